@@ -1,3 +1,256 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! x
+//! The PMU model as QEMU's C sees it: `pmu_bridge.h`, in Rust.
+//!
+//! One [`PmuBridge`] belongs to one vCPU, and only the thread that runs this vCPU
+//! (or one that has stopped it) may pass it to a function here. No function
+//! unwinds into C: a panic in an `extern "C"` function aborts.
+
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the callers are C; the rules for all of them are in the crate's documentation"
+)]
+
+use std::{
+    ffi::{c_char, c_int, c_uint, CStr},
+    ptr,
+};
+
+use pmu_model::{Config, ConfigError, GeneralProtection, Mode, MsrError, Pmu, Retired, Vendor};
+
+/// The PMU of one vCPU.
+pub struct PmuBridge(Pmu);
+
+/// Which PMU to be.
+#[repr(C)]
+pub struct PmuConfig {
+    /// 0 Intel, 1 AMD.
+    pub vendor: u8,
+    /// Intel: the version of architectural performance monitoring, 1 to 5; 0: 4.
+    pub version: u8,
+    /// General counters, 1 to 8; 0: as many as the version usually has.
+    pub general: u8,
+    /// Fixed counters, 0 to 4; PMU_FIXED_USUAL: as many as the version usually has.
+    pub fixed: u8,
+    /// Bits of a counter, 32 to 48; 0: as many as the version usually has.
+    pub width: u8,
+}
+
+/// PmuConfig.fixed: as many as the version usually has.
+pub const PMU_FIXED_USUAL: u8 = 0xff;
+
+/// What retired in user mode (CPL 3) and in kernel mode (CPL 0 to 2).
+#[repr(C)]
+pub struct PmuCounts {
+    /// Instructions, branches among them.
+    pub instructions: [u64; 2],
+    /// Branches.
+    pub branches: [u64; 2],
+}
+
+/// An access: done.
+pub const PMU_OK: c_int = 0;
+/// An access: raise #GP, nothing has changed.
+pub const PMU_GP: c_int = 1;
+/// An access: the register is not the PMU's.
+pub const PMU_NOT_MINE: c_int = 2;
+
+/// The version that is meant by none.
+const USUAL_VERSION: u8 = 4;
+
+fn config(config: &PmuConfig) -> Result<Config, ConfigError> {
+    let vendor = match config.vendor {
+        0 => Vendor::Intel,
+        1 => Vendor::Amd,
+        _ => return Err(ConfigError::Vendor),
+    };
+    let version = match config.version {
+        0 => USUAL_VERSION,
+        version => version,
+    };
+    let mut pmu = Config::new(vendor, version)?;
+    if config.general != 0 {
+        pmu.shape.general = config.general;
+    }
+    if config.fixed != PMU_FIXED_USUAL {
+        pmu.shape.fixed = config.fixed;
+    }
+    if config.width != 0 {
+        pmu.shape.width = config.width;
+    }
+    Ok(pmu)
+}
+
+fn message(error: ConfigError) -> &'static CStr {
+    match error {
+        ConfigError::Vendor => c"no PMU of this vendor is modelled, only Intel's",
+        ConfigError::Version => c"the version of the PMU must be 1 to 5",
+        ConfigError::General => c"the PMU must have 1 to 8 general counters",
+        ConfigError::Fixed => {
+            c"the PMU can have no more fixed counters than 0 (version 1), 3 (2 to 4) or 4 (5)"
+        }
+        ConfigError::Width => c"the PMU's counters must be 32 to 48 bits wide",
+    }
+}
+
+fn mode(index: c_uint) -> Mode {
+    match index {
+        0 => Mode::User,
+        _ => Mode::Kernel,
+    }
+}
+
+fn status(result: Result<(), MsrError>) -> c_int {
+    match result {
+        Ok(()) => PMU_OK,
+        Err(MsrError::GeneralProtection) => PMU_GP,
+        Err(MsrError::NotPmu) => PMU_NOT_MINE,
+    }
+}
+
+/// A new PMU, to be freed by pmu_free(). If there is none such: NULL, and *error
+/// says why in one line that need not be freed.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_new(
+    cfg: *const PmuConfig,
+    error: *mut *const c_char,
+) -> *mut PmuBridge {
+    // SAFETY: C passes a config that lives during the call.
+    let cfg = unsafe { &*cfg };
+    match config(cfg).and_then(Pmu::new) {
+        Ok(pmu) => Box::into_raw(Box::new(PmuBridge(pmu))),
+        Err(why) => {
+            // SAFETY: C passes a place for a pointer.
+            unsafe { error.write(message(why).as_ptr()) };
+            ptr::null_mut()
+        }
+    }
+}
+
+/// Frees a PMU; NULL is none.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_free(pmu: *mut PmuBridge) {
+    if !pmu.is_null() {
+        // SAFETY: It is from `pmu_new`, where `Box::into_raw` made it, and C uses it
+        // no more.
+        drop(unsafe { Box::from_raw(pmu) });
+    }
+}
+
+/// RESET. INIT leaves a PMU as it is.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_reset(pmu: *mut PmuBridge) {
+    // SAFETY: It is from `pmu_new`, and no one else has it now.
+    let PmuBridge(pmu) = unsafe { &mut *pmu };
+    pmu.reset();
+}
+
+/// EAX, EBX, ECX and EDX of CPUID, if the leaf is the PMU's.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_cpuid(
+    pmu: *const PmuBridge,
+    leaf: u32,
+    _subleaf: u32,
+    regs: *mut u32,
+) -> bool {
+    // SAFETY: It is from `pmu_new`, and no one else writes to it now.
+    let PmuBridge(pmu) = unsafe { &*pmu };
+    match pmu.cpuid(leaf) {
+        Some(values) => {
+            // SAFETY: C passes a place for four registers.
+            unsafe { regs.cast::<[u32; 4]>().write(values) };
+            true
+        }
+        None => false,
+    }
+}
+
+/// The value of PERF_CAPABILITIES; CPUID.1:ECX.PDCM is set when it is not 0.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_perf_capabilities(pmu: *const PmuBridge) -> u64 {
+    // SAFETY: It is from `pmu_new`, and no one else writes to it now.
+    let PmuBridge(pmu) = unsafe { &*pmu };
+    pmu.perf_capabilities()
+}
+
+/// So much has retired since this was called last.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_retire(pmu: *mut PmuBridge, delta: *const PmuCounts) {
+    // SAFETY: It is from `pmu_new`, and no one else has it now.
+    let PmuBridge(pmu) = unsafe { &mut *pmu };
+    // SAFETY: C passes counts that live during the call.
+    let delta = unsafe { &*delta };
+    pmu.retire(&Mode::ALL.map(|mode| Retired {
+        instructions: delta.instructions[mode as usize],
+        branches: delta.branches[mode as usize],
+    }));
+}
+
+/// RDMSR: PMU_OK, PMU_GP or PMU_NOT_MINE. *value is written with PMU_OK only.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_rdmsr(pmu: *mut PmuBridge, msr: u32, value: *mut u64) -> c_int {
+    // SAFETY: It is from `pmu_new`, and no one else writes to it now.
+    let PmuBridge(pmu) = unsafe { &*pmu };
+    // SAFETY: C passes a place for the value.
+    status(pmu.rdmsr(msr).map(|read| unsafe { value.write(read) }))
+}
+
+/// WRMSR: PMU_OK, PMU_GP or PMU_NOT_MINE.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_wrmsr(pmu: *mut PmuBridge, msr: u32, value: u64) -> c_int {
+    // SAFETY: It is from `pmu_new`, and no one else has it now.
+    let PmuBridge(pmu) = unsafe { &mut *pmu };
+    status(pmu.wrmsr(msr, value))
+}
+
+/// RDPMC: PMU_OK or PMU_GP. *value is written with PMU_OK only.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_rdpmc(
+    pmu: *mut PmuBridge,
+    ecx: u32,
+    cpl0: bool,
+    cr4_pce: bool,
+    value: *mut u64,
+) -> c_int {
+    // SAFETY: It is from `pmu_new`, and no one else writes to it now.
+    let PmuBridge(pmu) = unsafe { &*pmu };
+    match pmu.rdpmc(ecx, cpl0, cr4_pce) {
+        Ok(read) => {
+            // SAFETY: C passes a place for the value.
+            unsafe { value.write(read) };
+            PMU_OK
+        }
+        Err(GeneralProtection) => PMU_GP,
+    }
+}
+
+/// Whether some counter counts: what retires must be told.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_counting(pmu: *const PmuBridge) -> bool {
+    // SAFETY: It is from `pmu_new`, and no one else writes to it now.
+    let PmuBridge(pmu) = unsafe { &*pmu };
+    pmu.counting()
+}
+
+/// Whether a PMI is due, to be delivered through LVTPC. True once for each.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_take_pmi(pmu: *mut PmuBridge) -> bool {
+    // SAFETY: It is from `pmu_new`, and no one else has it now.
+    let PmuBridge(pmu) = unsafe { &mut *pmu };
+    pmu.take_pmi()
+}
+
+/// How many instructions may retire in each mode before pmu_retire() must be
+/// called, if `mode` (0 user, 1 kernel) is the present one: 1 or more in this one,
+/// and in the other 0 or more. UINT64_MAX / 4 is no limit.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_budget(pmu: *const PmuBridge, mode: c_uint, budget: *mut u64) {
+    // SAFETY: It is from `pmu_new`, and no one else writes to it now.
+    let PmuBridge(pmu) = unsafe { &*pmu };
+    // SAFETY: C passes a place for two numbers.
+    unsafe {
+        budget
+            .cast::<[u64; 2]>()
+            .write(pmu.budget(self::mode(mode)))
+    };
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which PMU to be.
+
+use core::fmt;
+
+use crate::generation::{self, Generation};
+
+/// The most general counters there can be: as many as there are numbers between
+/// IA32_PERFEVTSEL0 and the registers that follow (and as RDPMC users expect).
+pub const MAX_GENERAL: usize = 8;
+/// The most fixed counters there can be: those that architectural performance
+/// monitoring gives an event to.
+pub const MAX_FIXED: usize = 4;
+
+/// Who makes the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    /// Intel: architectural performance monitoring.
+    Intel,
+    /// AMD. No generation of it is modelled yet.
+    Amd,
+}
+
+/// How many counters there are, and what they are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// General counters, 1 to [`MAX_GENERAL`].
+    pub general: u8,
+    /// Fixed counters, 0 to [`MAX_FIXED`] or what the generation has.
+    pub fixed: u8,
+    /// Bits of a counter, 32 to 48.
+    pub width: u8,
+    /// Whether general counters can be written in full (PERF_CAPABILITIES.FW_WRITE).
+    pub full_width: bool,
+}
+
+impl Shape {
+    /// The bits that a counter has.
+    pub(crate) const fn counter_mask(&self) -> u64 {
+        low_bits(self.width)
+    }
+
+    /// The general counters' bits in GLOBAL_CTRL and its kin.
+    pub(crate) const fn general_mask(&self) -> u64 {
+        low_bits(self.general)
+    }
+
+    /// The fixed counters' bits in GLOBAL_CTRL and its kin.
+    pub(crate) const fn fixed_mask(&self) -> u64 {
+        low_bits(self.fixed) << crate::msr::FIXED_SHIFT
+    }
+}
+
+const fn low_bits(n: u8) -> u64 {
+    (1 << n) - 1
+}
+
+/// A PMU's vendor, version and shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The vendor.
+    pub vendor: Vendor,
+    /// Intel: the version of architectural performance monitoring, 1 to 5.
+    pub version: u8,
+    /// The counters.
+    pub shape: Shape,
+}
+
+impl Config {
+    /// The `version` of `vendor`'s PMU with the counters it usually has.
+    pub fn new(vendor: Vendor, version: u8) -> Result<Config, ConfigError> {
+        Ok(Config {
+            vendor,
+            version,
+            shape: generation::select(vendor, version)?.usual_shape(),
+        })
+    }
+
+    /// The generation asked for, if it can have this shape.
+    pub(crate) fn generation(&self) -> Result<&'static dyn Generation, ConfigError> {
+        let generation = generation::select(self.vendor, self.version)?;
+        if !(1..=MAX_GENERAL).contains(&self.shape.general.into()) {
+            return Err(ConfigError::General);
+        }
+        if self.shape.fixed > generation.max_fixed() {
+            return Err(ConfigError::Fixed);
+        }
+        if !(32..=48).contains(&self.shape.width) {
+            return Err(ConfigError::Width);
+        }
+        Ok(generation)
+    }
+}
+
+/// Why there is no such PMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No generation of this vendor is modelled.
+    Vendor,
+    /// There is no such version.
+    Version,
+    /// Too many general counters, or none.
+    General,
+    /// More fixed counters than the version has.
+    Fixed,
+    /// Counters too narrow or too wide.
+    Width,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConfigError::Vendor => "only Intel's PMU is modelled, not this vendor's",
+            ConfigError::Version => "the version of the PMU must be 1 to 5",
+            ConfigError::General => "the PMU must have 1 to 8 general counters",
+            ConfigError::Fixed => {
+                "the PMU has at most 0 (version 1), 3 (versions 2 to 4) or 4 (version 5) fixed counters"
+            }
+            ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide",
+        })
+    }
+}
+
+impl std::error::Error for ConfigError {}

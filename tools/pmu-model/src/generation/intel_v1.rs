@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Intel architectural performance monitoring, version 1 (Core Solo and Duo):
+//! general counters, each with its EVENTSEL, and seven architectural events.
+//!
+//! SDM vol. 3B, "Architectural Performance Monitoring Version 1".
+
+use super::{index, Generation};
+use crate::{
+    config::{Shape, MAX_FIXED, MAX_GENERAL},
+    event::Event,
+    msr::*,
+    pmu::Counter,
+};
+
+pub(super) struct IntelV1;
+
+impl Generation for IntelV1 {
+    fn usual_shape(&self) -> Shape {
+        Shape {
+            general: 2,
+            fixed: 0,
+            width: 40,
+            full_width: false,
+        }
+    }
+
+    fn register(&self, shape: &Shape, msr: u32) -> Option<Register> {
+        let general = shape.general.into();
+        if let Some(i) = index(msr, IA32_PMC0, general) {
+            return Some(Register::Pmc(i));
+        }
+        if let Some(i) = index(msr, IA32_PERFEVTSEL0, general) {
+            return Some(Register::EventSel(i));
+        }
+        if !shape.full_width {
+            return None;
+        }
+        if msr == IA32_PERF_CAPABILITIES {
+            return Some(Register::PerfCapabilities);
+        }
+        index(msr, IA32_A_PMC0, general).map(Register::FullPmc)
+    }
+
+    /// The numbers of all versions: what a version lacks is a #GP, and not
+    /// another's to answer. DEBUGCTL is not among them, as others use it too.
+    fn owns(&self, msr: u32) -> bool {
+        [IA32_PMC0, IA32_PERFEVTSEL0, IA32_A_PMC0]
+            .iter()
+            .any(|&first| index(msr, first, MAX_GENERAL).is_some())
+            || index(msr, IA32_FIXED_CTR0, MAX_FIXED).is_some()
+            || msr == IA32_PERF_CAPABILITIES
+            || (IA32_FIXED_CTR_CTRL..=IA32_PERF_GLOBAL_INUSE).contains(&msr)
+    }
+
+    fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
+        match register {
+            // Bit 21 and the upper half are reserved.
+            Register::EventSel(_) => Some(0xffff_ffff & !EventSel::ANY),
+            // EDX is ignored.
+            Register::Pmc(_) => Some(u64::MAX),
+            Register::FullPmc(_) => Some(shape.counter_mask()),
+            _ => None,
+        }
+    }
+
+    /// SDM vol. 3B, "Pre-defined Architectural Performance Events", table
+    /// "UMask and Event Select Encodings for Pre-Defined Architectural Performance
+    /// Events".
+    fn event(&self, eventsel: EventSel) -> Option<Event> {
+        match (eventsel.event(), eventsel.umask()) {
+            (0x3c, 0x00) => Some(Event::Cycles),
+            (0xc0, 0x00) => Some(Event::Instructions),
+            (0x3c, 0x01) => Some(Event::RefCycles),
+            (0x2e, 0x4f) => Some(Event::LlcReferences),
+            (0x2e, 0x41) => Some(Event::LlcMisses),
+            (0xc4, 0x00) => Some(Event::Branches),
+            (0xc5, 0x00) => Some(Event::BranchMisses),
+            _ => None,
+        }
+    }
+
+    /// SDM vol. 2B, RDPMC: with architectural performance monitoring ECX[31:16]
+    /// is the type of the counter, and ECX[15:0] its index.
+    fn rdpmc(&self, ecx: u32) -> Option<Counter> {
+        (ecx >> 16 == 0).then_some(Counter::General(ecx as usize))
+    }
+
+    /// SDM vol. 2A, CPUID, leaf 0AH.
+    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
+        /// The number of events that EBX tells the presence of.
+        const EVENTS: u32 = 7;
+        let general = u32::from(shape.general);
+        let width = u32::from(shape.width);
+        // EBX has a bit for each event that is missing, and none is.
+        (leaf == 0xa).then_some([1 | general << 8 | width << 16 | EVENTS << 24, 0, 0, 0])
+    }
+}
