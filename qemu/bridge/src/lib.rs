@@ -81,15 +81,14 @@ fn config(config: &PmuConfig) -> Result<Config, ConfigError> {
     Ok(pmu)
 }
 
+/// What to tell who set QEMU's properties.
 fn message(error: ConfigError) -> &'static CStr {
     match error {
-        ConfigError::Vendor => c"no PMU of this vendor is modelled, only Intel's",
-        ConfigError::Version => c"the version of the PMU must be 1 to 5",
-        ConfigError::General => c"the PMU must have 1 to 8 general counters",
-        ConfigError::Fixed => {
-            c"the PMU can have no more fixed counters than 0 (version 1), 3 (2 to 4) or 4 (5)"
-        }
-        ConfigError::Width => c"the PMU's counters must be 32 to 48 bits wide",
+        ConfigError::Vendor => c"pmu=on: no PMU of this vendor is modelled, only Intel's",
+        ConfigError::Version => c"pmu-version must be 1 to 5",
+        ConfigError::General => c"pmu-counters must be 1 to 8",
+        ConfigError::Fixed => c"pmu-fixed must be 0 (pmu-version 1), 0 to 3 (2 to 4) or 0 to 4 (5)",
+        ConfigError::Width => c"pmu-width must be 32 to 48",
     }
 }
 

@@ -4,10 +4,13 @@
 
 use core::fmt;
 
-use crate::generation::{self, Generation};
+use crate::{
+    generation::{self, Generation},
+    msr::FIXED_SHIFT,
+};
 
-/// The most general counters there can be: as many as there are numbers between
-/// IA32_PERFEVTSEL0 and the registers that follow (and as RDPMC users expect).
+/// The most general counters there can be: IA32_PMC7 and IA32_A_PMC7 are the last
+/// (SDM vol. 4, table "IA-32 Architectural MSRs").
 pub const MAX_GENERAL: usize = 8;
 /// The most fixed counters there can be: those that architectural performance
 /// monitoring gives an event to.
@@ -42,13 +45,13 @@ impl Shape {
     }
 
     /// The general counters' bits in GLOBAL_CTRL and its kin.
-    pub(crate) const fn general_mask(&self) -> u64 {
+    pub(crate) const fn general_counters(&self) -> u64 {
         low_bits(self.general)
     }
 
-    /// The fixed counters' bits in GLOBAL_CTRL and its kin.
-    pub(crate) const fn fixed_mask(&self) -> u64 {
-        low_bits(self.fixed) << crate::msr::FIXED_SHIFT
+    /// All counters' bits in GLOBAL_CTRL and its kin.
+    pub(crate) const fn counters(&self) -> u64 {
+        self.general_counters() | (low_bits(self.fixed) << FIXED_SHIFT)
     }
 }
 

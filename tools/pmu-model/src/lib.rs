@@ -1,17 +1,76 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The performance monitoring unit of an x86 processor, without the processor.
+//!
+//! [`Pmu`] is the PMU of one logical processor. In go accesses to its registers
+//! ([`Pmu::rdmsr`], [`Pmu::wrmsr`], [`Pmu::rdpmc`], [`Pmu::cpuid`]) and what the
+//! processor has retired ([`Pmu::retire`]); out come values, faults, and PMIs
+//! ([`Pmu::take_pmi`]). Whoever runs the processor asks how long nothing can happen
+//! ([`Pmu::budget`]) and so sees each overflow after the very instruction that
+//! caused it.
+//!
+//! Modelled is Intel's architectural performance monitoring, versions 1 to 5, with
+//! any number of counters of any width the architecture allows. A version is one
+//! file in `generation/`, which says what it adds to the one before; so is to be a
+//! generation of AMD's (legacy, PerfCtrExtCore, PerfMonV2), and until there is one
+//! a [`Config`] for AMD is refused. Registers are declared in [`msr`].
+//!
+//! What events count is a function of the instructions and branches that have
+//! retired, so that every count is exact and every overflow is where it can be
+//! computed to be: see [`event`].
+//!
+//! Not modelled: PEBS and the debug store, last branch records (their freeze bits
+//! are there), Processor Trace, uncore counters, and the hyper-threads that
+//! AnyThread is for: a core has one thread. Bits of status that only these would set
+//! can be set and cleared by hand where the version has them.
+//!
+//! # Example
+//!
+//! Sampling user instructions: a PMI after each 1000 of them.
+//!
+//! ```
+//! use pmu_model::{msr::*, Config, Mode, Pmu, Retired, Vendor};
+//!
+//! let mut pmu = Pmu::new(Config::new(Vendor::Intel, 4)?)?;
+//!
+//! // Counter 0: instructions, in user mode, with a PMI.
+//! let eventsel = EventSel::EN | EventSel::INT | EventSel::USR | 0xc0;
+//! pmu.wrmsr(IA32_PERFEVTSEL0, eventsel)?;
+//! pmu.wrmsr(IA32_PMC0, -1000_i64 as u64)?;
+//! pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 1 << 0)?;
+//! assert!(pmu.counting());
+//!
+//! // Nothing can happen within 1000 instructions in user mode.
+//! assert_eq!(pmu.budget(Mode::User), [1000, Pmu::UNLIMITED]);
+//!
+//! let user = |instructions| [Retired { instructions, branches: 0 }, Retired::default()];
+//! pmu.retire(&user(999));
+//! assert!(!pmu.take_pmi());
+//! pmu.retire(&user(1));
+//! assert!(pmu.take_pmi());
+//!
+//! // What a PMI handler does.
+//! assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS)?, 1 << 0);
+//! pmu.wrmsr(IA32_PMC0, -1000_i64 as u64)?;
+//! pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, 1 << 0)?;
+//! assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS)?, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A driver's test can have PMIs go astray ([`Pmu::inject`],
+//! [`Pmu::inject_spurious_pmi`]) or find a PMU that someone left in disorder
+//! ([`Pmu::inject_status`]).
 
 #![forbid(unsafe_code)]
 
 mod config;
-mod event;
+pub mod event;
 mod generation;
 pub mod msr;
 mod pmi;
 mod pmu;
 
 pub use config::{Config, ConfigError, Shape, Vendor, MAX_FIXED, MAX_GENERAL};
-pub use event::{Mode, Retired, PERIOD};
+pub use event::{Mode, Retired};
 pub use pmi::PmiFault;
 pub use pmu::{GeneralProtection, MsrError, Pmu};

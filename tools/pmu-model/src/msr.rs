@@ -143,7 +143,7 @@ pub mod debugctl {
     pub const LBR: u64 = 1 << 0;
     /// Trace messages, branch traces and stepping by branches: the bits are
     /// kept, to whatever end.
-    pub const TRACE: u64 = 1 << 1 | 0x1f << 6;
+    pub const TRACE: u64 = (1 << 1) | (0x1f << 6);
     /// A PMI freezes the LBRs.
     pub const FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
     /// A PMI freezes the counters.

@@ -27,6 +27,25 @@ pub enum MsrError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneralProtection;
 
+impl fmt::Display for MsrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MsrError::GeneralProtection => "the access raises #GP",
+            MsrError::NotPmu => "the register is not the PMU's",
+        })
+    }
+}
+
+impl std::error::Error for MsrError {}
+
+impl fmt::Display for GeneralProtection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RDPMC raises #GP")
+    }
+}
+
+impl std::error::Error for GeneralProtection {}
+
 /// A counter. There need not be one of that index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
@@ -84,40 +103,31 @@ impl Pmu {
 
     /// The PMU that `config` describes, as it is after power-up.
     pub fn new(config: Config) -> Result<Pmu, ConfigError> {
-        let generation = config.generation()?;
-        Ok(Pmu {
-            generation,
-            shape: config.shape,
-            eventsel: Default::default(),
-            general: Default::default(),
-            fixed: Default::default(),
-            fixed_ctr_ctrl: 0,
-            global_ctrl: generation.reset_global_ctrl(&config.shape),
-            global_status: 0,
-            debugctl: 0,
-            totals: Default::default(),
-            pmi: Default::default(),
-            active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
-        })
+        Ok(Pmu::at_power_up(config.generation()?, config.shape))
     }
 
-    /// RESET: everything is as after power-up. (INIT leaves a PMU as it is: SDM
-    /// vol. 3A, table "IA-32 and Intel 64 Processor States Following Power-up,
-    /// Reset, or INIT".)
-    pub fn reset(&mut self) {
-        *self = Pmu {
+    fn at_power_up(generation: &'static dyn Generation, shape: Shape) -> Pmu {
+        Pmu {
+            generation,
+            shape,
             eventsel: Default::default(),
             general: Default::default(),
             fixed: Default::default(),
             fixed_ctr_ctrl: 0,
-            global_ctrl: self.generation.reset_global_ctrl(&self.shape),
+            global_ctrl: generation.reset_global_ctrl(&shape),
             global_status: 0,
             debugctl: 0,
             totals: Default::default(),
             pmi: Default::default(),
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
-            ..*self
-        };
+        }
+    }
+
+    /// RESET: everything is as after power-up, and no fault is planned. (INIT leaves
+    /// a PMU as it is: SDM vol. 3A, table "IA-32 and Intel 64 Processor States
+    /// Following Power-up, Reset, or INIT".)
+    pub fn reset(&mut self) {
+        *self = Pmu::at_power_up(self.generation, self.shape);
     }
 
     /// EAX, EBX, ECX and EDX of a CPUID leaf, `None` if it is not the PMU's.
@@ -403,12 +413,10 @@ impl Pmu {
         self.pmi.send(instructions);
     }
 
-    /// Sets bits of GLOBAL_STATUS, those of counters that exist and CTR_FRZ, as if
-    /// someone had left them behind.
+    /// Sets overflow bits of GLOBAL_STATUS, those of counters that exist, as if
+    /// whoever used the PMU before had left them behind.
     pub fn inject_status(&mut self, bits: u64) {
-        let counters = self.shape.general_mask() | self.shape.fixed_mask();
-        self.global_status |= bits & counters;
-        self.reprogram();
+        self.global_status |= bits & self.shape.counters();
     }
 }
 

@@ -93,6 +93,6 @@ impl Generation for IntelV1 {
         let general = u32::from(shape.general);
         let width = u32::from(shape.width);
         // EBX has a bit for each event that is missing, and none is.
-        (leaf == 0xa).then_some([1 | general << 8 | width << 16 | EVENTS << 24, 0, 0, 0])
+        (leaf == 0xa).then_some([1 | (general << 8) | (width << 16) | (EVENTS << 24), 0, 0, 0])
     }
 }

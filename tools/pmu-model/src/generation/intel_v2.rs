@@ -12,7 +12,7 @@ pub(super) struct IntelV2;
 
 /// `bits` of FIXED_CTR_CTRL for each of the fixed counters.
 pub(super) fn fixed_ctr_ctrl(shape: &Shape, bits: u64) -> u64 {
-    (0..usize::from(shape.fixed)).fold(0, |mask, i| mask | bits << (i * fixed_ctrl::STRIDE))
+    (0..usize::from(shape.fixed)).fold(0, |mask, i| mask | (bits << (i * fixed_ctrl::STRIDE)))
 }
 
 impl Generation for IntelV2 {
@@ -58,13 +58,10 @@ impl Generation for IntelV2 {
                 let bits = fixed_ctrl::OS | fixed_ctrl::USR | fixed_ctrl::PMI;
                 Some(fixed_ctr_ctrl(shape, bits))
             }
-            Register::GlobalCtrl => Some(shape.general_mask() | shape.fixed_mask()),
-            Register::GlobalStatusReset => Some(
-                shape.general_mask()
-                    | shape.fixed_mask()
-                    | global_status::OVF_BUF
-                    | global_status::COND_CHGD,
-            ),
+            Register::GlobalCtrl => Some(shape.counters()),
+            Register::GlobalStatusReset => {
+                Some(shape.counters() | global_status::OVF_BUF | global_status::COND_CHGD)
+            }
             Register::DebugCtl => Some(
                 debugctl::LBR
                     | debugctl::TRACE
@@ -79,7 +76,7 @@ impl Generation for IntelV2 {
     /// Reset, or INIT": bits n-1:0 are set. Software written for version 1 finds
     /// its counters enabled.
     fn reset_global_ctrl(&self, shape: &Shape) -> u64 {
-        shape.general_mask()
+        shape.general_counters()
     }
 
     /// SDM vol. 3B, table "Association of Fixed-Function Performance Counters with
@@ -110,7 +107,7 @@ impl Generation for IntelV2 {
 
     fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
         let [eax, ebx, ecx, _] = IntelV1.cpuid(shape, leaf)?;
-        let edx = u32::from(shape.fixed) | u32::from(shape.width) << 5;
-        Some([eax & !0xff | 2, ebx, ecx, edx])
+        let edx = u32::from(shape.fixed) | (u32::from(shape.width) << 5);
+        Some([(eax & !0xff) | 2, ebx, ecx, edx])
     }
 }

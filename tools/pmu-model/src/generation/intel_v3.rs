@@ -38,6 +38,6 @@ impl Generation for IntelV3 {
 
     fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
         let [eax, ebx, ecx, edx] = IntelV2.cpuid(shape, leaf)?;
-        Some([eax & !0xff | 3, ebx, ecx, edx])
+        Some([(eax & !0xff) | 3, ebx, ecx, edx])
     }
 }

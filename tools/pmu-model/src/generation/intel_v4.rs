@@ -47,6 +47,6 @@ impl Generation for IntelV4 {
 
     fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
         let [eax, ebx, ecx, edx] = IntelV3.cpuid(shape, leaf)?;
-        Some([eax & !0xff | 4, ebx, ecx, edx])
+        Some([(eax & !0xff) | 4, ebx, ecx, edx])
     }
 }

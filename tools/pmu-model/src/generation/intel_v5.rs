@@ -57,7 +57,7 @@ impl Generation for IntelV5 {
         const ANYTHREAD_DEPRECATED: u32 = 1 << 15;
         let [eax, ebx, _, edx] = IntelV4.cpuid(shape, leaf)?;
         Some([
-            eax & 0x00ff_ff00 | EVENTS << 24 | 5,
+            (eax & 0x00ff_ff00) | (EVENTS << 24) | 5,
             ebx,
             (1 << shape.fixed) - 1,
             edx | ANYTHREAD_DEPRECATED,
