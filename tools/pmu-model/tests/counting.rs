@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counts and overflows against the reference model, for any program on any PMU.
+
+mod reference;
+
+use pmu_model::{event::PERIOD, msr::*, Config, Mode, Pmu, Retired, Shape, Vendor};
+use proptest::prelude::*;
+use reference::{Counter, Instruction, Reference};
+
+/// Instructions alike in a row.
+#[derive(Clone, Debug)]
+struct Stretch {
+    mode: Mode,
+    instructions: u64,
+    /// One branch in so many; 0 for none.
+    branch_every: u64,
+}
+
+fn stretch(longest: u64) -> impl Strategy<Value = Stretch> {
+    (
+        prop_oneof![Just(Mode::User), Just(Mode::Kernel)],
+        prop_oneof![1..20u64, 1..=longest],
+        0..7u64,
+    )
+        .prop_map(|(mode, instructions, branch_every)| Stretch {
+            mode,
+            instructions,
+            branch_every,
+        })
+}
+
+fn program(longest: u64) -> impl Strategy<Value = Vec<Instruction>> {
+    prop::collection::vec(stretch(longest), 1..20).prop_map(|stretches| {
+        let mut program = Vec::new();
+        for stretch in stretches {
+            program.extend((1..=stretch.instructions).map(|i| Instruction {
+                mode: stretch.mode,
+                branch: stretch.branch_every != 0 && i % stretch.branch_every == 0,
+            }));
+        }
+        program
+    })
+}
+
+/// An EVENTSEL with every field that matters, and events that there are and are not.
+fn eventsel() -> impl Strategy<Value = u64> {
+    let event = prop_oneof![
+        8 => prop::sample::select(vec![
+            0x003c, 0x013c, 0x00c0, 0x00c4, 0x00c5, 0x4f2e, 0x412e, 0x01a4,
+        ]),
+        1 => 0..0x1_0000u64,
+    ];
+    let cmask = prop_oneof![4 => Just(0), 2 => Just(1), 1 => 2..6u64];
+    (
+        event,
+        0..4u64,
+        any::<[bool; 3]>(),
+        cmask,
+        prop::bool::weighted(0.9),
+    )
+        .prop_map(|(event, modes, [edge, int, inv], cmask, en)| {
+            let bit = |set: bool, bit: u64| if set { bit } else { 0 };
+            event
+                | (modes * EventSel::USR)
+                | bit(edge, EventSel::EDGE)
+                | bit(int, EventSel::INT)
+                | bit(inv, EventSel::INV)
+                | bit(en, EventSel::EN)
+                | (cmask << 24)
+        })
+}
+
+/// How far a counter is from its overflow.
+fn distance() -> impl Strategy<Value = u64> {
+    prop_oneof![1..50u64, 1..5000u64, 1..1u64 << 32]
+}
+
+#[derive(Clone, Debug)]
+struct Setup {
+    config: Config,
+    general: Vec<(u64, u64)>,
+    /// FIXED_CTR_CTRL's bits without AnyThread, and the distance.
+    fixed: Vec<(u64, u64)>,
+}
+
+fn setup() -> impl Strategy<Value = Setup> {
+    (2..=5u8, 1..=8u8, 0..=4u8, 32..=48u8).prop_flat_map(|(version, general, fixed, width)| {
+        let fixed = fixed.min(if version == 5 { 4 } else { 3 });
+        let config = Config {
+            vendor: Vendor::Intel,
+            version,
+            shape: Shape {
+                general,
+                fixed,
+                width,
+                full_width: true,
+            },
+        };
+        let ctrl = prop::sample::select(vec![0, 1, 2, 3, 8, 9, 10, 11u64]);
+        (
+            prop::collection::vec((eventsel(), distance()), general as usize),
+            prop::collection::vec((ctrl, distance()), fixed as usize),
+        )
+            .prop_map(move |(general, fixed)| Setup {
+                config,
+                general,
+                fixed,
+            })
+    })
+}
+
+impl Setup {
+    /// The model and the reference, programmed alike.
+    fn build(&self) -> (Pmu, Reference) {
+        let width = self.config.shape.width;
+        let mut pmu = Pmu::new(self.config).unwrap();
+        let mut counters = Vec::new();
+        let mut global_ctrl = 0;
+        for (i, &(eventsel, distance)) in self.general.iter().enumerate() {
+            let value = (1 << width) - distance;
+            pmu.wrmsr(IA32_PERFEVTSEL0 + i as u32, eventsel).unwrap();
+            pmu.wrmsr(IA32_A_PMC0 + i as u32, value).unwrap();
+            global_ctrl |= 1 << i;
+            // Slots are an event of version 5.
+            let known = self.config.version == 5 || eventsel & 0xffff != 0x01a4;
+            let eventsel = if known { eventsel } else { 0 };
+            counters.push(Counter::new(eventsel, i as u32, width, value));
+        }
+        let mut fixed_ctr_ctrl = 0;
+        for (i, &(ctrl, distance)) in self.fixed.iter().enumerate() {
+            let value = (1 << width) - distance;
+            pmu.wrmsr(IA32_FIXED_CTR0 + i as u32, value).unwrap();
+            fixed_ctr_ctrl |= ctrl << (4 * i);
+            let bit = FIXED_SHIFT + i;
+            global_ctrl |= 1 << bit;
+            let mut eventsel = [0x00c0, 0x003c, 0x013c, 0x01a4][i] | EventSel::EN;
+            for (in_ctrl, in_eventsel) in [
+                (fixed_ctrl::OS, EventSel::OS),
+                (fixed_ctrl::USR, EventSel::USR),
+                (fixed_ctrl::PMI, EventSel::INT),
+            ] {
+                if ctrl & in_ctrl != 0 {
+                    eventsel |= in_eventsel;
+                }
+            }
+            counters.push(Counter::new(eventsel, bit as u32, width, value));
+        }
+        pmu.wrmsr(IA32_FIXED_CTR_CTRL, fixed_ctr_ctrl).unwrap();
+        pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, global_ctrl).unwrap();
+        (pmu, Reference::new(counters))
+    }
+}
+
+fn assert_same(pmu: &Pmu, reference: &Reference) -> Result<(), TestCaseError> {
+    let mut status = 0;
+    for counter in &reference.counters {
+        let ecx = match counter.bit {
+            bit @ 0..32 => bit,
+            bit => (0x4000 << 16) | (bit - 32),
+        };
+        let value = pmu.rdpmc(ecx, true, false).unwrap();
+        prop_assert_eq!(value, counter.value, "{:?}", counter);
+        status |= u64::from(counter.overflowed) << counter.bit;
+    }
+    prop_assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(status));
+    Ok(())
+}
+
+/// What retires in a part of a program.
+fn sum(part: &[Instruction]) -> [Retired; 2] {
+    Mode::ALL.map(|mode| {
+        let in_mode = || part.iter().filter(move |i| i.mode == mode);
+        Retired {
+            instructions: in_mode().count() as u64,
+            branches: in_mode().filter(|i| i.branch).count() as u64,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Told in any portions, the counts are those of the reference.
+    #[test]
+    fn exact_however_told(
+        setup in setup(),
+        program in program(5000),
+        portions in prop::collection::vec(1..3000usize, 1..20),
+    ) {
+        let (mut pmu, mut reference) = setup.build();
+        let mut portions = portions.into_iter().cycle();
+        let mut rest = &program[..];
+        while !rest.is_empty() {
+            let (portion, after) = rest.split_at(portions.next().unwrap().min(rest.len()));
+            rest = after;
+            pmu.retire(&sum(portion));
+            let mut pmi = false;
+            for &instruction in portion {
+                let overflowed = reference.retire(instruction);
+                let raises = |c: &&Counter| (overflowed >> c.bit) & 1 != 0 && c.raises_pmi();
+                pmi |= reference.counters.iter().any(|c| raises(&c));
+            }
+            assert_same(&pmu, &reference)?;
+            prop_assert_eq!(pmu.take_pmi(), pmi);
+            prop_assert!(!pmu.take_pmi());
+        }
+    }
+
+    /// Told as late as the budget allows, every overflow and every PMI is seen right
+    /// after its instruction, and each budget lets the present mode go on.
+    #[test]
+    fn budget_meets_every_overflow(setup in setup(), program in program(3000)) {
+        let (mut pmu, mut reference) = setup.build();
+        let mut budget = [0; 2];
+        let mut from = 0;
+        for (i, &instruction) in program.iter().enumerate() {
+            let mode = instruction.mode as usize;
+            if budget[mode] == 0 {
+                pmu.retire(&sum(&program[from..i]));
+                from = i;
+                budget = pmu.budget(instruction.mode);
+                prop_assert!(budget[mode] >= 1);
+                prop_assert!(budget.iter().all(|&n| n <= Pmu::UNLIMITED));
+            }
+            budget[mode] -= 1;
+            let overflowed = reference.retire(instruction);
+            if overflowed != 0 {
+                prop_assert_eq!(budget[mode], 0, "instruction {} overflows {:#x}", i, overflowed);
+                pmu.retire(&sum(&program[from..=i]));
+                from = i + 1;
+                assert_same(&pmu, &reference)?;
+                let raises = |c: &Counter| (overflowed >> c.bit) & 1 != 0 && c.raises_pmi();
+                prop_assert_eq!(pmu.take_pmi(), reference.counters.iter().any(raises));
+            }
+        }
+        pmu.retire(&sum(&program[from..]));
+        assert_same(&pmu, &reference)?;
+    }
+
+    /// Budgets come near the overflow in few steps: they are not just safe.
+    #[test]
+    fn budget_gets_on(
+        eventsel in eventsel(),
+        distance in 1..1u64 << 40,
+        branch_every in 3..9u64,
+        both in any::<bool>(),
+    ) {
+        let mut pmu = Pmu::new(Config::new(Vendor::Intel, 5).unwrap()).unwrap();
+        let modes = if both { EventSel::USR | EventSel::OS } else { EventSel::USR };
+        let eventsel = eventsel & !(EventSel::OS | EventSel::INV) | modes | EventSel::EN;
+        pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
+        pmu.wrmsr(IA32_A_PMC0, (1 << 48) - distance).unwrap();
+        let mut steps = 0;
+        while pmu.counting() && pmu.rdmsr(IA32_PERF_GLOBAL_STATUS) == Ok(0) {
+            let [instructions, _] = pmu.budget(Mode::User);
+            let branches = instructions / branch_every;
+            pmu.retire(&[Retired { instructions, branches }, Retired::default()]);
+            // Near the end it is one instruction at a time until the event happens;
+            // with no branches told, that of a branch can only be waited for.
+            if branches == 0 {
+                break;
+            }
+            steps += 1;
+            prop_assert!(steps < 300, "{:#x}: {:?}", eventsel, pmu);
+        }
+    }
+
+    /// A stretch of a whole number of periods counts the same wherever it starts.
+    #[test]
+    fn periods_count_the_same(
+        eventsel in eventsel(),
+        start in (0..10_000u64, 0..10_000u64),
+        periods in 1..100u64,
+        branches in 1..16u64,
+    ) {
+        let count = |instructions, branches| {
+            let mut pmu = Pmu::new(Config::new(Vendor::Intel, 5).unwrap()).unwrap();
+            let eventsel = eventsel | EventSel::EN | EventSel::USR;
+            pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
+            let tell = |pmu: &mut Pmu, instructions, branches| {
+                pmu.retire(&[Retired { instructions, branches }, Retired::default()]);
+                pmu.rdpmc(0, true, false).unwrap()
+            };
+            let before = tell(&mut pmu, start.0.max(start.1), start.1);
+            let from_there = tell(&mut pmu, instructions, branches) - before;
+            pmu.reset();
+            pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
+            (from_there, tell(&mut pmu, instructions, branches))
+        };
+        let (from_there, from_zero) = count(periods * PERIOD, periods * branches * 256);
+        prop_assert_eq!(from_there, from_zero);
+    }
+
+    /// Counts wrap, any number of times, and nothing else does.
+    #[test]
+    fn any_amount_is_counted(
+        width in 32..=48u8,
+        value in any::<u32>(),
+        amounts in prop::collection::vec(any::<[u64; 2]>(), 1..5),
+    ) {
+        let mut config = Config::new(Vendor::Intel, 4).unwrap();
+        config.shape.width = width;
+        let mut pmu = Pmu::new(config).unwrap();
+        pmu.wrmsr(IA32_PERFEVTSEL0, EventSel::EN | EventSel::USR | EventSel::OS | 0xc0).unwrap();
+        pmu.wrmsr(IA32_A_PMC0, value.into()).unwrap();
+        let mut sum = u128::from(value);
+        for amount in amounts {
+            pmu.retire(&amount.map(|instructions| Retired {
+                instructions,
+                branches: instructions,
+            }));
+            sum += amount.map(u128::from).iter().sum::<u128>();
+        }
+        prop_assert_eq!(u128::from(pmu.rdmsr(IA32_PMC0).unwrap()), sum % (1 << width));
+        prop_assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(u64::from(sum >> width != 0)));
+    }
+}

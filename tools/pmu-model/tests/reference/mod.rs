@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The counting side of the PMU once more, as slowly and plainly as can be: one
+//! instruction after the other, one cycle after the other, one signal level after
+//! the other. It shares no code with the model, only what the documentation says.
+
+use pmu_model::{msr::*, Mode};
+
+/// An instruction that retires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    pub mode: Mode,
+    pub branch: bool,
+}
+
+/// What happens in one cycle.
+#[derive(Clone, Copy, Default)]
+struct Cycle {
+    instruction: bool,
+    branch: bool,
+    branch_miss: bool,
+    llc_reference: bool,
+    llc_miss: bool,
+    reference_tick: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Clock {
+    instructions: u64,
+    branches: u64,
+    cycles: u64,
+}
+
+impl Clock {
+    /// The cycles of one instruction: its own, then those it stalls.
+    fn retire(&mut self, branch: bool) -> Vec<Cycle> {
+        self.instructions += 1;
+        self.branches += u64::from(branch);
+        let first = Cycle {
+            instruction: true,
+            branch,
+            branch_miss: branch && self.branches % 64 == 0,
+            llc_reference: self.instructions % 256 == 0,
+            llc_miss: self.instructions % 4096 == 0,
+            reference_tick: false,
+        };
+        let stalls = usize::from(first.branch_miss) * 15 + usize::from(first.llc_miss) * 100;
+        let mut cycles = vec![Cycle::default(); 1 + stalls];
+        cycles[0] = first;
+        for cycle in &mut cycles {
+            // Three ticks in four cycles: none in the first of them.
+            cycle.reference_tick = self.cycles % 4 != 0;
+            self.cycles += 1;
+        }
+        cycles
+    }
+}
+
+/// A condition's level over the two halves of a cycle.
+type Levels = [bool; 2];
+
+/// What one counter is programmed to do, and what it has done.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    /// An EVENTSEL, or what would be one for a fixed counter.
+    eventsel: u64,
+    /// The bit of GLOBAL_CTRL.
+    pub bit: u32,
+    width: u32,
+    pub value: u64,
+    pub overflowed: bool,
+}
+
+impl Counter {
+    pub fn new(eventsel: u64, bit: u32, width: u8, value: u64) -> Counter {
+        Counter {
+            eventsel,
+            bit,
+            width: width.into(),
+            value,
+            overflowed: false,
+        }
+    }
+
+    fn counts_in(&self, mode: Mode) -> bool {
+        let bit = match mode {
+            Mode::User => EventSel::USR,
+            Mode::Kernel => EventSel::OS,
+        };
+        self.eventsel & bit != 0 && self.eventsel & EventSel::EN != 0
+    }
+
+    pub fn raises_pmi(&self) -> bool {
+        self.eventsel & EventSel::INT != 0
+    }
+
+    /// How often the event happens in a cycle, and if it lasts the whole cycle.
+    fn happens(&self, cycle: Cycle) -> Option<(u64, bool)> {
+        Some(match self.eventsel & 0xffff {
+            0x003c => (1, true),
+            0x01a4 => (4, true),
+            0x00c0 => (cycle.instruction.into(), false),
+            0x00c4 => (cycle.branch.into(), false),
+            0x00c5 => (cycle.branch_miss.into(), false),
+            0x4f2e => (cycle.llc_reference.into(), false),
+            0x412e => (cycle.llc_miss.into(), false),
+            0x013c => (cycle.reference_tick.into(), false),
+            _ => return None,
+        })
+    }
+
+    fn count(&self, cycle: Cycle) -> u64 {
+        let Some((n, lasting)) = self.happens(cycle) else {
+            return 0;
+        };
+        let cmask = (self.eventsel >> 24) & 0xff;
+        let inv = cmask != 0 && self.eventsel & EventSel::INV != 0;
+        let reached = n >= cmask.max(1);
+        if self.eventsel & EventSel::EDGE != 0 {
+            // Between pulses the level is what it is in a cycle without one.
+            let idle = inv ^ (lasting && reached);
+            let levels: Levels = if lasting {
+                [reached ^ inv; 2]
+            } else {
+                [reached ^ inv, inv]
+            };
+            let before = [idle, levels[0]];
+            let rises = |(a, b): (&bool, &bool)| u64::from(!a & b);
+            return before.iter().zip(&levels).map(rises).sum();
+        }
+        if cmask == 0 {
+            n
+        } else {
+            u64::from(reached ^ inv)
+        }
+    }
+}
+
+/// All counters, and the time of both modes.
+#[derive(Clone)]
+pub struct Reference {
+    pub counters: Vec<Counter>,
+    clocks: [Clock; 2],
+}
+
+impl Reference {
+    pub fn new(counters: Vec<Counter>) -> Reference {
+        Reference {
+            counters,
+            clocks: Default::default(),
+        }
+    }
+
+    /// Retires one instruction; returns the bits of the counters that overflow.
+    pub fn retire(&mut self, instruction: Instruction) -> u64 {
+        let mut overflowed = 0;
+        for cycle in self.clocks[instruction.mode as usize].retire(instruction.branch) {
+            for counter in &mut self.counters {
+                if !counter.counts_in(instruction.mode) {
+                    continue;
+                }
+                for _ in 0..counter.count(cycle) {
+                    counter.value += 1;
+                    if counter.value >> counter.width != 0 {
+                        counter.value = 0;
+                        counter.overflowed = true;
+                        overflowed |= 1 << counter.bit;
+                    }
+                }
+            }
+        }
+        overflowed
+    }
+}

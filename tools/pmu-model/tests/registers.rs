@@ -1,0 +1,589 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registers, rule by rule, in every version that has them.
+
+use pmu_model::{
+    msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, PmiFault, Pmu, Retired, Shape,
+    Vendor,
+};
+use proptest::prelude::*;
+
+const GP: Result<u64, MsrError> = Err(MsrError::GeneralProtection);
+const WRITE_GP: Result<(), MsrError> = Err(MsrError::GeneralProtection);
+
+fn pmu(version: u8) -> Pmu {
+    Pmu::new(Config::new(Vendor::Intel, version).unwrap()).unwrap()
+}
+
+fn shaped(version: u8, shape: Shape) -> Result<Pmu, ConfigError> {
+    Pmu::new(Config {
+        vendor: Vendor::Intel,
+        version,
+        shape,
+    })
+}
+
+fn shape(general: u8, fixed: u8, width: u8) -> Shape {
+    Shape {
+        general,
+        fixed,
+        width,
+        full_width: true,
+    }
+}
+
+fn user(instructions: u64) -> [Retired; 2] {
+    let branches = 0;
+    [
+        Retired {
+            instructions,
+            branches,
+        },
+        Retired::default(),
+    ]
+}
+
+/// Has counter 0 raise a PMI after `distance` user instructions.
+fn sample(pmu: &mut Pmu, distance: i64) {
+    let eventsel = EventSel::EN | EventSel::INT | EventSel::USR | 0xc0;
+    pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
+    pmu.wrmsr(IA32_PMC0, -distance as u64).unwrap();
+}
+
+#[test]
+fn configurations() {
+    assert_eq!(Config::new(Vendor::Amd, 2), Err(ConfigError::Vendor));
+    assert_eq!(Config::new(Vendor::Intel, 0), Err(ConfigError::Version));
+    assert_eq!(Config::new(Vendor::Intel, 6), Err(ConfigError::Version));
+    for version in 1..=5 {
+        pmu(version);
+        let most_fixed = [0, 0, 3, 3, 3, 4][usize::from(version)];
+        let error = |general, fixed, width| shaped(version, shape(general, fixed, width)).err();
+        assert_eq!(error(1, 0, 32), None);
+        assert_eq!(error(8, most_fixed, 48), None);
+        assert_eq!(error(0, 0, 48), Some(ConfigError::General));
+        assert_eq!(error(9, 0, 48), Some(ConfigError::General));
+        assert_eq!(error(4, most_fixed + 1, 48), Some(ConfigError::Fixed));
+        assert_eq!(error(4, 0, 31), Some(ConfigError::Width));
+        assert_eq!(error(4, 0, 49), Some(ConfigError::Width));
+    }
+}
+
+#[test]
+fn cpuid_leaf_a() {
+    let leaf = |version| pmu(version).cpuid(0xa).unwrap();
+    assert_eq!(leaf(1), [0x0728_0201, 0, 0, 0]);
+    assert_eq!(leaf(2), [0x0728_0202, 0, 0, (40 << 5) | 3]);
+    assert_eq!(leaf(3), [0x0730_0403, 0, 0, (48 << 5) | 3]);
+    assert_eq!(leaf(4), [0x0730_0404, 0, 0, (48 << 5) | 3]);
+    assert_eq!(leaf(5), [0x0830_0805, 0, 0b1111, (1 << 15) | (48 << 5) | 4]);
+    for leaf in [0, 1, 9, 0xb, 0x23, 0x8000_0022] {
+        assert_eq!(pmu(5).cpuid(leaf), None);
+    }
+}
+
+#[test]
+fn registers_of_other_versions_and_counters_fault() {
+    // From which version on, and before which.
+    let since = [
+        (IA32_PERFEVTSEL0 + 1, 1),
+        (IA32_PMC0 + 1, 1),
+        (IA32_PERF_CAPABILITIES, 2),
+        (IA32_A_PMC0 + 1, 2),
+        (IA32_FIXED_CTR0 + 2, 2),
+        (IA32_FIXED_CTR_CTRL, 2),
+        (IA32_PERF_GLOBAL_STATUS, 2),
+        (IA32_PERF_GLOBAL_CTRL, 2),
+        (IA32_PERF_GLOBAL_STATUS_RESET, 2),
+        (IA32_PERF_GLOBAL_STATUS_SET, 4),
+        (IA32_PERF_GLOBAL_INUSE, 4),
+        (IA32_FIXED_CTR0 + 3, 5),
+        (IA32_PMC0 + 7, 5),
+        (IA32_PERFEVTSEL0 + 7, 5),
+        (IA32_A_PMC0 + 7, 5),
+    ];
+    for version in 1..=5 {
+        let mut pmu = pmu(version);
+        for (msr, first) in since {
+            assert_eq!(pmu.rdmsr(msr).is_ok(), version >= first, "{msr:#x}");
+            if version < first {
+                assert_eq!(pmu.rdmsr(msr), GP);
+                assert_eq!(pmu.wrmsr(msr, 0), WRITE_GP);
+            }
+        }
+        for msr in [0, 0x10, IA32_PMC0 - 1, IA32_PMC0 + 8, 0x1a0, 0x38c, 0x393] {
+            assert_eq!(pmu.rdmsr(msr), Err(MsrError::NotPmu));
+            assert_eq!(pmu.wrmsr(msr, 0), Err(MsrError::NotPmu));
+        }
+    }
+}
+
+#[test]
+fn reset_values() {
+    for version in 1..=5 {
+        let mut pmu = pmu(version);
+        let fresh = format!("{pmu:?}");
+        if version >= 2 {
+            let general = Config::new(Vendor::Intel, version).unwrap().shape.general;
+            assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_CTRL), Ok((1 << general) - 1));
+            assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(0));
+        }
+        assert!(!pmu.counting());
+        sample(&mut pmu, 10);
+        pmu.inject(PmiFault::Repeat(3));
+        pmu.inject(PmiFault::Lose);
+        pmu.retire(&user(11));
+        assert!(pmu.counting());
+        pmu.reset();
+        assert!(!pmu.counting());
+        assert!(!pmu.take_pmi());
+        assert_eq!(format!("{pmu:?}"), fresh);
+    }
+}
+
+#[test]
+fn eventsel_reserved_bits() {
+    for version in 1..=5 {
+        let mut pmu = pmu(version);
+        for bit in 0..64 {
+            let any = bit == 21;
+            let good = bit < 32 && (!any || matches!(version, 3 | 4));
+            let value = 1 << bit;
+            pmu.wrmsr(IA32_PERFEVTSEL0, 0x1234).unwrap();
+            assert_eq!(pmu.wrmsr(IA32_PERFEVTSEL0, value).is_ok(), good, "{bit}");
+            let kept = if good { value } else { 0x1234 };
+            assert_eq!(pmu.rdmsr(IA32_PERFEVTSEL0), Ok(kept));
+        }
+    }
+}
+
+#[test]
+fn fixed_ctr_ctrl_reserved_bits() {
+    for version in 2..=5 {
+        let fixed = if version == 5 { 4 } else { 3 };
+        let mut pmu = pmu(version);
+        for bit in 0..64 {
+            let any = bit % 4 == 2;
+            let good = bit < 4 * fixed && (!any || matches!(version, 3 | 4));
+            let written = pmu.wrmsr(IA32_FIXED_CTR_CTRL, 1 << bit);
+            assert_eq!(written.is_ok(), good, "{version} {bit}");
+        }
+    }
+}
+
+#[test]
+fn global_ctrl_reserved_bits() {
+    let mut pmu = shaped(2, shape(3, 2, 40)).unwrap();
+    for bit in 0..64 {
+        let good = matches!(bit, 0..=2 | 32..=33);
+        let written = pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 1 << bit);
+        assert_eq!(written.is_ok(), good, "{bit}");
+    }
+}
+
+#[test]
+fn legacy_writes_are_sign_extended() {
+    for (width, mask) in [(32, 0xffff_ffff), (40, 0xff_ffff_ffff)] {
+        for full_width in [false, true] {
+            let shape = Shape {
+                full_width,
+                ..shape(2, 0, width)
+            };
+            let mut pmu = shaped(2, shape).unwrap();
+            for (written, read) in [
+                (0x7fff_ffff, 0x7fff_ffff),
+                (0x8000_0000, 0xffff_ffff_8000_0000 & mask),
+                (-1_i64 as u64, mask),
+                (0xdead_beef_0000_0001, 1),
+            ] {
+                pmu.wrmsr(IA32_PMC0 + 1, written).unwrap();
+                assert_eq!(pmu.rdmsr(IA32_PMC0 + 1), Ok(read));
+                assert_eq!(pmu.rdpmc(1, true, false), Ok(read));
+                let alias = if full_width { Ok(read) } else { GP };
+                assert_eq!(pmu.rdmsr(IA32_A_PMC0 + 1), alias);
+            }
+        }
+    }
+}
+
+#[test]
+fn full_writes_must_fit() {
+    let mut pmu = shaped(4, shape(4, 3, 40)).unwrap();
+    for msr in [IA32_A_PMC0 + 3, IA32_FIXED_CTR0 + 2] {
+        pmu.wrmsr(msr, 0xff_ffff_ffff).unwrap();
+        assert_eq!(pmu.wrmsr(msr, 1 << 40), WRITE_GP);
+        assert_eq!(pmu.wrmsr(msr, -1_i64 as u64), WRITE_GP);
+        assert_eq!(pmu.rdmsr(msr), Ok(0xff_ffff_ffff));
+    }
+    assert_eq!(pmu.rdmsr(IA32_PMC0 + 3), Ok(0xff_ffff_ffff));
+}
+
+#[test]
+fn perf_capabilities_tells_of_the_aliases() {
+    let mut with = pmu(4);
+    assert_eq!(with.rdmsr(IA32_PERF_CAPABILITIES), Ok(FW_WRITE));
+    assert_eq!(with.perf_capabilities(), FW_WRITE);
+    assert_eq!(with.wrmsr(IA32_PERF_CAPABILITIES, FW_WRITE), WRITE_GP);
+    let shape = Shape {
+        full_width: false,
+        ..shape(4, 3, 48)
+    };
+    let without = shaped(4, shape).unwrap();
+    assert_eq!(without.rdmsr(IA32_PERF_CAPABILITIES), GP);
+    assert_eq!(without.perf_capabilities(), 0);
+    assert_eq!(without.rdmsr(IA32_DEBUGCTL), Err(MsrError::NotPmu));
+}
+
+#[test]
+fn status_is_acknowledged_bit_by_bit() {
+    for version in 2..=5 {
+        let mut pmu = pmu(version);
+        pmu.inject_status(0b11 | (1 << 32) | (1 << 40));
+        assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(0b11 | (1 << 32)));
+        assert_eq!(pmu.wrmsr(IA32_PERF_GLOBAL_STATUS, 0), WRITE_GP);
+        pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, 0b01).unwrap();
+        assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(0b10 | (1 << 32)));
+        assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS_RESET), Ok(0));
+
+        let may_reset = |bit: u32| match bit {
+            58 | 59 => version >= 4,
+            61 => version >= 3,
+            62 | 63 => true,
+            _ => pmu.cpuid(0xa).is_some_and(|[eax, _, _, edx]| {
+                bit < ((eax >> 8) & 0xff) || (32..32 + (edx & 0x1f)).contains(&bit)
+            }),
+        };
+        let good: Vec<bool> = (0..64).map(may_reset).collect();
+        for (bit, good) in good.into_iter().enumerate() {
+            let written = pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, 1 << bit);
+            assert_eq!(written.is_ok(), good, "{version} {bit}");
+            if version >= 4 {
+                let written = pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_SET, 1 << bit);
+                assert_eq!(written.is_ok(), good && bit != 63, "{version} {bit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn status_can_be_set() {
+    let mut pmu = pmu(4);
+    pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_SET, 1 << 33).unwrap();
+    pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_SET, 1 << 1).unwrap();
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok((1 << 33) | (1 << 1)));
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS_SET), Ok(0));
+    assert!(!pmu.take_pmi());
+}
+
+#[test]
+fn in_use_follows_what_is_programmed() {
+    let mut pmu = pmu(5);
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_INUSE), Ok(0));
+    pmu.wrmsr(IA32_PERFEVTSEL0 + 2, 0xc0).unwrap();
+    pmu.wrmsr(IA32_FIXED_CTR_CTRL, fixed_ctrl::USR << 12)
+        .unwrap();
+    let programmed = (1 << 2) | (1 << 35);
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_INUSE), Ok(programmed));
+    pmu.wrmsr(IA32_PERFEVTSEL0 + 4, EventSel::INT).unwrap();
+    assert_eq!(
+        pmu.rdmsr(IA32_PERF_GLOBAL_INUSE),
+        Ok(programmed | PMI_IN_USE)
+    );
+    pmu.wrmsr(IA32_PERFEVTSEL0 + 4, 0).unwrap();
+    pmu.wrmsr(IA32_FIXED_CTR_CTRL, fixed_ctrl::PMI).unwrap();
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_INUSE), Ok((1 << 2) | PMI_IN_USE));
+    assert_eq!(pmu.wrmsr(IA32_PERF_GLOBAL_INUSE, 0), WRITE_GP);
+}
+
+#[test]
+fn rdpmc() {
+    let mut pmu = shaped(3, shape(4, 2, 48)).unwrap();
+    pmu.wrmsr(IA32_A_PMC0 + 3, 0x1234_5678_9abc).unwrap();
+    pmu.wrmsr(IA32_FIXED_CTR0 + 1, 0xcba9_8765_4321).unwrap();
+    for (cpl0, pce, allowed) in [
+        (true, false, true),
+        (true, true, true),
+        (false, true, true),
+        (false, false, false),
+    ] {
+        let expect = |value| {
+            if allowed {
+                Ok(value)
+            } else {
+                Err(GeneralProtection)
+            }
+        };
+        assert_eq!(pmu.rdpmc(3, cpl0, pce), expect(0x1234_5678_9abc));
+        assert_eq!(pmu.rdpmc(0x4000_0001, cpl0, pce), expect(0xcba9_8765_4321));
+    }
+    let absent = [
+        4,
+        0x100,
+        0x4000_0002,
+        0x4000_0100,
+        0x8000_0000,
+        0x2000_0000,
+        u32::MAX,
+    ];
+    for ecx in absent {
+        assert_eq!(pmu.rdpmc(ecx, true, true), Err(GeneralProtection));
+    }
+    assert_eq!(
+        self::pmu(1).rdpmc(0x4000_0000, true, true),
+        Err(GeneralProtection)
+    );
+}
+
+#[test]
+fn what_lets_a_counter_count() {
+    for version in 2..=5 {
+        let mut pmu = pmu(version);
+        sample(&mut pmu, 1000);
+        assert!(pmu.counting());
+        pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 0b10).unwrap();
+        assert!(!pmu.counting());
+        pmu.retire(&user(5));
+        pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 0b01).unwrap();
+        pmu.retire(&user(7));
+        for off in [
+            EventSel::USR | 0xc0,
+            EventSel::EN | 0xc0,
+            EventSel::EN | EventSel::USR | 0xffff,
+        ] {
+            pmu.wrmsr(IA32_PERFEVTSEL0, off).unwrap();
+            assert!(!pmu.counting());
+            pmu.retire(&user(5));
+        }
+        pmu.wrmsr(IA32_PERFEVTSEL0, EventSel::EN | EventSel::OS | 0xc0)
+            .unwrap();
+        assert!(pmu.counting());
+        pmu.retire(&user(5));
+        assert_eq!(pmu.rdpmc(0, true, false).unwrap() as i32, 7 - 1000);
+    }
+}
+
+#[test]
+fn version_1_has_no_global_control() {
+    let mut pmu = pmu(1);
+    sample(&mut pmu, 10);
+    assert_eq!(pmu.budget(Mode::User), [10, Pmu::UNLIMITED]);
+    pmu.retire(&user(10));
+    assert!(pmu.take_pmi());
+    assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(0));
+}
+
+#[test]
+fn overflow_without_int_is_silent() {
+    let mut pmu = pmu(4);
+    sample(&mut pmu, 10);
+    pmu.wrmsr(IA32_PERFEVTSEL0, EventSel::EN | EventSel::USR | 0xc0)
+        .unwrap();
+    pmu.retire(&user(15));
+    assert!(!pmu.take_pmi());
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(1));
+    assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(5));
+}
+
+#[test]
+fn legacy_freeze_clears_global_ctrl() {
+    for version in [2, 3] {
+        let mut pmu = pmu(version);
+        sample(&mut pmu, 10);
+        let freeze = debugctl::FREEZE_PERFMON_ON_PMI | debugctl::FREEZE_LBRS_ON_PMI | debugctl::LBR;
+        pmu.wrmsr(IA32_DEBUGCTL, freeze).unwrap();
+        pmu.retire(&user(10));
+        assert!(pmu.take_pmi());
+        assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(1));
+        assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_CTRL), Ok(0));
+        assert_eq!(pmu.rdmsr(IA32_DEBUGCTL), Ok(freeze & !debugctl::LBR));
+        assert!(!pmu.counting());
+        pmu.retire(&user(10));
+        assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(0));
+        pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 1).unwrap();
+        assert!(pmu.counting());
+    }
+}
+
+#[test]
+fn streamlined_freeze_sets_status() {
+    for version in [4, 5] {
+        let mut pmu = pmu(version);
+        sample(&mut pmu, 10);
+        let freeze = debugctl::FREEZE_PERFMON_ON_PMI | debugctl::FREEZE_LBRS_ON_PMI;
+        pmu.wrmsr(IA32_DEBUGCTL, freeze).unwrap();
+        let ctrl = pmu.rdmsr(IA32_PERF_GLOBAL_CTRL);
+        pmu.retire(&user(10));
+        assert!(pmu.take_pmi());
+        let frozen = global_status::CTR_FRZ | global_status::LBR_FRZ;
+        assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(frozen | 1));
+        assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_CTRL), ctrl);
+        assert!(!pmu.counting());
+        pmu.retire(&user(10));
+        assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(0));
+        pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, 1).unwrap();
+        assert!(!pmu.counting());
+        pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, global_status::CTR_FRZ)
+            .unwrap();
+        assert!(pmu.counting());
+        pmu.retire(&user(10));
+        assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(10));
+    }
+}
+
+#[test]
+fn debugctl_reserved_bits() {
+    let mut pmu = pmu(4);
+    for bit in 0..64 {
+        let good = matches!(bit, 0 | 1 | 6..=12);
+        assert_eq!(pmu.wrmsr(IA32_DEBUGCTL, 1 << bit).is_ok(), good, "{bit}");
+    }
+    assert_eq!(self::pmu(1).rdmsr(IA32_DEBUGCTL), Err(MsrError::NotPmu));
+}
+
+#[test]
+fn pmis_go_astray() {
+    let mut pmu = pmu(4);
+    let overflow = |pmu: &mut Pmu| {
+        sample(pmu, 100);
+        pmu.retire(&user(100));
+        assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(1));
+    };
+    pmu.inject(PmiFault::Lose);
+    overflow(&mut pmu);
+    assert!(!pmu.take_pmi());
+
+    pmu.inject(PmiFault::Delay(40));
+    overflow(&mut pmu);
+    assert!(!pmu.take_pmi());
+    // With no counter enabled it still has to be waited for.
+    pmu.wrmsr(IA32_PERFEVTSEL0, 0).unwrap();
+    assert!(pmu.counting());
+    assert_eq!(pmu.budget(Mode::User), [30, 10]);
+    assert_eq!(pmu.budget(Mode::Kernel), [10, 30]);
+    pmu.retire(&user(39));
+    assert!(!pmu.take_pmi());
+    assert_eq!(pmu.budget(Mode::User), [1, 0]);
+    pmu.retire(&user(1));
+    assert!(pmu.take_pmi());
+    assert!(!pmu.counting());
+
+    pmu.inject(PmiFault::Repeat(40));
+    overflow(&mut pmu);
+    assert!(pmu.take_pmi());
+    pmu.retire(&user(40));
+    assert!(pmu.take_pmi());
+
+    // Faults are used up.
+    overflow(&mut pmu);
+    assert!(pmu.take_pmi());
+
+    pmu.inject_spurious_pmi(0);
+    assert!(pmu.take_pmi());
+    assert!(!pmu.take_pmi());
+    pmu.inject_spurious_pmi(3);
+    pmu.retire(&user(3));
+    assert!(pmu.take_pmi());
+}
+
+/// What software might do to a PMU.
+#[derive(Clone, Debug)]
+enum Act {
+    Read(u32),
+    Write(u32, u64),
+    ReadPmc(u32, bool, bool),
+    Retire([u64; 2]),
+    Inject(PmiFault),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let msr = || {
+        prop_oneof![
+            4 => IA32_PERFEVTSEL0..IA32_PERFEVTSEL0 + 9,
+            2 => IA32_PMC0..IA32_PMC0 + 9,
+            2 => IA32_A_PMC0..IA32_A_PMC0 + 9,
+            2 => IA32_FIXED_CTR0..IA32_FIXED_CTR0 + 5,
+            8 => IA32_FIXED_CTR_CTRL..IA32_PERF_GLOBAL_INUSE + 2,
+            1 => Just(IA32_PERF_CAPABILITIES),
+            1 => Just(IA32_DEBUGCTL),
+            1 => any::<u32>(),
+        ]
+    };
+    let value = prop_oneof![
+        any::<u64>(),
+        (0..64u32).prop_map(|bit| 1 << bit),
+        (0..64u32).prop_map(|bit| (1 << bit) - 1),
+        Just(EventSel::EN | EventSel::INT | EventSel::OS | EventSel::USR | 0x3c),
+    ];
+    let fault = prop_oneof![
+        Just(PmiFault::Lose),
+        (0..9u64).prop_map(PmiFault::Delay),
+        (0..9u64).prop_map(PmiFault::Repeat),
+    ];
+    prop_oneof![
+        4 => msr().prop_map(Act::Read),
+        8 => (msr(), value).prop_map(|(msr, value)| Act::Write(msr, value)),
+        1 => any::<(u32, bool, bool)>().prop_map(|(ecx, cpl0, pce)| Act::ReadPmc(ecx, cpl0, pce)),
+        2 => any::<[u64; 2]>().prop_map(Act::Retire),
+        1 => fault.prop_map(Act::Inject),
+    ]
+}
+
+proptest! {
+    /// Whatever software does, nothing panics, a fault changes nothing, a counter
+    /// never outgrows its width, and what is written can be read.
+    #[test]
+    fn any_accesses(
+        version in 1..=5u8,
+        general in 1..=8u8,
+        fixed in 0..=4u8,
+        width in 32..=48u8,
+        full_width: bool,
+        acts in prop::collection::vec(act(), 0..100),
+    ) {
+        let fixed = fixed.min([0, 3, 3, 3, 4][usize::from(version) - 1]);
+        let shape = Shape { general, fixed, width, full_width };
+        let mut pmu = shaped(version, shape).unwrap();
+        for act in acts {
+            match act {
+                Act::Read(msr) => {
+                    let _ = pmu.rdmsr(msr);
+                }
+                Act::Write(msr, value) => {
+                    let before = format!("{pmu:?}");
+                    match pmu.wrmsr(msr, value) {
+                        Err(_) => prop_assert_eq!(format!("{pmu:?}"), before),
+                        Ok(()) => match msr {
+                            IA32_PMC0..0xc9 => {
+                                let written = value as i32 as u64 & ((1 << width) - 1);
+                                prop_assert_eq!(pmu.rdmsr(msr), Ok(written));
+                            }
+                            IA32_PERF_GLOBAL_STATUS_RESET => {
+                                let status = pmu.rdmsr(IA32_PERF_GLOBAL_STATUS).unwrap();
+                                prop_assert_eq!(status & value, 0);
+                            }
+                            IA32_PERF_GLOBAL_STATUS_SET => {
+                                let status = pmu.rdmsr(IA32_PERF_GLOBAL_STATUS).unwrap();
+                                prop_assert_eq!(status & value, value);
+                            }
+                            _ => prop_assert_eq!(pmu.rdmsr(msr), Ok(value)),
+                        },
+                    }
+                }
+                Act::ReadPmc(ecx, cpl0, pce) => {
+                    let _ = pmu.rdpmc(ecx, cpl0, pce);
+                }
+                Act::Retire(instructions) => pmu.retire(&instructions.map(|instructions| Retired {
+                    instructions,
+                    branches: instructions / 3,
+                })),
+                Act::Inject(fault) => pmu.inject(fault),
+            }
+            for mode in Mode::ALL {
+                prop_assert!(pmu.budget(mode)[mode as usize] >= 1);
+            }
+            for ecx in 0..general.into() {
+                prop_assert!(pmu.rdpmc(ecx, true, true).unwrap() >> width == 0);
+            }
+        }
+    }
+}
