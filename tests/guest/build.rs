@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Links each `programs/*.S` into a static executable of its own, without a
+//! libc: every instruction it runs is in its source, so its count is known.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=programs");
+    let out = env::var("OUT_DIR")?;
+    let gcc = cc::Build::new().get_compiler();
+    for entry in fs::read_dir("programs")? {
+        let source = entry?.path();
+        let name = source.file_stem().ok_or("a program without a name")?;
+        let status = gcc
+            .to_command()
+            .args(["-nostdlib", "-static", "-no-pie", "-Wl,-z,noexecstack"])
+            .arg(&source)
+            .arg("-o")
+            .arg(Path::new(&out).join(name))
+            .status()?;
+        if !status.success() {
+            return Err(format!("{}: {status}", source.display()).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Stops itself, and once continued runs 2 * 5,000,000 + 4 instructions: a
+ * program that a profiler can attach to at a known place.
+ */
+	.intel_syntax noprefix
+	.globl	_start
+_start:
+	mov	eax, 39			# getpid
+	syscall
+	mov	edi, eax
+	mov	esi, 19			# SIGSTOP
+	mov	eax, 62			# kill
+	syscall
+	mov	ecx, 5000000
+1:	dec	ecx
+	jnz	1b
+	xor	edi, edi
+	mov	eax, 60			# exit
+	syscall

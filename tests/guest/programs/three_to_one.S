@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Spends its instructions 3:1 in two functions: 3 * 2002 and 2002 a round
+ * (the rounds themselves add 4), 10,000 rounds.
+ */
+	.intel_syntax noprefix
+	.globl	_start
+	.type	_start, @function
+_start:
+	mov	ebx, 10000
+1:	call	three
+	call	one
+	dec	ebx
+	jnz	1b
+	xor	edi, edi
+	mov	eax, 60			# exit
+	syscall
+	.size	_start, . - _start
+
+	.type	three, @function
+three:
+	mov	ecx, 3002
+1:	dec	ecx
+	jnz	1b
+	ret
+	.size	three, . - three
+
+	.type	one, @function
+one:
+	mov	ecx, 1000
+1:	dec	ecx
+	jnz	1b
+	ret
+	.size	one, . - one

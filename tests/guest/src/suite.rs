@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The table of suites: which tests run together, and in which guest.
+
+use anyhow::{bail, Result};
+
+use crate::ctx::Test;
+use crate::tests::{
+    attr, counting, events, groups, lifecycle, modes, no_pmu, perf_tool, sampling, sharing, sysfs,
+    tasks, watchdog,
+};
+
+/// A guest, and what to run in it.
+pub struct Suite {
+    pub name: &'static str,
+    smp: u32,
+    qemu_args: &'static str,
+    append: &'static str,
+    /// Whether the runner is to load the module first.
+    load: bool,
+    /// Properties to append to the usual -cpu string.
+    cpu: &'static str,
+    pub tests: &'static [&'static [Test]],
+}
+
+impl Suite {
+    const fn new(name: &'static str, tests: &'static [&'static [Test]]) -> Self {
+        Self {
+            name,
+            smp: 2,
+            qemu_args: "",
+            append: "",
+            load: true,
+            cpu: "",
+            tests,
+        }
+    }
+
+    const fn smp(self, smp: u32) -> Self {
+        Self { smp, ..self }
+    }
+
+    const fn qemu_args(self, qemu_args: &'static str) -> Self {
+        Self { qemu_args, ..self }
+    }
+
+    const fn append(self, append: &'static str) -> Self {
+        Self { append, ..self }
+    }
+
+    const fn cpu(self, cpu: &'static str) -> Self {
+        Self { cpu, ..self }
+    }
+
+    const fn unloaded(self) -> Self {
+        Self {
+            load: false,
+            ..self
+        }
+    }
+}
+
+/// What is exact must be so on any machine: these run on many.
+const EXACT: &[&[Test]] = &[counting::TESTS, modes::TESTS, events::TESTS];
+
+/// The quick part of it, with sampling, for the variations of the hardware.
+const HARDWARE: &[&[Test]] = &[
+    counting::QUICK,
+    modes::TESTS,
+    groups::TESTS,
+    sampling::QUICK,
+];
+
+const SUITES: &[Suite] = &[
+    Suite::new("counting", EXACT),
+    Suite::new("counting-up", EXACT).smp(1),
+    Suite::new("counting-one-thread", EXACT).qemu_args("-accel tcg,thread=single"),
+    Suite::new(
+        "counting-icount",
+        &[
+            counting::QUICK,
+            modes::TESTS,
+            events::TESTS,
+            sampling::QUICK,
+        ],
+    )
+    .smp(1)
+    .qemu_args("-icount shift=0,sleep=off"),
+    Suite::new("counting-icount-smp", &[counting::QUICK, modes::TESTS])
+        .qemu_args("-icount shift=0,sleep=off"),
+    Suite::new("sampling", &[sampling::TESTS]),
+    Suite::new("sampling-up", &[sampling::TESTS]).smp(1),
+    Suite::new("perf-tool", &[perf_tool::TESTS]),
+    Suite::new("perf-tool-up", &[perf_tool::TESTS]).smp(1),
+    Suite::new(
+        "interface",
+        &[sysfs::TESTS, attr::TESTS, groups::TESTS, tasks::TESTS],
+    ),
+    Suite::new("sharing", &[sharing::TESTS]),
+    Suite::new("lifecycle", &[lifecycle::TESTS]).unloaded(),
+    Suite::new("watchdog", &[watchdog::TESTS]).append("nmi_watchdog=1"),
+    Suite::new("no-pmu", &[no_pmu::TESTS])
+        .unloaded()
+        .cpu("pmu=off"),
+    Suite::new("hw-v2", HARDWARE).cpu("pmu-version=2"),
+    Suite::new("hw-v3", HARDWARE).cpu("pmu-version=3"),
+    Suite::new("hw-v4", HARDWARE).cpu("pmu-version=4"),
+    Suite::new("hw-v5", HARDWARE).cpu("pmu-version=5"),
+    Suite::new("hw-small", HARDWARE).cpu("pmu-version=2,pmu-counters=2,pmu-fixed=0,pmu-width=32"),
+    Suite::new("hw-large", HARDWARE).cpu("pmu-counters=8,pmu-fixed=3,pmu-width=48"),
+];
+
+/// Finds a suite by its name.
+pub fn find(name: &str) -> Result<&'static Suite> {
+    match SUITES.iter().find(|suite| suite.name == name) {
+        Some(suite) => Ok(suite),
+        None => bail!("no suite {name}; --list lists them"),
+    }
+}
+
+/// Prints the table for the runner, a suite a line, tab-separated: name, number
+/// of CPUs, QEMU arguments, kernel command line, flags (`noload`: do not load
+/// the module), properties for the end of the -cpu string.
+pub fn list() {
+    for suite in SUITES {
+        let Suite {
+            name,
+            smp,
+            qemu_args,
+            append,
+            load,
+            cpu,
+            ..
+        } = suite;
+        let flags = if *load { "" } else { "noload" };
+        println!("{name}\t{smp}\t{qemu_args}\t{append}\t{flags}\t{cpu}");
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What perf_event_open() makes of unusual attributes: the same errno as the
+//! in-tree driver gives on the same hardware.
+
+use std::io;
+
+use anyhow::{bail, Result};
+use perf_event::events::Raw;
+use perf_event::{Builder, Counter};
+use perf_event_open_sys::bindings::{
+    perf_event_attr, PERF_SAMPLE_ADDR, PERF_SAMPLE_BRANCH_ANY, PERF_SAMPLE_BRANCH_CALL_STACK,
+    PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_BRANCH_USER, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_DATA_SRC,
+    PERF_SAMPLE_IP, PERF_SAMPLE_PHYS_ADDR, PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_INTR,
+    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_TRANSACTION, PERF_SAMPLE_WEIGHT,
+};
+
+use crate::ctx::{Ctx, Test};
+use crate::pmu::{Event, Pmu};
+use crate::tests;
+
+pub const TESTS: &[Test] = tests![
+    as_in_tree,
+    reserved_bits,
+    address_filter,
+    other_types,
+    generic_events
+];
+
+type Change = fn(&mut perf_event_attr);
+
+/// Attributes by which one driver could differ from another.
+const ATTRS: &[(&str, Change)] = &[
+    ("plain", |_| {}),
+    ("sample_period", |a| sampling(a, 100_000)),
+    ("sample_period=1", |a| sampling(a, 1)),
+    ("sample_period=2^63-1", |a| sampling(a, i64::MAX as u64)),
+    ("sample_period=2^63", |a| sampling(a, 1 << 63)),
+    ("sample_freq", |a| {
+        sampling(a, 1_000);
+        a.set_freq(1);
+    }),
+    ("sample_freq too high", |a| {
+        sampling(a, u64::from(u32::MAX));
+        a.set_freq(1);
+    }),
+    ("precise_ip=1", |a| precise(a, 1)),
+    ("precise_ip=2", |a| precise(a, 2)),
+    ("precise_ip=3", |a| precise(a, 3)),
+    ("precise_ip=1, not sampling", |a| a.set_precise_ip(1)),
+    ("branch stack", |a| branch_stack(a, PERF_SAMPLE_BRANCH_ANY)),
+    ("branch stack, user", |a| {
+        branch_stack(a, PERF_SAMPLE_BRANCH_ANY | PERF_SAMPLE_BRANCH_USER)
+    }),
+    ("branch call stack", |a| {
+        branch_stack(a, PERF_SAMPLE_BRANCH_CALL_STACK)
+    }),
+    ("branch stack of nothing", |a| branch_stack(a, 0)),
+    ("sample ADDR", |a| sample(a, PERF_SAMPLE_ADDR)),
+    ("sample PHYS_ADDR", |a| sample(a, PERF_SAMPLE_PHYS_ADDR)),
+    ("sample WEIGHT", |a| sample(a, PERF_SAMPLE_WEIGHT)),
+    ("sample DATA_SRC", |a| sample(a, PERF_SAMPLE_DATA_SRC)),
+    ("sample TRANSACTION", |a| sample(a, PERF_SAMPLE_TRANSACTION)),
+    ("sample RAW", |a| sample(a, PERF_SAMPLE_RAW)),
+    ("sample CALLCHAIN", |a| sample(a, PERF_SAMPLE_CALLCHAIN)),
+    ("sample REGS_USER", |a| {
+        sample(a, PERF_SAMPLE_REGS_USER);
+        a.sample_regs_user = 0xff;
+    }),
+    ("sample REGS_USER, XMM", |a| {
+        sample(a, PERF_SAMPLE_REGS_USER);
+        a.sample_regs_user = 1 << 32;
+    }),
+    ("sample REGS_INTR", |a| {
+        sample(a, PERF_SAMPLE_REGS_INTR);
+        a.sample_regs_intr = 0xff;
+    }),
+    ("sample REGS_INTR, XMM", |a| {
+        sample(a, PERF_SAMPLE_REGS_INTR);
+        a.sample_regs_intr = 1 << 32;
+    }),
+    ("sample STACK_USER", |a| {
+        sample(a, PERF_SAMPLE_STACK_USER);
+        a.sample_stack_user = 1024;
+    }),
+    ("unknown sample type", |a| {
+        sampling(a, 100_000);
+        a.sample_type |= 1 << 40;
+    }),
+    ("unknown read_format", |a| a.read_format = 1 << 40),
+    ("exclude_user", |a| a.set_exclude_user(1)),
+    ("exclude_kernel", |a| a.set_exclude_kernel(1)),
+    ("exclude_hv", |a| a.set_exclude_hv(1)),
+    ("exclude_idle", |a| a.set_exclude_idle(1)),
+    ("exclude_host", |a| a.set_exclude_host(1)),
+    ("exclude_guest", |a| a.set_exclude_guest(1)),
+    ("exclude everything", |a| {
+        a.set_exclude_user(1);
+        a.set_exclude_kernel(1);
+        a.set_exclude_hv(1);
+        a.set_exclude_idle(1);
+    }),
+    ("pinned", |a| a.set_pinned(1)),
+    ("exclusive", |a| a.set_exclusive(1)),
+    ("inherit", |a| a.set_inherit(1)),
+    ("aux_output", |a| a.set_aux_output(1)),
+    ("aux_watermark", |a| a.aux_watermark = 4096),
+    ("sigtrap", |a| a.set_sigtrap(1)),
+    ("sigtrap, remove_on_exec", |a| {
+        a.set_sigtrap(1);
+        a.set_remove_on_exec(1);
+    }),
+    ("write_backward", |a| {
+        sampling(a, 100_000);
+        a.set_write_backward(1);
+    }),
+    ("attr.size too small", |a| a.size = 8),
+    ("event 0", |a| a.config = 0),
+    ("unknown event", |a| a.config = 0xffff),
+    ("ref-cycles", |a| a.config = Event::RefCycles.config()),
+    ("ref-cycles, sampling", |a| {
+        a.config = Event::RefCycles.config();
+        sampling(a, 100_000);
+    }),
+    ("ref-cycles, cmask=1", |a| {
+        a.config = Event::RefCycles.config() | (1 << 24)
+    }),
+    ("fixed pseudo event 0x0400, slots", |a| a.config = 0x0400),
+    ("edge", |a| a.config |= 1 << 18),
+    ("pc", |a| a.config |= 1 << 19),
+    ("inv", |a| a.config |= 1 << 23),
+    ("cmask=255", |a| a.config |= 255 << 24),
+];
+
+fn sampling(attr: &mut perf_event_attr, period: u64) {
+    attr.__bindgen_anon_1.sample_period = period;
+    attr.sample_type |= u64::from(PERF_SAMPLE_IP);
+}
+
+fn sample(attr: &mut perf_event_attr, sample_type: u32) {
+    sampling(attr, 100_000);
+    attr.sample_type |= u64::from(sample_type);
+}
+
+fn precise(attr: &mut perf_event_attr, precise_ip: u64) {
+    sampling(attr, 100_000);
+    attr.set_precise_ip(precise_ip);
+}
+
+fn branch_stack(attr: &mut perf_event_attr, branch_sample_type: u32) {
+    sample(attr, PERF_SAMPLE_BRANCH_STACK);
+    attr.branch_sample_type = branch_sample_type.into();
+}
+
+/// Opens an event for instructions, with a change to its attributes.
+fn open(pmu: &Pmu, change: impl FnOnce(&mut perf_event_attr)) -> io::Result<Counter> {
+    let mut builder = pmu.event(Event::Instructions);
+    builder.exclude_kernel(false);
+    change(builder.attrs_mut());
+    builder.build()
+}
+
+/// The errno of an attempt, 0 where it succeeded.
+fn errno<T>(result: io::Result<T>) -> i32 {
+    match result {
+        Ok(_) => 0,
+        Err(e) => match e.raw_os_error() {
+            Some(errno) => errno,
+            // perf-event2 has a kind of its own for this one.
+            None if e.kind() == io::ErrorKind::Unsupported => libc::E2BIG,
+            None => -1,
+        },
+    }
+}
+
+fn name(errno: i32) -> String {
+    match errno {
+        0 => "success".into(),
+        errno => format!("{:?}", nix::errno::Errno::from_raw(errno)),
+    }
+}
+
+/// Collects what differs, so that one run shows all of it.
+#[derive(Default)]
+struct Differences(Vec<String>);
+
+impl Differences {
+    fn compare(&mut self, what: &str, ours: i32, theirs: i32) {
+        if ours != theirs {
+            self.0.push(format!(
+                "{what}: {} where {} was due",
+                name(ours),
+                name(theirs)
+            ));
+        }
+    }
+
+    fn check(self) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        bail!("{} differ\n{}", self.0.len(), self.0.join("\n"))
+    }
+}
+
+fn as_in_tree(ctx: &Ctx) -> Result<()> {
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
+    let mut differences = Differences::default();
+    for (what, change) in ATTRS {
+        // One after the other: they share the counters, but not at a time.
+        let theirs = errno(open(&in_tree, change));
+        let ours = errno(open(&pmu, change));
+        differences.compare(what, ours, theirs);
+    }
+    differences.check()
+}
+
+/// Bits that mean nothing. The in-tree driver ignores some of them, so a typing
+/// error there counts something else; here each of them is EINVAL.
+fn reserved_bits(ctx: &Ctx) -> Result<()> {
+    ctx.need_module()?;
+    let pmu = ctx.pmu()?;
+    let mut differences = Differences::default();
+    // USR and OS are the attributes' business, INT and EN the driver's.
+    for bit in [16, 17, 20, 22].into_iter().chain(32..64) {
+        let ours = errno(open(&pmu, |a| a.config |= 1 << bit));
+        differences.compare(&format!("config bit {bit}"), ours, libc::EINVAL);
+    }
+    for bit in [0, 1, 31, 63] {
+        let ours = errno(open(&pmu, |a| a.__bindgen_anon_3.config1 = 1 << bit));
+        differences.compare(&format!("config1 bit {bit}"), ours, libc::EINVAL);
+        let ours = errno(open(&pmu, |a| a.__bindgen_anon_4.config2 = 1 << bit));
+        differences.compare(&format!("config2 bit {bit}"), ours, libc::EINVAL);
+        let ours = errno(open(&pmu, |a| a.config3 = 1 << bit));
+        differences.compare(&format!("config3 bit {bit}"), ours, libc::EINVAL);
+    }
+    differences.check()
+}
+
+/// PERF_EVENT_IOC_SET_FILTER is for PMUs with address filters and tracepoints.
+fn address_filter(ctx: &Ctx) -> Result<()> {
+    use std::os::fd::AsRawFd;
+    let set_filter = |pmu: &Pmu| -> Result<i32> {
+        let counter = open(pmu, |_| {})?;
+        let mut filter = *b"filter 0x1000/0x1000\0";
+        // SAFETY: the string ends in NUL and outlives the call.
+        let status = unsafe {
+            perf_event_open_sys::ioctls::SET_FILTER(counter.as_raw_fd(), filter.as_mut_ptr().cast())
+        };
+        Ok(if status == 0 {
+            0
+        } else {
+            errno::<()>(Err(io::Error::last_os_error()))
+        })
+    };
+    let theirs = set_filter(&ctx.in_tree()?)?;
+    let ours = set_filter(&ctx.pmu()?)?;
+    let mut differences = Differences::default();
+    differences.compare("address filter", ours, theirs);
+    differences.check()
+}
+
+/// The PMU must not answer for others: PERF_TYPE_RAW and PERF_TYPE_HARDWARE go
+/// to the in-tree driver, and an unknown type is ENOENT.
+fn other_types(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let mut differences = Differences::default();
+    let unknown = errno(Builder::new(Raw::new(0xc0)).build_of_type(pmu.type_ + 1_000));
+    differences.compare("an unknown type", unknown, libc::ENOENT);
+    for type_ in [perf_event_open_sys::bindings::PERF_TYPE_RAW, 0] {
+        let ours = errno(Builder::new(Raw::new(0)).build_of_type(type_));
+        differences.compare(&format!("type {type_}"), ours, 0);
+    }
+    differences.check()
+}
+
+trait OfType {
+    fn build_of_type(&mut self, type_: u32) -> io::Result<Counter>;
+}
+
+impl OfType for Builder<'_> {
+    fn build_of_type(&mut self, type_: u32) -> io::Result<Counter> {
+        self.attrs_mut().type_ = type_;
+        self.build()
+    }
+}
+
+/// PERF_TYPE_HARDWARE and PERF_TYPE_HW_CACHE with the PMU's type in the upper
+/// half of config: as the in-tree driver, or not at all.
+fn generic_events(ctx: &Ctx) -> Result<()> {
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
+    let mut differences = Differences::default();
+    for config in 0..12 {
+        let try_on = |pmu: &Pmu| {
+            let config = (u64::from(pmu.type_) << 32) | config;
+            errno(
+                Builder::new(Raw::new(config))
+                    .exclude_hv(false)
+                    .build_of_type(0),
+            )
+        };
+        let (theirs, ours) = (try_on(&in_tree), try_on(&pmu));
+        if ours != libc::ENOENT {
+            differences.compare(&format!("hardware event {config}"), ours, theirs);
+        }
+    }
+    differences.check()
+}

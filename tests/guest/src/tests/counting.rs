@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Instructions and branches in user mode: exact, whatever happens meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
+use nix::unistd::{gettid, Pid};
+use perf_event::events::Software;
+use perf_event::Builder;
+
+use super::{cpus, expect, expect_exact, expect_instructions, interrupts};
+use crate::ctx::{skip, Ctx, Test};
+use crate::pmu::{Event, Mode, Pmu};
+use crate::program::{Program, LOOP, MIXED};
+use crate::tests;
+use crate::workload::{self, Workload};
+
+pub const TESTS: &[Test] = tests![
+    window_alone,
+    loops_of_all_lengths,
+    twice_the_loop,
+    branches,
+    hundred_million,
+    timer_interrupts,
+    page_faults,
+    rep_strings,
+    rep_string_with_interrupts,
+    faulting_instructions,
+    traps,
+    single_step,
+    syscalls,
+    system_instructions,
+    fpu,
+    atomics,
+    self_modifying_code,
+    moving_between_cpus,
+    program_alone,
+    program_as_in_tree,
+    many_programs,
+];
+
+pub const QUICK: &[Test] = tests![
+    window_alone,
+    loops_of_all_lengths,
+    twice_the_loop,
+    branches,
+    page_faults,
+    rep_strings,
+    faulting_instructions,
+    syscalls,
+    self_modifying_code,
+    moving_between_cpus,
+    program_as_in_tree,
+];
+
+fn window_alone(ctx: &Ctx) -> Result<()> {
+    expect_exact(&ctx.pmu()?, &workload::empty())
+}
+
+fn loops_of_all_lengths(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for n in [1, 2, 3, 10, 511, 512, 513, 65_537, 1_000_000, 7_777_777] {
+        expect_exact(&pmu, &workload::tight_loop(n))?;
+    }
+    Ok(())
+}
+
+/// The difference, which is right even when the window's own count is not.
+fn twice_the_loop(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for n in [1_000, 100_000, 10_000_000] {
+        let once = count(&pmu, &workload::tight_loop(n))?;
+        let twice = count(&pmu, &workload::tight_loop(2 * n))?;
+        expect("N against 2N", "instructions", twice - once, 2 * n)?;
+    }
+    Ok(())
+}
+
+fn count(pmu: &Pmu, workload: &Workload) -> Result<u64> {
+    let mut counter = pmu.open(Event::Instructions, Mode::User)?;
+    workload.measure(&counter)?;
+    Ok(counter.read()?)
+}
+
+fn branches(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for n in [1, 1_000, 1_000_000] {
+        expect_exact(&pmu, &workload::branches(n))?;
+    }
+    Ok(())
+}
+
+fn hundred_million(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let once = count(&pmu, &workload::tight_loop(50_000_000))?;
+    let twice = count(&pmu, &workload::tight_loop(100_000_000))?;
+    expect(
+        "50M against 100M rounds",
+        "instructions",
+        twice - once,
+        100_000_000,
+    )?;
+    expect_exact(&pmu, &workload::block(6_666_666))
+}
+
+/// Runs long enough to be interrupted, and makes sure that it was.
+fn timer_interrupts(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let before = interrupts("LOC")?;
+    expect_exact(&pmu, &workload::tight_loop(40_000_000))?;
+    let ticks = interrupts("LOC")? - before;
+    ensure!(ticks >= 10, "only {ticks} timer interrupts");
+    Ok(())
+}
+
+fn page_faults(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for pages in [1, 100, 4_000] {
+        let workload = workload::touch(pages)?;
+        let mut faults = Builder::new(Software::PAGE_FAULTS)
+            .include_kernel()
+            .build()?;
+        faults.enable()?;
+        expect_exact(&pmu, &workload)?;
+        faults.disable()?;
+        let faults = faults.read()?;
+        ensure!(
+            faults >= pages,
+            "only {faults} page faults for {pages} pages"
+        );
+    }
+    Ok(())
+}
+
+fn rep_strings(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for len in [1, 7, 4_096, 1_000_001] {
+        expect_exact(&pmu, &workload::rep_movsb(len)?)?;
+        expect_exact(&pmu, &workload::rep_stosb(len)?)?;
+        expect_exact(&pmu, &workload::repne_scasb(len)?)?;
+    }
+    expect_exact(&pmu, &workload::rep_nothing(10_000)?)
+}
+
+fn rep_string_with_interrupts(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let before = interrupts("LOC")?;
+    expect_exact(&pmu, &workload::rep_stosb(64 << 20)?)?;
+    let ticks = interrupts("LOC")? - before;
+    ensure!(ticks >= 10, "only {ticks} timer interrupts");
+    Ok(())
+}
+
+fn faulting_instructions(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    expect_exact(&pmu, &workload::undefined(1_000)?)?;
+    expect_exact(&pmu, &workload::divide_error(1_000)?)
+}
+
+fn traps(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 1_000;
+    let before = workload::signals_counted();
+    expect_instructions(&ctx.pmu()?, &workload::breakpoint(N)?)?;
+    expect("INT3", "signals", workload::signals_counted() - before, N)
+}
+
+fn single_step(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 500;
+    let before = workload::signals_counted();
+    let result = expect_instructions(&ctx.pmu()?, &workload::single_step(N)?);
+    expect(
+        "EFLAGS.TF",
+        "signals",
+        workload::signals_counted() - before,
+        2 * N + 3,
+    )?;
+    result
+}
+
+fn syscalls(ctx: &Ctx) -> Result<()> {
+    expect_exact(&ctx.pmu()?, &workload::syscalls(10_000))
+}
+
+fn system_instructions(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    expect_exact(&pmu, &workload::cpuid(10_000))?;
+    expect_exact(&pmu, &workload::rdtsc(10_000))?;
+    expect_exact(&pmu, &workload::pause(10_000))
+}
+
+fn fpu(ctx: &Ctx) -> Result<()> {
+    expect_exact(&ctx.pmu()?, &workload::fpu(100_000))
+}
+
+/// Atomics that an emulator may have to run alone, while the other CPUs are
+/// busy with them too.
+fn atomics(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let rival = scope.spawn(|| -> Result<()> {
+            let (split, wide) = (workload::split_lock(100)?, workload::cmpxchg16b(100)?);
+            while !done.load(Ordering::Relaxed) {
+                split.run();
+                wide.run();
+            }
+            Ok(())
+        });
+        let result = (0..10).try_for_each(|_| {
+            expect_exact(&pmu, &workload::split_lock(10_000)?)?;
+            expect_exact(&pmu, &workload::cmpxchg16b(10_000)?)
+        });
+        done.store(true, Ordering::Relaxed);
+        rival.join().expect("the rival thread does not panic")?;
+        result
+    })
+}
+
+fn self_modifying_code(ctx: &Ctx) -> Result<()> {
+    expect_exact(&ctx.pmu()?, &workload::self_modifying(1_000)?)
+}
+
+fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
+    if cpus()? < 2 {
+        return skip("one CPU");
+    }
+    let pmu = ctx.pmu()?;
+    let migrations = while_moving(|| move_while_counting(&pmu))?;
+    ensure!(migrations >= 10, "only {migrations} migrations");
+    Ok(())
+}
+
+/// Does something while another thread keeps sending this one to the next CPU.
+pub fn while_moving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let cpus = cpus()?;
+    let thread = gettid();
+    let before = sched_getaffinity(thread)?;
+    let done = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        let mover = scope.spawn(|| -> Result<()> {
+            for cpu in (0..cpus).cycle() {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                pin(thread, cpu)?;
+                thread::sleep(Duration::from_millis(2));
+            }
+            Ok(())
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        mover.join().expect("the moving thread does not panic")?;
+        result
+    });
+    sched_setaffinity(thread, &before)?;
+    result
+}
+
+fn move_while_counting(pmu: &Pmu) -> Result<u64> {
+    let mut migrations = Builder::new(Software::CPU_MIGRATIONS)
+        .include_kernel()
+        .build()?;
+    migrations.enable()?;
+    const N: u64 = 10_000_000;
+    expect_exact(pmu, &workload::tight_loop(N))?;
+    let once = count(pmu, &workload::tight_loop(N))?;
+    let twice = count(pmu, &workload::tight_loop(2 * N))?;
+    expect("N against 2N", "instructions", twice - once, 2 * N)?;
+    migrations.disable()?;
+    Ok(migrations.read()?)
+}
+
+/// Binds a thread to one CPU.
+pub fn pin(thread: Pid, cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(thread, &set).context("sched_setaffinity")
+}
+
+/// A whole static program, from its first instruction to its exit.
+fn program_alone(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for program in [LOOP, MIXED] {
+        let count = count_program(&pmu, &program)?;
+        expect(
+            "static program",
+            "instructions",
+            count,
+            program.instructions,
+        )?;
+    }
+    Ok(())
+}
+
+fn count_program(pmu: &Pmu, program: &Program) -> Result<u64> {
+    let installed = program.install()?;
+    let child = installed.stopped()?;
+    let mut counter = pmu
+        .event(Event::Instructions)
+        .observe_pid(child.pid().as_raw())
+        .enable_on_exec(true)
+        .build()?;
+    child.finish()?;
+    Ok(counter.read()?)
+}
+
+fn program_as_in_tree(ctx: &Ctx) -> Result<()> {
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
+    for program in [LOOP, MIXED] {
+        let theirs = count_program(&in_tree, &program)?;
+        let ours = count_program(&pmu, &program)?;
+        expect("against the in-tree PMU", "instructions", ours, theirs)?;
+    }
+    Ok(())
+}
+
+/// Processes that share the CPUs, each with an event of its own.
+fn many_programs(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let installed = LOOP.install()?;
+    let mut counters = Vec::new();
+    let children = (0..6)
+        .map(|_| {
+            let child = installed.stopped()?;
+            let counter = pmu
+                .event(Event::Instructions)
+                .observe_pid(child.pid().as_raw())
+                .enable_on_exec(true)
+                .build()?;
+            counters.push(counter);
+            Ok(child)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    // All at once, so that they take turns.
+    children.iter().try_for_each(|child| child.proceed())?;
+    children.into_iter().try_for_each(|child| child.finish())?;
+    for counter in &mut counters {
+        expect(
+            "one of six",
+            "instructions",
+            counter.read()?,
+            LOOP.instructions,
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The module comes and goes, and leaves the hardware as it found it.
+
+use anyhow::{ensure, Context, Result};
+use nix::errno::Errno;
+
+use super::{expect, expect_exact};
+use crate::ctx::{Ctx, Test, RUST_PMU};
+use crate::kmsg::{is_trouble, Kmsg};
+use crate::module;
+use crate::pmu::{Event, Mode, Pmu};
+use crate::tests;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    load_use_unload,
+    hundred_times,
+    hundred_times_with_events,
+    in_use,
+    not_twice,
+    in_tree_as_before,
+];
+
+fn insert(ctx: &Ctx) -> Result<()> {
+    module::insert(ctx)?.context("insmod")
+}
+
+fn remove() -> Result<()> {
+    module::remove().context("rmmod")
+}
+
+fn load_use_unload(ctx: &Ctx) -> Result<()> {
+    insert(ctx)?;
+    let result = expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000));
+    remove()?;
+    ensure!(!module::is_loaded(), "still loaded");
+    ensure!(Pmu::find(RUST_PMU).is_err(), "the PMU is still in sysfs");
+    result
+}
+
+fn hundred_times(ctx: &Ctx) -> Result<()> {
+    let mut log = Kmsg::from_now()?;
+    for _ in 0..100 {
+        insert(ctx)?;
+        remove()?;
+    }
+    let trouble: Vec<String> = log
+        .lines()?
+        .into_iter()
+        .filter(|line| is_trouble(line))
+        .collect();
+    ensure!(
+        trouble.is_empty(),
+        "the kernel complains\n{}",
+        trouble.join("\n")
+    );
+    Ok(())
+}
+
+fn hundred_times_with_events(ctx: &Ctx) -> Result<()> {
+    let workload = workload::tight_loop(10_000);
+    for _ in 0..100 {
+        insert(ctx)?;
+        let result = ctx.pmu().and_then(|pmu| {
+            let mut counter = pmu
+                .event(Event::Instructions)
+                .sample_period(1_000)
+                .build()?;
+            workload.measure(&counter)?;
+            expect(
+                "loaded again",
+                "instructions",
+                counter.read()?,
+                workload.instructions(),
+            )
+        });
+        remove()?;
+        result?;
+    }
+    Ok(())
+}
+
+/// An open event keeps the module, and keeps counting.
+fn in_use(ctx: &Ctx) -> Result<()> {
+    insert(ctx)?;
+    let workload = workload::tight_loop(100_000);
+    let result = ctx.pmu().and_then(|pmu| {
+        let mut counter = pmu.open(Event::Instructions, Mode::User)?;
+        let refused = module::remove();
+        ensure!(
+            matches!(refused, Err(Errno::EAGAIN | Errno::EBUSY)),
+            "rmmod with an open event: {refused:?}"
+        );
+        workload.measure(&counter)?;
+        expect(
+            "after rmmod",
+            "instructions",
+            counter.read()?,
+            workload.instructions(),
+        )
+    });
+    if module::is_loaded() {
+        remove()?;
+    }
+    result
+}
+
+fn not_twice(ctx: &Ctx) -> Result<()> {
+    insert(ctx)?;
+    let again = module::insert(ctx)?;
+    remove()?;
+    ensure!(again == Err(Errno::EEXIST), "insmod again: {again:?}");
+    Ok(())
+}
+
+/// The in-tree PMU counts and samples after rmmod as it did before insmod.
+fn in_tree_as_before(ctx: &Ctx) -> Result<()> {
+    let in_tree = ctx.in_tree()?;
+    let workload = workload::branches(100_000);
+    let check = || -> Result<()> {
+        expect_exact(&in_tree, &workload)?;
+        for event in [Event::CpuCycles, Event::CacheReferences] {
+            let mut counter = in_tree.open(event, Mode::User)?;
+            workload.measure(&counter)?;
+            ensure!(
+                counter.read()? > 0,
+                "in-tree {} counts nothing",
+                event.name()
+            );
+        }
+        Ok(())
+    };
+    check().context("before insmod")?;
+    insert(ctx)?;
+    let between = check().context("while loaded, unused");
+    let used = ctx.pmu().and_then(|pmu| expect_exact(&pmu, &workload));
+    remove()?;
+    between?;
+    used?;
+    check().context("after rmmod")
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The tests, by theme.
+
+pub mod attr;
+pub mod counting;
+pub mod events;
+pub mod groups;
+pub mod lifecycle;
+pub mod modes;
+pub mod no_pmu;
+pub mod perf_tool;
+pub mod sampling;
+pub mod sharing;
+pub mod sysfs;
+pub mod tasks;
+pub mod watchdog;
+
+use std::fs;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::ctx::skip;
+use crate::pmu::{ArchPerfmon, Event, Mode, Pmu};
+use crate::workload::Workload;
+
+/// Counts a workload's user instructions and branches; both must be right.
+fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
+    let mut instructions = pmu.open(Event::Instructions, Mode::User)?;
+    let mut branches = pmu
+        .event(Event::Branches)
+        .enabled(true)
+        .build_with_group(&mut instructions)?;
+    workload.measure(&instructions)?;
+    expect(
+        workload.name(),
+        "instructions",
+        instructions.read()?,
+        workload.instructions(),
+    )?;
+    expect(
+        workload.name(),
+        "branches",
+        branches.read()?,
+        workload.branches(),
+    )
+}
+
+/// Counts user instructions only, where branches are not at stake.
+fn expect_instructions(pmu: &Pmu, workload: &Workload) -> Result<()> {
+    let mut counter = pmu.open(Event::Instructions, Mode::User)?;
+    workload.measure(&counter)?;
+    expect(
+        workload.name(),
+        "instructions",
+        counter.read()?,
+        workload.instructions(),
+    )
+}
+
+fn expect(what: &str, unit: &str, got: u64, want: u64) -> Result<()> {
+    let off = got as i128 - want as i128;
+    ensure!(
+        got == want,
+        "{what}: {got} {unit} where {want} were due ({off:+})"
+    );
+    Ok(())
+}
+
+/// Skips a test where there are not so many general counters.
+fn need_general(n: u32) -> Result<()> {
+    let general = ArchPerfmon::probe().general;
+    if general >= n {
+        Ok(())
+    } else {
+        skip(format!("{general} general counters"))
+    }
+}
+
+/// How often an interrupt came, over all CPUs: a row of /proc/interrupts.
+fn interrupts(row: &str) -> Result<u64> {
+    let text = fs::read_to_string("/proc/interrupts")?;
+    let label = format!("{row}:");
+    let line = text
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(&label))
+        .with_context(|| format!("no {row} in /proc/interrupts"))?;
+    Ok(line
+        .split_whitespace()
+        .map_while(|n| n.parse::<u64>().ok())
+        .sum())
+}
+
+/// The number of CPUs that are up.
+fn cpus() -> Result<usize> {
+    Ok(std::thread::available_parallelism()?.get())
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+//! User and kernel counts, and their sum.
+
+use anyhow::{ensure, Result};
+
+use super::{expect, need_general};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::{read_all, Event, Mode, Pmu};
+use crate::tests;
+use crate::workload::{self, Workload};
+
+pub const TESTS: &[Test] = tests![
+    instructions_add_up,
+    branches_add_up,
+    kernel_only_in_kernel,
+    both_excluded,
+];
+
+/// Code that spends its time on both sides.
+fn both_sides() -> Result<[Workload; 4]> {
+    Ok([
+        workload::syscalls(20_000),
+        workload::touch(1_000)?,
+        workload::rep_stosb(1 << 20)?,
+        workload::tight_loop(5_000_000),
+    ])
+}
+
+/// In one group all events see the same window, so the sum is exact although
+/// what the kernel does is not known.
+fn add_up(pmu: &Pmu, event: Event, user: fn(&Workload) -> u64) -> Result<()> {
+    need_general(3)?;
+    for workload in both_sides()? {
+        let mut group = pmu.open_group(&[
+            (event, Mode::Both),
+            (event, Mode::User),
+            (event, Mode::Kernel),
+        ])?;
+        workload.measure(&group[0])?;
+        let counts = read_all(&mut group)?;
+        let what = format!("{} in user mode", workload.name());
+        expect(&what, event.name(), counts[1], user(&workload))?;
+        let what = format!("{}, user + kernel", workload.name());
+        expect(&what, event.name(), counts[1] + counts[2], counts[0])?;
+    }
+    Ok(())
+}
+
+fn instructions_add_up(ctx: &Ctx) -> Result<()> {
+    add_up(&ctx.pmu()?, Event::Instructions, Workload::instructions)
+}
+
+fn branches_add_up(ctx: &Ctx) -> Result<()> {
+    add_up(&ctx.pmu()?, Event::Branches, Workload::branches)
+}
+
+/// System calls cost the kernel instructions, a loop hardly any.
+fn kernel_only_in_kernel(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 10_000;
+    let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::Kernel)?;
+    workload::syscalls(N).measure(&counter)?;
+    let calls = counter.read()?;
+    ensure!(
+        calls > 20 * N,
+        "{N} system calls, {calls} kernel instructions"
+    );
+    counter.reset()?;
+    workload::tight_loop(N).measure(&counter)?;
+    let idle = counter.read()?;
+    ensure!(idle < calls / 4, "a loop, {idle} kernel instructions");
+    Ok(())
+}
+
+/// An event that excludes both user and kernel mode.
+fn both_excluded(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let mut counter = pmu
+        .event(Event::Instructions)
+        .exclude_user(true)
+        .exclude_kernel(true)
+        .build()?;
+    workload::syscalls(1_000).measure(&counter)?;
+    expect("both excluded", "instructions", counter.read()?, 0)
+}

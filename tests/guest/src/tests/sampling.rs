@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Samples: as many as there are periods, and each where it belongs.
+
+use std::fs;
+
+use anyhow::{ensure, Context, Result};
+use perf_event::data::Record;
+use perf_event::{Builder, SampleFlag, Sampler};
+
+use super::{cpus, expect, interrupts};
+use crate::ctx::{skip, Ctx, Test};
+use crate::pmu::{BuilderExt, Event, Mode, Pmu};
+use crate::tests;
+use crate::workload::{self, Workload};
+
+pub const TESTS: &[Test] = tests![
+    one_sample_a_period,
+    no_skid,
+    no_skid_at_branches,
+    other_events,
+    nmi_a_sample,
+    two_events_at_once,
+    long_periods,
+    kernel_samples,
+    new_period,
+    stops_after_refresh,
+    frequency,
+    throttled,
+    period_in_record,
+    sampled_counts_are_exact,
+    moving_between_cpus,
+];
+
+pub const QUICK: &[Test] = tests![
+    one_sample_a_period,
+    no_skid,
+    other_events,
+    long_periods,
+    new_period,
+    sampled_counts_are_exact,
+];
+
+/// Room for all samples of a run: nothing may be lost here.
+const RING: usize = 4 << 20;
+
+/// An event that records where it overflows.
+fn sampler(pmu: &Pmu, event: Event, period: u64) -> Result<Sampler> {
+    let mut builder = pmu.event(event);
+    builder.sample_period(period);
+    open(&mut builder)
+}
+
+fn open(builder: &mut Builder) -> Result<Sampler> {
+    let flags = SampleFlag::IP | SampleFlag::TID | SampleFlag::CPU | SampleFlag::PERIOD;
+    let counter = builder.sample(flags).build().context("open for sampling")?;
+    counter.sampled(RING).context("map the ring buffer")
+}
+
+struct Sample {
+    ip: u64,
+    tid: u32,
+    period: u64,
+}
+
+#[derive(Default)]
+struct Records {
+    samples: Vec<Sample>,
+    throttled: u64,
+    unthrottled: u64,
+}
+
+impl Records {
+    fn expect(&self, what: &str, samples: u64) -> Result<()> {
+        expect(what, "samples", self.samples.len() as u64, samples)
+    }
+}
+
+/// Takes all records out of the ring buffer; a lost one is an error.
+fn drain(sampler: &mut Sampler) -> Result<Records> {
+    let mut records = Records::default();
+    while let Some(record) = sampler.next_record() {
+        match record
+            .parse_record()
+            .context("a record that makes no sense")?
+        {
+            Record::Sample(sample) => records.samples.push(Sample {
+                ip: sample.ip().context("no IP")?,
+                tid: sample.tid().context("no TID")?,
+                period: sample.period().context("no PERIOD")?,
+            }),
+            Record::Throttle(_) => records.throttled += 1,
+            Record::Unthrottle(_) => records.unthrottled += 1,
+            other => anyhow::bail!("unexpected record {other:?}"),
+        }
+    }
+    Ok(records)
+}
+
+/// Runs a workload under a sampling event.
+fn record(sampler: &mut Sampler, workload: &Workload) -> Result<(Records, u64)> {
+    workload.measure(&*sampler)?;
+    let count = sampler.read()?;
+    Ok((drain(sampler)?, count))
+}
+
+fn one_sample_a_period(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(5_000_000);
+    for period in [5_000, 9_973, 100_000, 1 << 20] {
+        let mut sampler = sampler(&pmu, Event::Instructions, period)?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        expect(
+            workload.name(),
+            "instructions",
+            count,
+            workload.instructions(),
+        )?;
+        records.expect(&format!("period {period}"), count / period)?;
+        let tid = nix::unistd::gettid().as_raw() as u32;
+        ensure!(
+            records.samples.iter().all(|sample| sample.tid == tid),
+            "another thread's sample"
+        );
+    }
+    Ok(())
+}
+
+/// The k-th sample shows the instruction behind the (k * period)-th: in a loop
+/// whose instructions all have addresses of their own, and with periods that
+/// have no common divisor with its length, that is every address in turn.
+fn no_skid(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 200_000;
+    let pmu = ctx.pmu()?;
+    for period in [1_009, 4_001, 65_537] {
+        let workload = workload::block(N);
+        let mut sampler = sampler(&pmu, Event::Instructions, period)?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        records.expect(&format!("period {period}"), count / period)?;
+        for (sample, k) in records.samples.iter().zip(1..) {
+            let want = workload::block_ip(N, k * period).context("a sample behind the loop")?;
+            ensure!(
+                sample.ip == want,
+                "sample {k} of period {period}: IP {:#x} where {want:#x} was due",
+                sample.ip
+            );
+        }
+    }
+    Ok(())
+}
+
+fn no_skid_at_branches(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 1_001;
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(1_000_000);
+    let mut sampler = sampler(&pmu, Event::Branches, PERIOD)?;
+    let (records, _) = record(&mut sampler, &workload)?;
+    records.expect("branches", workload.branches() / PERIOD)?;
+    let head = workload::tight_loop_head();
+    for sample in &records.samples {
+        ensure!(
+            sample.ip == head,
+            "IP {:#x} is not the branch's target",
+            sample.ip
+        );
+    }
+    Ok(())
+}
+
+fn other_events(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let workload = workload::whole_periods(1_000);
+    for (event, period) in [
+        (Event::CpuCycles, 20_011),
+        (Event::BranchMisses, 101),
+        (Event::CacheReferences, 99),
+        (Event::CacheMisses, 7),
+        (Event::RefCycles, 30_011),
+    ] {
+        let mut sampler = sampler(&pmu, event, period)?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        ensure!(count > period, "{}: only {count}", event.name());
+        records.expect(event.name(), count / period)?;
+    }
+    Ok(())
+}
+
+/// No interrupt is lost, and none comes for nothing.
+fn nmi_a_sample(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 10_007;
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(10_000_000);
+    let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
+    let before = interrupts("NMI")?;
+    let (records, count) = record(&mut sampler, &workload)?;
+    let nmis = interrupts("NMI")? - before;
+    records.expect("period", count / PERIOD)?;
+    expect("one a sample", "NMIs", nmis, count / PERIOD)
+}
+
+/// Overflows that come close together, or in one instruction.
+fn two_events_at_once(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for (first, second) in [(10_000, 10_000), (10_000, 10_001), (3_001, 50_000)] {
+        let workload = workload::tight_loop(2_000_000);
+        let mut leader = sampler(&pmu, Event::Instructions, first)?;
+        let mut builder = pmu.event(Event::Branches);
+        builder
+            .sample_period(second)
+            .enabled(true)
+            .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::CPU | SampleFlag::PERIOD);
+        let mut member = builder.build_with_group(&mut *leader)?.sampled(RING)?;
+        let (records, count) = record(&mut leader, &workload)?;
+        expect(
+            workload.name(),
+            "instructions",
+            count,
+            workload.instructions(),
+        )?;
+        records.expect("instructions", count / first)?;
+        let count = member.read()?;
+        expect(workload.name(), "branches", count, workload.branches())?;
+        drain(&mut member)?.expect("branches", count / second)?;
+    }
+    Ok(())
+}
+
+/// Periods that a counter is too narrow for, or as wide as, give no sample, and
+/// counting goes on all the same.
+fn long_periods(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(100_000);
+    for shift in [31, 32, 40, 47, 48, 62] {
+        let mut sampler = sampler(&pmu, Event::Instructions, 1 << shift)?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        expect(
+            workload.name(),
+            "instructions",
+            count,
+            workload.instructions(),
+        )?;
+        records.expect(&format!("period 2^{shift}"), 0)?;
+    }
+    Ok(())
+}
+
+fn kernel_samples(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 10_007;
+    let pmu = ctx.pmu()?;
+    let mut builder = pmu.event(Event::Instructions);
+    builder.filter(Mode::Kernel).sample_period(PERIOD);
+    let mut sampler = open(&mut builder)?;
+    let (records, count) = record(&mut sampler, &workload::syscalls(20_000))?;
+    ensure!(count / PERIOD >= 10, "only {count} kernel instructions");
+    records.expect("kernel", count / PERIOD)?;
+    for sample in &records.samples {
+        ensure!(
+            sample.ip >> 63 == 1,
+            "IP {:#x} is not the kernel's",
+            sample.ip
+        );
+    }
+    Ok(())
+}
+
+/// PERF_EVENT_IOC_PERIOD starts a new period.
+fn new_period(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(1_000_000);
+    let mut sampler = sampler(&pmu, Event::Instructions, 10_000)?;
+    let (records, count) = record(&mut sampler, &workload)?;
+    records.expect("the first period", count / 10_000)?;
+    set_period(&sampler, 7_000)?;
+    sampler.reset()?;
+    let (records, count) = record(&mut sampler, &workload)?;
+    records.expect("the second period", count / 7_000)
+}
+
+fn set_period(sampler: &Sampler, period: u64) -> Result<()> {
+    // The kernel wants a pointer here, whatever the binding's type says.
+    let pointer = std::ptr::from_ref(&period) as u64;
+    ioctl(sampler, |fd| {
+        // SAFETY: the event is open, and the period is read during the call.
+        unsafe { perf_event_open_sys::ioctls::PERIOD(fd, pointer) }
+    })
+    .context("PERF_EVENT_IOC_PERIOD")
+}
+
+fn ioctl(sampler: &Sampler, call: impl FnOnce(libc::c_int) -> libc::c_int) -> Result<()> {
+    use std::os::fd::AsRawFd;
+    let status = call(sampler.as_raw_fd());
+    ensure!(status == 0, std::io::Error::last_os_error());
+    Ok(())
+}
+
+/// PERF_EVENT_IOC_REFRESH enables an event for so many overflows.
+fn stops_after_refresh(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 10_000;
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(100_000);
+    for limit in [1, 3] {
+        let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
+        ioctl(&sampler, |fd| {
+            // SAFETY: the event is open.
+            unsafe { perf_event_open_sys::ioctls::REFRESH(fd, limit as libc::c_int) }
+        })
+        .context("PERF_EVENT_IOC_REFRESH")?;
+        workload.run();
+        let count = sampler.read()?;
+        drain(&mut sampler)?.expect("refresh", limit)?;
+        expect("refresh", "instructions", count, limit * PERIOD)?;
+    }
+    Ok(())
+}
+
+/// The kernel finds a period for the frequency that is asked for: after a while
+/// the samples come about as often.
+fn frequency(ctx: &Ctx) -> Result<()> {
+    const HZ: u64 = 1_000;
+    let pmu = ctx.pmu()?;
+    let mut builder = pmu.event(Event::CpuCycles);
+    builder.sample_frequency(HZ);
+    let mut sampler = open(&mut builder)?;
+    let workload = workload::tight_loop(100_000_000);
+    workload.measure(&sampler)?;
+    let ran = sampler
+        .read_full()?
+        .time_running()
+        .context("no time_running")?;
+    let records = drain(&mut sampler)?;
+    let samples = records.samples.len() as f64;
+    let want = ran.as_secs_f64() * HZ as f64;
+    ensure!(
+        (0.5..=2.0).contains(&(samples / want)),
+        "{samples} samples in {ran:?}, {want:.0} were due"
+    );
+    let sum: u64 = records.samples.iter().map(|sample| sample.period).sum();
+    let count = sampler.read()?;
+    ensure!(
+        sum <= count,
+        "the samples stand for {sum} cycles of {count}"
+    );
+    Ok(())
+}
+
+/// An event that overflows too often is stopped till the next tick, and says so.
+fn throttled(ctx: &Ctx) -> Result<()> {
+    const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+    const PERCENT: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
+    let pmu = ctx.pmu()?;
+    let (rate, percent) = (fs::read_to_string(RATE)?, fs::read_to_string(PERCENT)?);
+    // The rate cannot be set while its automatic lowering is off.
+    fs::write(PERCENT, "25")?;
+    fs::write(RATE, "1000")?;
+    let result = sampler(&pmu, Event::Instructions, 20_000).and_then(|mut sampler| {
+        let workload = workload::tight_loop(30_000_000);
+        let (records, count) = record(&mut sampler, &workload)?;
+        ensure!(records.throttled > 0, "not throttled");
+        ensure!(records.unthrottled > 0, "not started again");
+        ensure!(count < workload.instructions(), "it counted on");
+        records.expect("throttled", count / 20_000)
+    });
+    fs::write(RATE, rate.trim())?;
+    fs::write(PERCENT, percent.trim())?;
+    result
+}
+
+fn period_in_record(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 12_345;
+    let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;
+    let (records, _) = record(&mut sampler, &workload::tight_loop(100_000))?;
+    ensure!(!records.samples.is_empty(), "no sample");
+    for sample in &records.samples {
+        expect("sample", "instructions", sample.period, PERIOD)?;
+    }
+    Ok(())
+}
+
+/// Overflows do not disturb what other events count.
+fn sampled_counts_are_exact(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for workload in [
+        workload::branches(300_000),
+        workload::touch(500)?,
+        workload::undefined(500)?,
+    ] {
+        let mut sampler = sampler(&pmu, Event::Instructions, 1_013)?;
+        let mut branches = pmu
+            .event(Event::Branches)
+            .enabled(true)
+            .build_with_group(&mut *sampler)?;
+        let (_, count) = record(&mut sampler, &workload)?;
+        expect(
+            workload.name(),
+            "instructions",
+            count,
+            workload.instructions(),
+        )?;
+        expect(
+            workload.name(),
+            "branches",
+            branches.read()?,
+            workload.branches(),
+        )?;
+    }
+    Ok(())
+}
+
+/// A period goes on where it was on the other CPU.
+fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 10_007;
+    let cpus = cpus()?;
+    if cpus < 2 {
+        return skip("one CPU");
+    }
+    let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;
+    let workload = workload::tight_loop(10_000_000);
+    super::counting::while_moving(|| workload.measure(&*sampler))?;
+    let count = sampler.read()?;
+    expect(
+        workload.name(),
+        "instructions",
+        count,
+        workload.instructions(),
+    )?;
+    drain(&mut sampler)?.expect("period", count / PERIOD)
+}

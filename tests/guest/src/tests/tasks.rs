@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the core of perf does with an event: inheritance, exec, the ioctls.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+use nix::unistd::gettid;
+use perf_event::Counter;
+
+use super::counting::pin;
+use super::{cpus, expect};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::{BuilderExt, Event, Mode};
+use crate::program::{LOOP, MIXED};
+use crate::tests;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    off_till_enabled,
+    enable_and_disable_again,
+    reset,
+    reading_while_counting,
+    enabled_on_exec,
+    inherited_by_children,
+    not_inherited_unasked,
+    inherited_through_a_shell,
+    event_of_one_cpu,
+    event_of_task_on_one_cpu,
+    closed_while_counting,
+    many_events_opened_and_closed,
+];
+
+fn off_till_enabled(ctx: &Ctx) -> Result<()> {
+    let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::Both)?;
+    workload::tight_loop(1_000).run();
+    expect("disabled", "instructions", counter.read()?, 0)?;
+    let time = counter.read_full()?.time_enabled();
+    ensure!(time == Some(Duration::ZERO), "enabled for {time:?}");
+    Ok(())
+}
+
+fn enable_and_disable_again(ctx: &Ctx) -> Result<()> {
+    let workload = workload::tight_loop(1_000);
+    let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
+    for round in 1..=1_000 {
+        workload.measure(&counter)?;
+        workload.run();
+        let want = round * workload.instructions();
+        expect("in pieces", "instructions", counter.read()?, want)?;
+    }
+    Ok(())
+}
+
+fn reset(ctx: &Ctx) -> Result<()> {
+    let workload = workload::tight_loop(1_000);
+    let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
+    workload.measure(&counter)?;
+    counter.reset()?;
+    expect("after reset", "instructions", counter.read()?, 0)?;
+    workload.measure(&counter)?;
+    expect(
+        "after reset",
+        "instructions",
+        counter.read()?,
+        workload.instructions(),
+    )
+}
+
+/// The steps between the readings are alike, so they must count alike.
+fn reading_while_counting(ctx: &Ctx) -> Result<()> {
+    let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
+    counter.enable()?;
+    let readings = read_often(&mut counter)?;
+    let step = readings[1] - readings[0];
+    ensure!(step > 2_000, "only {step} instructions");
+    for pair in readings.windows(2) {
+        expect(
+            "between two readings",
+            "instructions",
+            pair[1] - pair[0],
+            step,
+        )?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn read_often(counter: &mut Counter) -> Result<[u64; 50]> {
+    let workload = workload::tight_loop(1_000);
+    let mut readings = [0; 50];
+    for reading in &mut readings {
+        *reading = counter.read()?;
+        workload.run();
+    }
+    Ok(readings)
+}
+
+fn enabled_on_exec(ctx: &Ctx) -> Result<()> {
+    let installed = MIXED.install()?;
+    let child = installed.stopped()?;
+    let mut counter = ctx
+        .pmu()?
+        .event(Event::Instructions)
+        .observe_pid(child.pid().as_raw())
+        .enable_on_exec(true)
+        .build()?;
+    expect("before exec", "instructions", counter.read()?, 0)?;
+    child.finish()?;
+    expect(
+        "after exec",
+        "instructions",
+        counter.read()?,
+        MIXED.instructions,
+    )
+}
+
+fn inherited_by_children(ctx: &Ctx) -> Result<()> {
+    const CHILDREN: u64 = 5;
+    let installed = LOOP.install()?;
+    let mut counter = ctx
+        .pmu()?
+        .event(Event::Instructions)
+        .inherit(true)
+        .enable_on_exec(true)
+        .build()?;
+    let children = (0..CHILDREN)
+        .map(|_| Command::new(installed.path()).spawn())
+        .collect::<Result<Vec<_>, _>>()?;
+    for mut child in children {
+        ensure!(child.wait()?.success(), "a child failed");
+    }
+    expect(
+        "children",
+        "instructions",
+        counter.read()?,
+        CHILDREN * LOOP.instructions,
+    )
+}
+
+fn not_inherited_unasked(ctx: &Ctx) -> Result<()> {
+    let installed = LOOP.install()?;
+    let mut counter = ctx
+        .pmu()?
+        .event(Event::Instructions)
+        .enable_on_exec(true)
+        .build()?;
+    installed.run()?;
+    expect("no inherit", "instructions", counter.read()?, 0)
+}
+
+/// Children of children: a shell, which counts too, and the programs it runs.
+fn inherited_through_a_shell(ctx: &Ctx) -> Result<()> {
+    let installed = LOOP.install()?;
+    let mut counter = ctx
+        .pmu()?
+        .event(Event::Instructions)
+        .inherit(true)
+        .enable_on_exec(true)
+        .build()?;
+    let status = Command::new("sh")
+        .args(["-c", "\"$0\" & \"$0\"; wait"])
+        .arg(installed.path())
+        .status()?;
+    ensure!(status.success(), "{status}");
+    let count = counter.read()?;
+    let least = 2 * LOOP.instructions;
+    ensure!(
+        (least..least + 10_000_000).contains(&count),
+        "{count} instructions, {least} of them in the programs"
+    );
+    Ok(())
+}
+
+/// An event of a CPU counts whoever runs there, and nobody elsewhere.
+fn event_of_one_cpu(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(10_000_000);
+    let thread = gettid();
+    let before = nix::sched::sched_getaffinity(thread)?;
+    let cpus = cpus()?;
+    for here in 0..cpus {
+        let mut counters = (0..cpus)
+            .map(|cpu| {
+                pmu.event(Event::Instructions)
+                    .any_pid()
+                    .one_cpu(cpu)
+                    .build()
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        pin(thread, here)?;
+        for counter in &mut counters {
+            counter.enable()?;
+        }
+        workload.run();
+        for counter in &mut counters {
+            counter.disable()?;
+        }
+        for (cpu, counter) in counters.iter_mut().enumerate() {
+            let count = counter.read()?;
+            let counted = count >= 20_000_000;
+            ensure!(
+                counted == (cpu == here),
+                "{count} instructions on CPU {cpu}, 20,000,000 of a loop on CPU {here}"
+            );
+        }
+    }
+    nix::sched::sched_setaffinity(thread, &before).context("sched_setaffinity")
+}
+
+/// An event of a task on one CPU: counts there only.
+fn event_of_task_on_one_cpu(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(1_000_000);
+    let thread = gettid();
+    let before = nix::sched::sched_getaffinity(thread)?;
+    let cpus = cpus()?;
+    for here in 0..cpus {
+        pin(thread, here)?;
+        for cpu in 0..cpus {
+            let mut counter = pmu.event(Event::Instructions).one_cpu(cpu).build()?;
+            workload.measure(&counter)?;
+            let want = if cpu == here {
+                workload.instructions()
+            } else {
+                0
+            };
+            expect("on one CPU", "instructions", counter.read()?, want)?;
+        }
+    }
+    nix::sched::sched_setaffinity(thread, &before).context("sched_setaffinity")
+}
+
+/// Its counter must be free for the next one.
+fn closed_while_counting(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(1_000);
+    for _ in 0..100 {
+        let mut counter = pmu
+            .event(Event::Branches)
+            .filter(Mode::Both)
+            .sample_period(1_000)
+            .build()?;
+        counter.enable()?;
+        workload.run();
+        drop(counter);
+        let mut counter = pmu.open(Event::Branches, Mode::User)?;
+        workload.measure(&counter)?;
+        expect(
+            "the next event",
+            "branches",
+            counter.read()?,
+            workload.branches(),
+        )?;
+    }
+    Ok(())
+}
+
+fn many_events_opened_and_closed(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for _ in 0..20 {
+        let counters = (0..50)
+            .map(|i| pmu.open(Event::ALL[i % Event::ALL.len()], Mode::User))
+            .collect::<Result<Vec<_>>>()?;
+        drop(counters);
+    }
+    super::expect_exact(&pmu, &workload::tight_loop(1_000))
+}

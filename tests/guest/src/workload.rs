@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Pieces of code whose retired user instructions and branches are known.
+//!
+//! A [`Workload`] is called by [`Workload::measure`] between the enabling and
+//! the disabling of an event, from assembly that leaves nothing unknown in the
+//! window: an event that counts user instructions reads
+//! [`Workload::instructions`], not about that many.
+
+use std::arch::global_asm;
+use std::ffi::c_void;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr::{self, NonNull};
+
+use anyhow::{ensure, Context, Result};
+use nix::sys::mman::{madvise, mmap_anonymous, munmap, MapFlags, MmapAdvise, ProtFlags};
+
+global_asm!(include_str!("workloads.s"));
+
+type Code = unsafe extern "C" fn(u64, u64);
+
+extern "C" {
+    fn guest_measure(fd: RawFd, f: Code, a: u64, b: u64) -> u64;
+    fn guest_empty(a: u64, b: u64);
+    fn guest_loop(a: u64, b: u64);
+    fn guest_padded_loop(a: u64, b: u64);
+    fn guest_branches(a: u64, b: u64);
+    fn guest_block(a: u64, b: u64);
+    fn guest_touch(a: u64, b: u64);
+    fn guest_rep_movsb(a: u64, b: u64);
+    fn guest_rep_stosb(a: u64, b: u64);
+    fn guest_repne_scasb(a: u64, b: u64);
+    fn guest_rep_nothing(a: u64, b: u64);
+    fn guest_syscall(a: u64, b: u64);
+    fn guest_ud2(a: u64, b: u64);
+    fn guest_div0(a: u64, b: u64);
+    fn guest_int3(a: u64, b: u64);
+    fn guest_single_step(a: u64, b: u64);
+    fn guest_cpuid(a: u64, b: u64);
+    fn guest_rdtsc(a: u64, b: u64);
+    fn guest_pause(a: u64, b: u64);
+    fn guest_fpu(a: u64, b: u64);
+    fn guest_split_lock(a: u64, b: u64);
+    fn guest_cmpxchg16b(a: u64, b: u64);
+    fn guest_self_modifying(a: u64, b: u64);
+
+    static guest_self_modifying_end: u8;
+    static guest_skip2: u8;
+    static guest_count_step: u8;
+    static guest_restorer: u8;
+    static mut guest_steps: u64;
+}
+
+/// Instructions in the window around the code itself: 3 before, 5 behind.
+const WINDOW: u64 = 8;
+/// Of these before the code's first: the place of a sample depends on it.
+const WINDOW_BEFORE: u64 = 3;
+/// Branches of the window: the call, and the SYSCALL that disables the event.
+const WINDOW_BRANCHES: u64 = 1 + SYSCALL_BRANCHES;
+/// SYSCALL is a far branch, so BR_INST_RETIRED.ALL_BRANCHES counts it.
+const SYSCALL_BRANCHES: u64 = 1;
+/// What one signal adds: two instructions of the handler, two of the restorer.
+const SIGNAL: u64 = 4;
+/// Of these branches: the handler's RET and the restorer's SYSCALL.
+const SIGNAL_BRANCHES: u64 = 1 + SYSCALL_BRANCHES;
+
+const PAGE: usize = 4096;
+
+/// Code with its arguments, and what it retires in user mode when measured.
+pub struct Workload {
+    name: String,
+    code: Code,
+    args: (u64, u64),
+    instructions: u64,
+    branches: u64,
+    // What the code reads, writes and relies on, alive as long as it may run.
+    _memory: Option<Memory>,
+    _handler: Option<Handler>,
+}
+
+impl Workload {
+    fn new(name: &str, code: Code, args: (u64, u64), instructions: u64, branches: u64) -> Self {
+        Self {
+            name: format!("{name}({})", if args.1 == 0 { args.0 } else { args.1 }),
+            code,
+            args,
+            instructions: WINDOW + instructions,
+            branches: WINDOW_BRANCHES + branches,
+            _memory: None,
+            _handler: None,
+        }
+    }
+
+    fn with_memory(mut self, memory: Memory) -> Self {
+        self._memory = Some(memory);
+        self
+    }
+
+    fn with_handler(mut self, handler: Handler) -> Self {
+        self._handler = Some(handler);
+        self
+    }
+
+    /// What to call it in a message.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// User instructions in one measured run.
+    pub fn instructions(&self) -> u64 {
+        self.instructions
+    }
+
+    /// Retired user branches in one measured run.
+    pub fn branches(&self) -> u64 {
+        self.branches
+    }
+
+    /// Enables the event, runs the code, disables the event.
+    pub fn measure(&self, event: &impl AsRawFd) -> Result<()> {
+        // SAFETY: the constructors below pair each code with arguments and
+        // memory that it may use; guest_measure keeps to the C ABI.
+        let status =
+            unsafe { guest_measure(event.as_raw_fd(), self.code, self.args.0, self.args.1) };
+        ensure!(
+            status == 0,
+            "ioctl: {}",
+            io::Error::from_raw_os_error(-(status as i32))
+        );
+        Ok(())
+    }
+
+    /// Runs the code, with no event switched.
+    pub fn run(&self) {
+        // SAFETY: as in `measure`.
+        unsafe { (self.code)(self.args.0, self.args.1) }
+    }
+}
+
+/// Nothing but the window.
+pub fn empty() -> Workload {
+    Workload::new("empty", guest_empty, (0, 0), 1, 1)
+}
+
+/// A two-instruction loop.
+pub fn tight_loop(n: u64) -> Workload {
+    Workload::new("loop", guest_loop, (n, 0), 2 * n + 1, n + 1)
+}
+
+/// The one address that a taken branch of [`tight_loop`] leads to.
+pub fn tight_loop_head() -> u64 {
+    guest_loop as usize as u64
+}
+
+/// A loop that retires, in the whole window, 4096 * `periods` instructions and a
+/// multiple of 256 branches.
+///
+/// The events that QEMU's TCG has no notion of are modelled as functions of
+/// those two (tools/pmu-model, `event`). Over such a stretch each of them grows
+/// by the same number wherever it starts.
+pub fn whole_periods(periods: u64) -> Workload {
+    let n = 2048 * periods - 256 - WINDOW_BRANCHES - 1;
+    let workload = Workload::new("padded_loop", guest_padded_loop, (n, 0), 2 * n + 510, n + 1);
+    assert_eq!(workload.instructions % 4096, 0);
+    assert_eq!(workload.branches % 256, 0);
+    workload
+}
+
+/// Jumps taken and not taken, calls and returns.
+pub fn branches(n: u64) -> Workload {
+    Workload::new("branches", guest_branches, (n, 0), 7 * n + 1, 5 * n + 1)
+}
+
+/// A loop of 15 instructions; see [`block_ip`].
+pub fn block(n: u64) -> Workload {
+    Workload::new("block", guest_block, (n, 0), 15 * n + 1, n + 1)
+}
+
+/// The address of the instruction that follows the `retired`-th of a measured
+/// [`block`], or `None` where that is not in the loop.
+pub fn block_ip(n: u64, retired: u64) -> Option<u64> {
+    const OFFSETS: [u64; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16];
+    let place = retired.checked_sub(WINDOW_BEFORE)?;
+    (place < 15 * n).then(|| guest_block as usize as u64 + OFFSETS[(place % 15) as usize])
+}
+
+/// Writes to fresh pages: the first write to each faults, and retires once.
+pub fn touch(pages: u64) -> Result<Workload> {
+    let memory = Memory::new(pages as usize * PAGE, ProtFlags::PROT_WRITE)?;
+    let args = (memory.address(), pages);
+    Ok(Workload::new("touch", guest_touch, args, 4 * pages + 1, pages + 1).with_memory(memory))
+}
+
+/// One REP MOVSB of `len` bytes into fresh pages.
+pub fn rep_movsb(len: u64) -> Result<Workload> {
+    string("rep_movsb", guest_rep_movsb, len)
+}
+
+/// One REP STOSB of `len` bytes into fresh pages.
+pub fn rep_stosb(len: u64) -> Result<Workload> {
+    string("rep_stosb", guest_rep_stosb, len)
+}
+
+/// One REPNE SCASB over `len` bytes of fresh pages.
+pub fn repne_scasb(len: u64) -> Result<Workload> {
+    string("repne_scasb", guest_repne_scasb, len)
+}
+
+fn string(name: &str, code: Code, len: u64) -> Result<Workload> {
+    let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let memory = Memory::new(2 * len as usize, prot)?;
+    let args = (memory.address(), len);
+    Ok(Workload::new(name, code, args, 4, 1).with_memory(memory))
+}
+
+/// REP STOSB with a count of zero.
+pub fn rep_nothing(n: u64) -> Result<Workload> {
+    let memory = Memory::new(PAGE, ProtFlags::PROT_WRITE)?;
+    let args = (memory.address(), n);
+    Ok(Workload::new("rep_nothing", guest_rep_nothing, args, 4 * n + 1, n + 1).with_memory(memory))
+}
+
+/// System calls.
+pub fn syscalls(n: u64) -> Workload {
+    let branches = n * (1 + SYSCALL_BRANCHES) + 1;
+    Workload::new("syscalls", guest_syscall, (n, 0), 4 * n + 1, branches)
+}
+
+/// UD2, stepped over by a SIGILL handler: a fault, it never retires.
+pub fn undefined(n: u64) -> Result<Workload> {
+    let branches = n * (1 + SIGNAL_BRANCHES) + 1;
+    let instructions = n * (2 + SIGNAL) + 1;
+    Ok(
+        Workload::new("ud2", guest_ud2, (n, 0), instructions, branches)
+            .with_handler(Handler::skip2(libc::SIGILL)?),
+    )
+}
+
+/// A division by zero, stepped over by a SIGFPE handler.
+pub fn divide_error(n: u64) -> Result<Workload> {
+    let branches = n * (1 + SIGNAL_BRANCHES) + 1;
+    let instructions = n * (2 + SIGNAL) + 2;
+    Ok(
+        Workload::new("div0", guest_div0, (n, 0), instructions, branches)
+            .with_handler(Handler::skip2(libc::SIGFPE)?),
+    )
+}
+
+/// INT3 with a SIGTRAP handler: a trap, it retires. Whether it is a branch
+/// too is left open: only the instructions are meant to be compared.
+pub fn breakpoint(n: u64) -> Result<Workload> {
+    let branches = n * (1 + SIGNAL_BRANCHES) + 1;
+    let instructions = n * (3 + SIGNAL) + 1;
+    Ok(
+        Workload::new("int3", guest_int3, (n, 0), instructions, branches)
+            .with_handler(Handler::count(libc::SIGTRAP)?),
+    )
+}
+
+/// A loop under EFLAGS.TF, with a SIGTRAP handler.
+pub fn single_step(n: u64) -> Result<Workload> {
+    let steps = 2 * n + 3;
+    let branches = n + 1 + steps * SIGNAL_BRANCHES;
+    let instructions = 2 * n + 7 + steps * SIGNAL;
+    Ok(Workload::new(
+        "single_step",
+        guest_single_step,
+        (n, 0),
+        instructions,
+        branches,
+    )
+    .with_handler(Handler::count(libc::SIGTRAP)?))
+}
+
+/// How often a counting handler ran in this process.
+pub fn signals_counted() -> u64 {
+    // SAFETY: written only by signal handlers of the thread that measures.
+    unsafe { ptr::read_volatile(ptr::addr_of!(guest_steps)) }
+}
+
+/// CPUID, which serializes, and is emulated by a helper of its own.
+pub fn cpuid(n: u64) -> Workload {
+    Workload::new("cpuid", guest_cpuid, (n, 0), 4 * n + 3, n + 1)
+}
+
+/// RDTSC, which is an I/O instruction to an emulator that counts time.
+pub fn rdtsc(n: u64) -> Workload {
+    Workload::new("rdtsc", guest_rdtsc, (n, 0), 3 * n + 1, n + 1)
+}
+
+/// PAUSE, at which an emulator may switch to another CPU.
+pub fn pause(n: u64) -> Workload {
+    Workload::new("pause", guest_pause, (n, 0), 3 * n + 1, n + 1)
+}
+
+/// x87 and SSE.
+pub fn fpu(n: u64) -> Workload {
+    Workload::new("fpu", guest_fpu, (n, 0), 6 * n + 1, n + 1)
+}
+
+/// A locked addition across a cache line.
+pub fn split_lock(n: u64) -> Result<Workload> {
+    let memory = Memory::new(PAGE, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
+    let args = (memory.address() + 60, n);
+    Ok(Workload::new("split_lock", guest_split_lock, args, 3 * n + 1, n + 1).with_memory(memory))
+}
+
+/// A locked 16-byte compare and exchange.
+pub fn cmpxchg16b(n: u64) -> Result<Workload> {
+    let memory = Memory::new(PAGE, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
+    let args = (memory.address(), n);
+    Ok(Workload::new("cmpxchg16b", guest_cmpxchg16b, args, 3 * n + 3, n + 1).with_memory(memory))
+}
+
+/// A loop that changes its own next instruction.
+pub fn self_modifying(n: u64) -> Result<Workload> {
+    let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE | ProtFlags::PROT_EXEC;
+    let memory = Memory::new(PAGE, prot)?;
+    let start = guest_self_modifying as *const u8;
+    let end = ptr::addr_of!(guest_self_modifying_end);
+    // SAFETY: both labels bound one function, shorter than a page; the copy is
+    // fresh memory of ours, and what it holds is position-independent code.
+    let code = unsafe {
+        ptr::copy_nonoverlapping(
+            start,
+            memory.start.as_ptr().cast(),
+            end.offset_from(start) as usize,
+        );
+        std::mem::transmute::<*mut c_void, Code>(memory.start.as_ptr())
+    };
+    Ok(Workload::new("self_modifying", code, (n, 0), 4 * n + 1, n + 1).with_memory(memory))
+}
+
+/// An anonymous mapping of small pages, none of them touched yet.
+struct Memory {
+    start: NonNull<c_void>,
+    len: NonZeroUsize,
+}
+
+impl Memory {
+    fn new(len: usize, prot: ProtFlags) -> Result<Self> {
+        let len = NonZeroUsize::new(len).context("an empty mapping")?;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, placed by the kernel.
+        let start = unsafe { mmap_anonymous(None, len, prot, flags) }.context("mmap")?;
+        let memory = Self { start, len };
+        // A huge page would take one fault for 512 pages.
+        // SAFETY: this advice does not change what the memory holds.
+        unsafe { madvise(start, len.get(), MmapAdvise::MADV_NOHUGEPAGE) }.context("madvise")?;
+        Ok(memory)
+    }
+
+    fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, which nothing uses any more. It cannot fail.
+        let _ = unsafe { munmap(self.start, self.len.get()) };
+    }
+}
+
+/// `struct sigaction` as the kernel has it.
+#[repr(C)]
+struct KernelSigaction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// A signal handler in assembly; the default action is back on drop.
+///
+/// It is installed past the C library, whose own restorer we could not count.
+struct Handler(libc::c_int);
+
+impl Handler {
+    fn skip2(signal: libc::c_int) -> Result<Self> {
+        Self::install(signal, ptr::addr_of!(guest_skip2))
+    }
+
+    fn count(signal: libc::c_int) -> Result<Self> {
+        Self::install(signal, ptr::addr_of!(guest_count_step))
+    }
+
+    fn install(signal: libc::c_int, handler: *const u8) -> Result<Self> {
+        const SA_RESTORER: u64 = 0x0400_0000;
+        let action = KernelSigaction {
+            handler: handler as usize,
+            flags: libc::SA_SIGINFO as u64 | SA_RESTORER,
+            restorer: ptr::addr_of!(guest_restorer) as usize,
+            mask: 0,
+        };
+        // SAFETY: the struct is the kernel's, with the size of its mask.
+        let status = unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                &action,
+                ptr::null::<u8>(),
+                8,
+            )
+        };
+        ensure!(status == 0, "rt_sigaction: {}", io::Error::last_os_error());
+        Ok(Self(signal))
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        // SAFETY: the default action asks nothing of us.
+        unsafe { libc::signal(self.0, libc::SIG_DFL) };
+    }
+}

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Code whose every user instruction is known. The totals that the comments
+# give are the ones src/workload.rs works with.
+
+# u64 guest_measure(int fd, void (*f)(u64, u64), u64 a, u64 b)
+#
+# Enables the event fd, calls f(a, b), disables the event. Counted are exactly
+# the instructions behind the first SYSCALL, the second SYSCALL included.
+	.globl	guest_measure
+guest_measure:
+	push	rbx
+	push	r12
+	push	r13
+	push	r14
+	push	rax
+	mov	ebx, edi
+	mov	r12, rsi
+	mov	r13, rdx
+	mov	r14, rcx
+	mov	esi, 0x2400		# PERF_EVENT_IOC_ENABLE
+	xor	edx, edx
+	mov	eax, 16			# ioctl
+	syscall
+	mov	rdi, r13		# 3 before f
+	mov	rsi, r14
+	call	r12
+	mov	edi, ebx		# 5 behind it
+	mov	esi, 0x2401		# PERF_EVENT_IOC_DISABLE
+	xor	edx, edx
+	mov	eax, 16
+	syscall
+	pop	rcx
+	pop	r14
+	pop	r13
+	pop	r12
+	pop	rbx
+	ret
+
+# (n): 2n + 510
+	.globl	guest_padded_loop
+guest_padded_loop:
+	.rept	509
+	nop
+	.endr
+1:	dec	rdi
+	jnz	1b
+	ret
+
+# (): 1
+	.globl	guest_empty
+guest_empty:
+	ret
+
+# (n): 2n + 1
+	.globl	guest_loop
+guest_loop:
+	dec	rdi
+	jnz	guest_loop
+	ret
+
+# (n): 7n + 1, of which branches 5n + 1
+	.globl	guest_branches
+guest_branches:
+	test	rdi, rdi
+	jz	3f			# never taken
+	jmp	1f
+1:	call	2f
+	dec	rdi
+	jnz	guest_branches
+2:	ret
+3:	ud2
+
+# (n): 15n + 1; every instruction of a round at an address of its own, the
+# 13 NOPs one byte each, DEC three
+	.globl	guest_block
+guest_block:
+	.rept	13
+	nop
+	.endr
+	dec	rdi
+	jnz	guest_block
+	ret
+
+# (page, n): 4n + 1, and n page faults when the pages are fresh
+	.globl	guest_touch
+guest_touch:
+	mov	byte ptr [rdi], 1
+	add	rdi, 4096
+	dec	rsi
+	jnz	guest_touch
+	ret
+
+# (dst, len), source behind dst: 4
+	.globl	guest_rep_movsb
+guest_rep_movsb:
+	mov	rcx, rsi
+	add	rsi, rdi
+	rep movsb
+	ret
+
+# (dst, len): 4
+	.globl	guest_rep_stosb
+guest_rep_stosb:
+	mov	rcx, rsi
+	mov	al, 0x5a
+	rep stosb
+	ret
+
+# (buf, len), no byte of buf being 0xff: 4
+	.globl	guest_repne_scasb
+guest_repne_scasb:
+	mov	rcx, rsi
+	mov	al, 0xff
+	repne scasb
+	ret
+
+# (buf, n): 4n + 1; a REP with nothing to do retires once all the same
+	.globl	guest_rep_nothing
+guest_rep_nothing:
+	xor	ecx, ecx
+	rep stosb
+	dec	rsi
+	jnz	guest_rep_nothing
+	ret
+
+# (n): 4n + 1
+	.globl	guest_syscall
+guest_syscall:
+	mov	eax, 39			# getpid
+	syscall
+	dec	rdi
+	jnz	guest_syscall
+	ret
+
+# (n): 2n + 1, and what guest_skip2 and guest_restorer add n times
+	.globl	guest_ud2
+guest_ud2:
+	ud2
+	dec	rdi
+	jnz	guest_ud2
+	ret
+
+# (n): 2n + 2, and the same additions
+	.globl	guest_div0
+guest_div0:
+	xor	ecx, ecx
+1:	div	ecx
+	dec	rdi
+	jnz	1b
+	ret
+
+# (n): 3n + 1 (INT3 is a trap: it has retired), and what guest_count_step and
+# guest_restorer add n times
+	.globl	guest_int3
+guest_int3:
+	int3
+	dec	rdi
+	jnz	guest_int3
+	ret
+
+# (n): 2n + 7, of which the last 2n + 3 but the RET are single-stepped: as
+# many times comes what guest_count_step and guest_restorer add
+	.globl	guest_single_step
+guest_single_step:
+	pushfq
+	or	qword ptr [rsp], 0x100
+	popfq
+1:	dec	rdi
+	jnz	1b
+	pushfq
+	and	qword ptr [rsp], -0x101
+	popfq
+	ret
+
+# Signal handler that steps over a two-byte instruction: 2
+	.globl	guest_skip2
+guest_skip2:
+	add	qword ptr [rdx + 168], 2	# ucontext: gregs[REG_RIP]
+	ret
+
+# Signal handler that counts: 2
+	.globl	guest_count_step
+guest_count_step:
+	inc	qword ptr guest_steps[rip]
+	ret
+
+# Where a handler returns to: 2
+	.globl	guest_restorer
+guest_restorer:
+	mov	eax, 15			# rt_sigreturn
+	syscall
+
+# (n): 4n + 3
+	.globl	guest_cpuid
+guest_cpuid:
+	mov	r8, rbx
+1:	xor	eax, eax
+	cpuid
+	dec	rdi
+	jnz	1b
+	mov	rbx, r8
+	ret
+
+# (n): 3n + 1
+	.globl	guest_rdtsc
+guest_rdtsc:
+	rdtsc
+	dec	rdi
+	jnz	guest_rdtsc
+	ret
+
+# (n): 3n + 1
+	.globl	guest_pause
+guest_pause:
+	pause
+	dec	rdi
+	jnz	guest_pause
+	ret
+
+# (n): 6n + 1
+	.globl	guest_fpu
+guest_fpu:
+	fld1
+	fstp	st(0)
+	movaps	xmm0, xmm1
+	addpd	xmm0, xmm1
+	dec	rdi
+	jnz	guest_fpu
+	ret
+
+# (p, n), *p across a cache line: 3n + 1
+	.globl	guest_split_lock
+guest_split_lock:
+	lock add qword ptr [rdi], 1
+	dec	rsi
+	jnz	guest_split_lock
+	ret
+
+# (p, n): 3n + 3
+	.globl	guest_cmpxchg16b
+guest_cmpxchg16b:
+	mov	r8, rbx
+1:	lock cmpxchg16b [rdi]
+	dec	rsi
+	jnz	1b
+	mov	rbx, r8
+	ret
+
+# (n), run from a writable copy: 4n + 1; each round changes the next one's code
+	.globl	guest_self_modifying
+guest_self_modifying:
+	inc	dword ptr [rip + 1]
+	mov	eax, 0
+	dec	rdi
+	jnz	guest_self_modifying
+	ret
+	.globl	guest_self_modifying_end
+guest_self_modifying_end:
+
+	.bss
+	.balign	8
+	.globl	guest_steps
+guest_steps:
+	.skip	8
+	.text
