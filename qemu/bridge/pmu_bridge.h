@@ -99,7 +99,7 @@ void pmu_reset(struct PmuBridge *pmu);
 /**
  * EAX, EBX, ECX and EDX of CPUID, if the leaf is the PMU's.
  */
-bool pmu_cpuid(const struct PmuBridge *pmu, uint32_t leaf, uint32_t _subleaf, uint32_t *regs);
+bool pmu_cpuid(const struct PmuBridge *pmu, uint32_t leaf, uint32_t subleaf, uint32_t *regs);
 
 /**
  * The value of PERF_CAPABILITIES; CPUID.1:ECX.PDCM is set when it is not 0.

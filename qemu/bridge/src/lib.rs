@@ -146,10 +146,11 @@ pub unsafe extern "C" fn pmu_reset(pmu: *mut PmuBridge) {
 
 /// EAX, EBX, ECX and EDX of CPUID, if the leaf is the PMU's.
 #[no_mangle]
+#[expect(unused_variables, reason = "no leaf of the PMU has subleaves yet")]
 pub unsafe extern "C" fn pmu_cpuid(
     pmu: *const PmuBridge,
     leaf: u32,
-    _subleaf: u32,
+    subleaf: u32,
     regs: *mut u32,
 ) -> bool {
     // SAFETY: It is from `pmu_new`, and no one else writes to it now.

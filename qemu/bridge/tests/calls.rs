@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bridge, called as C calls it.
+
+use std::{
+    ffi::{c_char, CStr},
+    ptr,
+};
+
+use pmu_bridge::*;
+
+const INTEL: PmuConfig = PmuConfig {
+    vendor: 0,
+    version: 0,
+    general: 0,
+    fixed: PMU_FIXED_USUAL,
+    width: 0,
+};
+
+fn create(config: &PmuConfig) -> Result<*mut PmuBridge, &'static str> {
+    let mut error: *const c_char = ptr::null();
+    // SAFETY: Both live during the call.
+    let pmu = unsafe { pmu_new(config, &mut error) };
+    if pmu.is_null() {
+        // SAFETY: The bridge says why, and its texts are static.
+        Err(unsafe { CStr::from_ptr(error) }.to_str().unwrap())
+    } else {
+        Ok(pmu)
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_configuration() {
+    for (config, property) in [
+        (PmuConfig { vendor: 1, ..INTEL }, "vendor"),
+        (PmuConfig { vendor: 9, ..INTEL }, "vendor"),
+        (
+            PmuConfig {
+                version: 6,
+                ..INTEL
+            },
+            "pmu-version",
+        ),
+        (
+            PmuConfig {
+                general: 9,
+                ..INTEL
+            },
+            "pmu-counters",
+        ),
+        (PmuConfig { fixed: 4, ..INTEL }, "pmu-fixed"),
+        (PmuConfig { width: 31, ..INTEL }, "pmu-width"),
+    ] {
+        let error = create(&config).unwrap_err();
+        assert!(error.contains(property), "{error}");
+    }
+}
+
+#[test]
+fn what_is_set_is_set() {
+    let config = PmuConfig {
+        version: 2,
+        general: 5,
+        fixed: 1,
+        width: 33,
+        ..INTEL
+    };
+    let pmu = create(&config).unwrap();
+    let mut regs = [0; 4];
+    // SAFETY: The PMU is this test's, and the registers live during the calls.
+    unsafe {
+        assert!(pmu_cpuid(pmu, 0xa, 0, regs.as_mut_ptr()));
+        assert_eq!(regs, [0x0721_0502, 0, 0, (33 << 5) | 1]);
+        assert!(!pmu_cpuid(pmu, 0x7, 0, regs.as_mut_ptr()));
+        assert_ne!(pmu_perf_capabilities(pmu), 0);
+        pmu_free(pmu);
+        pmu_free(ptr::null_mut());
+    }
+}
+
+#[test]
+fn from_wrmsr_to_pmi() {
+    const PERFEVTSEL0: u32 = 0x186;
+    const PMC0: u32 = 0xc1;
+    let pmu = create(&INTEL).unwrap();
+    let mut value = 0xdead;
+    let mut budget = [0; 2];
+    let counts = |instructions, branches| PmuCounts {
+        instructions: [0, instructions],
+        branches: [0, branches],
+    };
+    // SAFETY: The PMU is this test's, and all that is pointed to lives.
+    unsafe {
+        // Branches, kernel mode, with a PMI.
+        assert_eq!(pmu_wrmsr(pmu, PERFEVTSEL0, 0x52_00c4), PMU_OK);
+        assert_eq!(pmu_wrmsr(pmu, PMC0, -10_i64 as u64), PMU_OK);
+        assert_eq!(pmu_wrmsr(pmu, PERFEVTSEL0, 1 << 40), PMU_GP);
+        assert_eq!(pmu_wrmsr(pmu, 0x10, 0), PMU_NOT_MINE);
+        assert_eq!(pmu_rdmsr(pmu, 0x38d + 9, &mut value), PMU_NOT_MINE);
+        assert_eq!(pmu_rdpmc(pmu, 0, false, false, &mut value), PMU_GP);
+        assert_eq!(value, 0xdead);
+        assert!(pmu_counting(pmu));
+        pmu_budget(pmu, 1, budget.as_mut_ptr());
+        assert_eq!(budget, [u64::MAX / 4, 10]);
+
+        pmu_retire(pmu, &counts(10, 9));
+        assert!(!pmu_take_pmi(pmu));
+        assert_eq!(pmu_rdpmc(pmu, 0, true, false, &mut value), PMU_OK);
+        assert_eq!(value, (1 << 48) - 1);
+        pmu_retire(pmu, &counts(1, 1));
+        assert!(pmu_take_pmi(pmu));
+        assert!(!pmu_take_pmi(pmu));
+        assert_eq!(pmu_rdmsr(pmu, PMC0, &mut value), PMU_OK);
+        assert_eq!(value, 0);
+
+        pmu_reset(pmu);
+        assert!(!pmu_counting(pmu));
+        pmu_free(pmu);
+    }
+}
