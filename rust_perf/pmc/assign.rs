@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which event goes on which counter.
+//!
+//! Each event can be counted by some of the counters. [`Assignment::place`]
+//! adds one event to those that are placed; it succeeds whenever all of them
+//! fit at once, moving some to other counters if it must, and leaves them
+//! where they are if it can. Bipartite matching, by augmenting paths.
+
+use super::counter::{Counter, CounterSet, MAX_COUNTERS};
+
+/// Events on counters.
+///
+/// # Invariants
+///
+/// The event on each counter in `used` may be on it: `allowed` has that
+/// counter.
+pub struct Assignment {
+    used: CounterSet,
+    /// For each used counter, where else its event may be.
+    allowed: [CounterSet; MAX_COUNTERS],
+}
+
+/// Where a new event goes, and what has to move for it.
+///
+/// [`Assignment::place`] has recorded it all.
+pub struct Placement {
+    /// The counter for the new event, free once the moves have been made.
+    pub counter: Counter,
+    moves: [(u8, u8); MAX_COUNTERS],
+    len: usize,
+}
+
+impl Placement {
+    /// The moves `(from, to)`, in an order in which every `to` is free when
+    /// its turn comes.
+    pub fn moves(&self) -> impl Iterator<Item = (Counter, Counter)> + '_ {
+        self.moves.iter().take(self.len).filter_map(|&(from, to)| {
+            Counter::from_index(from.into()).zip(Counter::from_index(to.into()))
+        })
+    }
+}
+
+impl Default for Assignment {
+    fn default() -> Self {
+        Assignment {
+            used: CounterSet::EMPTY,
+            allowed: [CounterSet::EMPTY; MAX_COUNTERS],
+        }
+    }
+}
+
+impl Assignment {
+    /// Finds a counter for an event that may be on any of `allowed`.
+    ///
+    /// Returns `None`, and changes nothing, if there is no way to have it and
+    /// all the others on a counter each. Looks at each counter once at most.
+    pub fn place(&mut self, allowed: CounterSet) -> Option<Placement> {
+        // Breadth first from the new event's counters: `came_from[c]` is the
+        // counter whose event would move to `c`, or `c` itself for the new one.
+        let mut came_from = [0u8; MAX_COUNTERS];
+        let mut seen = allowed;
+        let mut frontier = allowed;
+        for counter in allowed {
+            set(&mut came_from, counter, counter);
+        }
+
+        let free = loop {
+            if let Some(free) = (frontier & !self.used).preferred() {
+                break free;
+            }
+            let mut next = CounterSet::EMPTY;
+            for occupied in frontier {
+                let reachable = self.allowed_on(occupied) & !seen;
+                for counter in reachable {
+                    set(&mut came_from, counter, occupied);
+                }
+                seen = seen | reachable;
+                next = next | reachable;
+            }
+            if next.is_empty() {
+                return None;
+            }
+            frontier = next;
+        };
+
+        // Back along the path, freeing a counter with each step. A path meets
+        // no counter twice, which bounds it.
+        let mut moves = [(0, 0); MAX_COUNTERS];
+        let mut len = 0;
+        let mut to = free;
+        for slot in moves.iter_mut() {
+            let Some(from) = get(&came_from, to).filter(|&from| from != to) else {
+                break;
+            };
+            *slot = (from.index() as u8, to.index() as u8);
+            len += 1;
+            self.put(to, self.allowed_on(from));
+            to = from;
+        }
+        self.put(to, allowed);
+        Some(Placement {
+            counter: to,
+            moves,
+            len,
+        })
+    }
+
+    /// Takes the event off `counter`.
+    pub fn remove(&mut self, counter: Counter) {
+        self.used = self.used & !CounterSet::of(counter);
+    }
+
+    /// The counters that have an event.
+    pub fn used(&self) -> CounterSet {
+        self.used
+    }
+
+    fn allowed_on(&self, counter: Counter) -> CounterSet {
+        self.allowed
+            .get(counter.index())
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn put(&mut self, counter: Counter, allowed: CounterSet) {
+        if let Some(entry) = self.allowed.get_mut(counter.index()) {
+            *entry = allowed;
+            self.used = self.used | CounterSet::of(counter);
+        }
+    }
+}
+
+fn set(map: &mut [u8; MAX_COUNTERS], at: Counter, value: Counter) {
+    if let Some(entry) = map.get_mut(at.index()) {
+        *entry = value.index() as u8;
+    }
+}
+
+fn get(map: &[u8; MAX_COUNTERS], at: Counter) -> Option<Counter> {
+    map.get(at.index())
+        .and_then(|&index| Counter::from_index(index.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The truth, by trying everything.
+    fn fits(events: &[CounterSet], used: CounterSet) -> bool {
+        let Some((first, rest)) = events.split_first() else {
+            return true;
+        };
+        (*first & !used)
+            .into_iter()
+            .any(|counter| fits(rest, used | CounterSet::of(counter)))
+    }
+
+    /// Events by number on counters, moved as the placements say.
+    struct Board {
+        assignment: Assignment,
+        events: Vec<CounterSet>,
+        on: [Option<usize>; MAX_COUNTERS],
+    }
+
+    impl Board {
+        fn new() -> Self {
+            Board {
+                assignment: Assignment::default(),
+                events: Vec::new(),
+                on: [None; MAX_COUNTERS],
+            }
+        }
+
+        fn place(&mut self, allowed: CounterSet) -> Option<usize> {
+            let before = self.on;
+            let Some(placement) = self.assignment.place(allowed) else {
+                assert_eq!(before, self.on);
+                return None;
+            };
+            let mut moves = 0;
+            for (from, to) in placement.moves() {
+                assert_eq!(self.on[to.index()], None, "the target is free");
+                self.on[to.index()] = self.on[from.index()].take();
+                moves += 1;
+            }
+            assert_eq!(self.on[placement.counter.index()], None);
+            self.on[placement.counter.index()] = Some(self.events.len());
+            self.events.push(allowed);
+            self.check();
+            Some(moves)
+        }
+
+        fn remove(&mut self, counter: Counter) {
+            self.assignment.remove(counter);
+            self.on[counter.index()] = None;
+            self.check();
+        }
+
+        fn check(&self) {
+            for (index, event) in self.on.iter().enumerate() {
+                let counter = Counter::from_index(index).unwrap();
+                assert_eq!(self.assignment.used().contains(counter), event.is_some());
+                if let Some(event) = event {
+                    assert!(self.events[*event].contains(counter));
+                }
+            }
+        }
+
+        fn placed(&self) -> Vec<CounterSet> {
+            self.on.iter().flatten().map(|&e| self.events[e]).collect()
+        }
+    }
+
+    #[test]
+    fn every_small_case_agrees_with_trying_everything() {
+        // All sequences of up to four events on up to three counters.
+        fn descend(events: &mut Vec<CounterSet>) {
+            let mut board = Board::new();
+            let placed: Vec<_> = events
+                .iter()
+                .copied()
+                .filter(|&event| board.place(event).is_some())
+                .collect();
+            let mut truth = Vec::new();
+            for &event in events.iter() {
+                truth.push(event);
+                if !fits(&truth, CounterSet::EMPTY) {
+                    truth.pop();
+                }
+            }
+            assert_eq!(placed, truth);
+            if events.len() < 4 {
+                for bits in 0..8 {
+                    events.push(CounterSet::from_bits(bits));
+                    descend(events);
+                    events.pop();
+                }
+            }
+        }
+        descend(&mut Vec::new());
+    }
+
+    #[test]
+    fn a_fixed_counter_is_taken_first() {
+        let mut board = Board::new();
+        let any = CounterSet::general(2) | CounterSet::fixed(1);
+        board.place(any);
+        assert_eq!(board.on[32], Some(0));
+        assert_eq!(board.place(CounterSet::general(2)), Some(0));
+        assert_eq!(board.place(CounterSet::general(2)), Some(0));
+        assert_eq!(board.place(CounterSet::general(2)), None);
+    }
+
+    #[test]
+    fn a_flexible_event_makes_room() {
+        let mut board = Board::new();
+        board.place(CounterSet::from_bits(0b011));
+        // Only counter 0 will do, and the first event sits there.
+        assert_eq!(board.place(CounterSet::from_bits(0b001)), Some(1));
+        assert_eq!(board.on[..2], [Some(1), Some(0)]);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Place(u64),
+        Remove(u8),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let place =
+            (0u64..64, 0u64..8).prop_map(|(general, fixed)| Step::Place(general | (fixed << 32)));
+        prop_oneof![3 => place, 1 => (0u8..8).prop_map(Step::Remove)]
+    }
+
+    proptest! {
+        #[test]
+        fn places_an_event_just_when_it_fits(steps in prop::collection::vec(step(), 1..40)) {
+            let mut board = Board::new();
+            for step in steps {
+                match step {
+                    Step::Place(bits) => {
+                        let allowed = CounterSet::from_bits(bits);
+                        let mut wanted = board.placed();
+                        wanted.push(allowed);
+                        // Most constrained first keeps the brute force brief.
+                        wanted.sort_by_key(|set| set.bits().count_ones());
+                        let fits = fits(&wanted, CounterSet::EMPTY);
+                        let free = allowed & !board.assignment.used();
+                        let moves = board.place(allowed);
+                        prop_assert_eq!(moves.is_some(), fits);
+                        if !free.is_empty() {
+                            prop_assert_eq!(moves, Some(0), "nothing moves without need");
+                        }
+                    }
+                    Step::Remove(index) => board.remove(Counter::from_index(index.into()).unwrap()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counters and sets of counters.
+//!
+//! Both use the layout of Intel's IA32_PERF_GLOBAL_CTRL (SDM vol. 3,
+//! "Architectural Performance Monitoring Version 2"): general counter *i* is
+//! bit *i*, fixed counter *i* is bit 32 + *i*.
+
+use core::ops::{BitAnd, BitOr, Not};
+
+/// The first bit of the fixed counters.
+const FIXED_BASE: u8 = 32;
+
+/// One more than the highest index of a counter.
+pub const MAX_COUNTERS: usize = 48;
+
+/// Identifies a counter.
+///
+/// # Invariants
+///
+/// The index is less than [`MAX_COUNTERS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter(u8);
+
+impl Counter {
+    /// The general counter `i`, if there can be one.
+    pub const fn general(i: u8) -> Option<Self> {
+        if i < FIXED_BASE {
+            // INVARIANT: Less than `FIXED_BASE`, which is less than `MAX_COUNTERS`.
+            Some(Counter(i))
+        } else {
+            None
+        }
+    }
+
+    /// The fixed counter `i`, if there can be one.
+    pub const fn fixed(i: u8) -> Option<Self> {
+        if (i as usize) < MAX_COUNTERS - FIXED_BASE as usize {
+            // INVARIANT: Just checked.
+            Some(Counter(FIXED_BASE + i))
+        } else {
+            None
+        }
+    }
+
+    /// The counter of a bit of a [`CounterSet`].
+    pub const fn from_index(index: usize) -> Option<Self> {
+        if index < MAX_COUNTERS {
+            // INVARIANT: Just checked.
+            Some(Counter(index as u8))
+        } else {
+            None
+        }
+    }
+
+    /// The bit of this counter in a [`CounterSet`].
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The number of this counter among the fixed counters, if it is one.
+    pub const fn as_fixed(self) -> Option<u8> {
+        self.0.checked_sub(FIXED_BASE)
+    }
+
+    /// The ECX with which RDPMC reads this counter (SDM vol. 2, RDPMC: bit 30
+    /// selects the fixed counters).
+    pub const fn rdpmc(self) -> u32 {
+        match self.as_fixed() {
+            Some(i) => (1 << 30) | i as u32,
+            None => self.0 as u32,
+        }
+    }
+}
+
+/// A set of counters.
+///
+/// # Invariants
+///
+/// Only bits of valid [`Counter`]s are set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterSet(u64);
+
+impl CounterSet {
+    /// No counter.
+    pub const EMPTY: Self = CounterSet(0);
+
+    /// The set of these bits; such as belong to no counter are dropped.
+    pub const fn from_bits(bits: u64) -> Self {
+        // INVARIANT: Masked to the valid counters.
+        CounterSet(bits & ((1 << MAX_COUNTERS) - 1))
+    }
+
+    /// The first `n` general counters.
+    pub const fn general(n: u8) -> Self {
+        Self::from_bits((1 << if n < FIXED_BASE { n } else { FIXED_BASE }) - 1)
+    }
+
+    /// The fixed counters whose bits are set in `mask`.
+    pub const fn fixed(mask: u32) -> Self {
+        Self::from_bits((mask as u64) << FIXED_BASE)
+    }
+
+    /// The set of one counter.
+    pub const fn of(counter: Counter) -> Self {
+        CounterSet(1 << counter.0)
+    }
+
+    /// The bits, in the layout of GLOBAL_CTRL.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Whether no counter is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether `counter` is in the set.
+    pub const fn contains(self, counter: Counter) -> bool {
+        self.0 & (1 << counter.0) != 0
+    }
+
+    /// Those that are general counters.
+    pub const fn general_part(self) -> Self {
+        CounterSet(self.0 & ((1 << FIXED_BASE) - 1))
+    }
+
+    /// Those that are fixed counters.
+    pub const fn fixed_part(self) -> Self {
+        CounterSet(self.0 & !((1 << FIXED_BASE) - 1))
+    }
+
+    /// The counter that an event is best put on: a fixed one if there is one,
+    /// for it can count nothing else, and the lowest of its kind.
+    pub fn preferred(self) -> Option<Counter> {
+        let fixed = self.fixed_part();
+        if fixed.is_empty() { self } else { fixed }
+            .into_iter()
+            .next()
+    }
+}
+
+impl BitAnd for CounterSet {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        CounterSet(self.0 & other.0)
+    }
+}
+
+impl BitOr for CounterSet {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        CounterSet(self.0 | other.0)
+    }
+}
+
+impl Not for CounterSet {
+    type Output = Self;
+    fn not(self) -> Self {
+        Self::from_bits(!self.0)
+    }
+}
+
+impl IntoIterator for CounterSet {
+    type Item = Counter;
+    type IntoIter = Iter;
+    fn into_iter(self) -> Iter {
+        Iter(self)
+    }
+}
+
+/// The counters of a set, lowest first.
+pub struct Iter(CounterSet);
+
+impl Iterator for Iter {
+    type Item = Counter;
+
+    fn next(&mut self) -> Option<Counter> {
+        // An empty set has 64 trailing zeros, which is no counter.
+        let counter = Counter::from_index(self.0 .0.trailing_zeros() as usize)?;
+        self.0 = self.0 & !CounterSet::of(counter);
+        Some(counter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_is_that_of_global_ctrl() {
+        let set = CounterSet::general(4) | CounterSet::fixed(0b101);
+        assert_eq!(set.bits(), 0x5_0000_000f);
+        let order: Vec<_> = set.into_iter().map(Counter::index).collect();
+        assert_eq!(order, [0, 1, 2, 3, 32, 34]);
+        assert_eq!(set.preferred(), Counter::fixed(0));
+        assert_eq!(set.general_part().preferred(), Counter::general(0));
+        assert_eq!(CounterSet::EMPTY.preferred(), None);
+    }
+
+    #[test]
+    fn counters_out_of_range_do_not_exist() {
+        assert_eq!(Counter::general(32), None);
+        assert_eq!(Counter::fixed(16), None);
+        assert_eq!(Counter::from_index(MAX_COUNTERS), None);
+        assert_eq!(
+            CounterSet::from_bits(u64::MAX).into_iter().count(),
+            MAX_COUNTERS
+        );
+        assert!((!CounterSet::from_bits(u64::MAX)).is_empty());
+    }
+
+    #[test]
+    fn rdpmc_selects_fixed_counters_by_bit_30() {
+        assert_eq!(Counter::general(3).unwrap().rdpmc(), 3);
+        assert_eq!(Counter::fixed(1).unwrap().rdpmc(), 0x4000_0001);
+    }
+}

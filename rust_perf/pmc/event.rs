@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events: their encoding in PERFEVTSEL, and the counters that can count them.
+
+use super::counter::{Counter, CounterSet};
+
+/// A value of IA32_PERFEVTSELx (SDM vol. 3, "Architectural Performance
+/// Monitoring Version 1 Facilities", figure "Layout of IA32_PERFEVTSELx").
+///
+/// Its lower 32 bits but for USR, OS, PC, INT and EN are also what perf's
+/// `attr.config` holds, as the in-tree driver has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventSel(u64);
+
+impl EventSel {
+    /// Event select: which logic unit.
+    pub const EVENT: u64 = 0xff;
+    /// Unit mask: which condition of it.
+    pub const UMASK: u64 = 0xff << 8;
+    /// Counts at CPL 1 to 3.
+    pub const USR: u64 = 1 << 16;
+    /// Counts at CPL 0.
+    pub const OS: u64 = 1 << 17;
+    /// Counts rising edges of the condition.
+    pub const EDGE: u64 = 1 << 18;
+    /// Pin control.
+    pub const PC: u64 = 1 << 19;
+    /// Raises a PMI on overflow.
+    pub const INT: u64 = 1 << 20;
+    /// Counts for every thread of the core (version 3, deprecated later).
+    pub const ANY: u64 = 1 << 21;
+    /// Counts at all.
+    pub const EN: u64 = 1 << 22;
+    /// Inverts the comparison with CMASK.
+    pub const INV: u64 = 1 << 23;
+    /// Counts cycles with at least so many occurrences.
+    pub const CMASK: u64 = 0xff << 24;
+
+    /// What the user chooses in `attr.config`.
+    const CHOSEN: u64 =
+        Self::EVENT | Self::UMASK | Self::EDGE | Self::ANY | Self::INV | Self::CMASK;
+    /// What the driver decides on. Raw event codes are often passed around as
+    /// whole PERFEVTSEL values (`0x5300c0`), so these bits are ignored there,
+    /// as the in-tree driver does.
+    const DECIDED: u64 = Self::USR | Self::OS | Self::PC | Self::INT | Self::EN;
+
+    /// The event that `attr.config` asks for, to be counted in these modes.
+    ///
+    /// The INT bit is always set: a counter that is only read must still be
+    /// noticed when it wraps.
+    ///
+    /// Returns `None` if a reserved bit is set.
+    pub const fn from_config(config: u64, user: bool, kernel: bool) -> Option<Self> {
+        if config & !(Self::CHOSEN | Self::DECIDED) != 0 {
+            return None;
+        }
+        let user = if user { Self::USR } else { 0 };
+        let kernel = if kernel { Self::OS } else { 0 };
+        Some(EventSel(
+            (config & Self::CHOSEN) | user | kernel | Self::INT,
+        ))
+    }
+
+    /// A value that was an `EventSel` before.
+    pub const fn from_bits(bits: u64) -> Self {
+        EventSel(bits)
+    }
+
+    /// The register's value, without EN.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Whether events of other threads are to be counted.
+    pub const fn any_thread(self) -> bool {
+        self.0 & Self::ANY != 0
+    }
+
+    /// The architectural name of the event: unit mask and event select.
+    const fn code(self) -> u16 {
+        (self.0 & (Self::UMASK | Self::EVENT)) as u16
+    }
+
+    /// Whether the event is counted as it occurs: fixed counters can do
+    /// nothing else.
+    const fn is_plain(self) -> bool {
+        self.0 & (Self::EDGE | Self::INV | Self::CMASK) == 0
+    }
+
+    /// This counter's field of FIXED_CTR_CTRL, shifted to bit 0 (SDM vol. 3,
+    /// figure "Layout of IA32_FIXED_CTR_CTRL").
+    pub const fn fixed_ctrl(self) -> u64 {
+        let os = (self.0 & Self::OS != 0) as u64;
+        let usr = (self.0 & Self::USR != 0) as u64;
+        let any = (self.0 & Self::ANY != 0) as u64;
+        let pmi = (self.0 & Self::INT != 0) as u64;
+        os | (usr << 1) | (any << 2) | (pmi << 3)
+    }
+
+    /// Those of the counters `present` that can count this event.
+    pub fn counters(self, present: CounterSet) -> CounterSet {
+        let fixed = FIXED_EVENTS
+            .iter()
+            .find(|event| event.code == self.code() && self.is_plain())
+            .and_then(|event| Counter::fixed(event.counter))
+            .map_or(CounterSet::EMPTY, CounterSet::of);
+
+        // Event select 0 means nothing to a general counter: such codes are
+        // perf's names for what only a fixed counter can count.
+        let general = if self.0 & Self::EVENT == 0 && !fixed.is_empty() {
+            CounterSet::EMPTY
+        } else {
+            present.general_part()
+        };
+        (fixed & present) | general
+    }
+}
+
+/// What a fixed counter counts.
+struct FixedEvent {
+    code: u16,
+    counter: u8,
+}
+
+/// SDM vol. 3, table "Association of Fixed-Function Performance Counters with
+/// Architectural Performance Events". Where there is no PERFEVTSEL encoding,
+/// the code is perf's pseudo-encoding.
+const FIXED_EVENTS: [FixedEvent; 4] = [
+    // INST_RETIRED.ANY
+    FixedEvent {
+        code: 0x00c0,
+        counter: 0,
+    },
+    // CPU_CLK_UNHALTED.THREAD
+    FixedEvent {
+        code: 0x003c,
+        counter: 1,
+    },
+    // CPU_CLK_UNHALTED.REF_TSC
+    FixedEvent {
+        code: 0x0300,
+        counter: 2,
+    },
+    // TOPDOWN.SLOTS
+    FixedEvent {
+        code: 0x0400,
+        counter: 3,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: CounterSet =
+        CounterSet::from_bits(CounterSet::general(4).bits() | CounterSet::fixed(0b111).bits());
+
+    fn counters(config: u64) -> CounterSet {
+        EventSel::from_config(config, true, true)
+            .unwrap()
+            .counters(ALL)
+    }
+
+    #[test]
+    fn modes_and_int_are_ours() {
+        let event = EventSel::from_config(0xc0, true, false).unwrap();
+        assert_eq!(event.bits(), 0x1100c0);
+        assert_eq!(event.fixed_ctrl(), 0b1010);
+        let event = EventSel::from_config(0x5300c0, false, true).unwrap();
+        assert_eq!(event.bits(), 0x1200c0);
+        assert_eq!(event.fixed_ctrl(), 0b1001);
+    }
+
+    #[test]
+    fn every_reserved_bit_is_refused() {
+        for bit in 32..64 {
+            assert_eq!(EventSel::from_config(0xc0 | (1 << bit), true, true), None);
+        }
+        for bit in 0..32 {
+            assert!(EventSel::from_config(1 << bit, true, true).is_some());
+        }
+    }
+
+    #[test]
+    fn fixed_counters_count_plain_events_only() {
+        let general = CounterSet::general(4);
+        assert_eq!(counters(0xc0), general | CounterSet::fixed(1));
+        assert_eq!(counters(0x3c), general | CounterSet::fixed(2));
+        assert_eq!(counters(0xc0 | EventSel::EDGE), general);
+        assert_eq!(counters(0xc0 | EventSel::INV), general);
+        assert_eq!(counters(0x0100_00c0), general);
+        assert_eq!(counters(0x013c), general);
+    }
+
+    #[test]
+    fn pseudo_encodings_need_their_fixed_counter() {
+        assert_eq!(counters(0x0300), CounterSet::fixed(0b100));
+        // Slots: there is no fixed counter 3 here.
+        assert_eq!(counters(0x0400), CounterSet::EMPTY);
+    }
+}
