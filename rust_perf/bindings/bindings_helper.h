@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What bindgen reads; bindgen_parameters says what of it becomes Rust. */
+
+#include <linux/perf_event.h>
+#include <linux/percpu.h>
+#include <linux/smp.h>
+#include <linux/sysfs.h>
+#include <asm/nmi.h>
+
+#include "helpers.h"

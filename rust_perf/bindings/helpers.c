@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Shims for C macros and inline functions that Rust cannot call, and nothing
+ * else: no decision is taken here.
+ */
+
+#include <linux/kprobes.h>
+#include <linux/percpu.h>
+#include <linux/perf_event.h>
+#include <linux/smp.h>
+#include <linux/static_call.h>
+#include <linux/sysfs.h>
+#include <asm/apic.h>
+#include <asm/ibt.h>
+#include <asm/msr.h>
+
+#include "helpers.h"
+
+#ifdef RUST_PERF_OVERFLOW_EXPORTED
+
+int rust_perf_overflow_init(void)
+{
+	return 0;
+}
+
+int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
+		       struct pt_regs *regs)
+{
+	return perf_event_overflow(event, data, regs);
+}
+
+#else
+
+DEFINE_STATIC_CALL_RET0(rust_perf_overflow_call, perf_event_overflow);
+
+/*
+ * Where perf_event_overflow() is not exported, a kprobe that is never armed
+ * says where it is. With IBT the probe address is past the function's ENDBR,
+ * or past the NOP that replaced it when nothing takes the function's address.
+ * The latter would make an indirect call fault (#CP), hence the static call:
+ * it is patched into a direct one.
+ */
+int rust_perf_overflow_init(void)
+{
+	struct kprobe probe = {
+		.symbol_name = "perf_event_overflow",
+		.flags = KPROBE_FLAG_DISABLED,
+	};
+	void *func;
+	u32 insn;
+	int ret;
+
+	ret = register_kprobe(&probe);
+	if (ret)
+		return ret;
+	func = probe.addr;
+	unregister_kprobe(&probe);
+
+	insn = *(u32 *)(func - ENDBR_INSN_SIZE);
+	if (IS_ENABLED(CONFIG_X86_KERNEL_IBT) &&
+	    (insn == gen_endbr() || insn == gen_endbr_poison()))
+		func -= ENDBR_INSN_SIZE;
+	static_call_update(rust_perf_overflow_call, func);
+	return 0;
+}
+
+int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
+		       struct pt_regs *regs)
+{
+	return static_call(rust_perf_overflow_call)(event, data, regs);
+}
+
+#endif /* RUST_PERF_OVERFLOW_EXPORTED */
+
+int rust_perf_allow_cpu(void)
+{
+	return perf_allow_cpu();
+}
+
+void rust_perf_sample_data_init(struct perf_sample_data *data, u64 period)
+{
+	perf_sample_data_init(data, 0, period);
+}
+
+void __percpu *rust_perf_alloc_percpu(size_t size, size_t align)
+{
+	return __alloc_percpu(size, align);
+}
+
+void rust_perf_free_percpu(void __percpu *ptr)
+{
+	free_percpu(ptr);
+}
+
+void *rust_perf_this_cpu_ptr(void __percpu *ptr)
+{
+	return raw_cpu_ptr(ptr);
+}
+
+void *rust_perf_per_cpu_ptr(void __percpu *ptr, unsigned int cpu)
+{
+	return per_cpu_ptr(ptr, cpu);
+}
+
+unsigned int rust_perf_next_possible_cpu(unsigned int from)
+{
+	return cpumask_next((int)from - 1, cpu_possible_mask);
+}
+
+void rust_perf_on_each_cpu(void (*func)(void *info), void *info)
+{
+	on_each_cpu(func, info, 1);
+}
+
+void rust_perf_sysfs_attr_init(struct attribute *attr)
+{
+	/* The lock class of an attribute that is not static. */
+	sysfs_attr_init(attr);
+}
+
+void rust_perf_apic_write_lvtpc(u32 value)
+{
+	/* apic_write() is a static call that modules may not make. */
+	if (x2apic_mode)
+		native_apic_msr_write(APIC_LVTPC, value);
+	else
+		native_apic_mem_write(APIC_LVTPC, value);
+}
+
+int rust_perf_rdmsr_safe(u32 msr, u64 *value)
+{
+	return rdmsrq_safe(msr, value);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef RUST_PERF_HELPERS_H
+#define RUST_PERF_HELPERS_H
+
+#include <linux/compiler_types.h>
+#include <linux/types.h>
+
+struct attribute;
+struct perf_event;
+struct perf_sample_data;
+struct pt_regs;
+
+int rust_perf_overflow_init(void);
+int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
+		       struct pt_regs *regs);
+int rust_perf_allow_cpu(void);
+void rust_perf_sample_data_init(struct perf_sample_data *data, u64 period);
+void __percpu *rust_perf_alloc_percpu(size_t size, size_t align);
+void rust_perf_free_percpu(void __percpu *ptr);
+void *rust_perf_this_cpu_ptr(void __percpu *ptr);
+void *rust_perf_per_cpu_ptr(void __percpu *ptr, unsigned int cpu);
+unsigned int rust_perf_next_possible_cpu(unsigned int from);
+void rust_perf_on_each_cpu(void (*func)(void *info), void *info);
+void rust_perf_sysfs_attr_init(struct attribute *attr);
+void rust_perf_apic_write_lvtpc(u32 value);
+int rust_perf_rdmsr_safe(u32 msr, u64 *value);
+#endif

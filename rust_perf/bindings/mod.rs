@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The C side: what bindgen made of `bindings_helper.h`.
+
+#![allow(
+    clippy::all,
+    clippy::cast_lossless,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
+    clippy::undocumented_unsafe_blocks,
+    dead_code,
+    improper_ctypes,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn
+)]
+
+use kernel::ffi;
+
+include!(env!("RUST_PERF_BINDINGS"));

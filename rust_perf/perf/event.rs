@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events and what their users asked for.
+
+use crate::bindings;
+use core::ptr::addr_of_mut;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    types::Opaque,
+};
+
+/// An event that perf has opened on a PMU of ours.
+///
+/// # Invariants
+///
+/// Wraps a `struct perf_event` that is initialised and whose PMU is one that
+/// [`Registration`](super::Registration) registered.
+#[repr(transparent)]
+pub(crate) struct Event(Opaque<bindings::perf_event>);
+
+// SAFETY: What is reached through a shared reference is either constant while the event is open
+// or accessed as single words, which is what perf itself does across CPUs.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Makes a reference to an event of one that C passed to us.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` must be an initialised event of a PMU of ours, and stay so for `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::perf_event) -> &'a Self {
+        // SAFETY: `Event` is a transparent wrapper of the type, which the caller vouches for.
+        unsafe { &*ptr.cast() }
+    }
+
+    pub(super) fn as_raw(&self) -> *mut bindings::perf_event {
+        self.0.get()
+    }
+
+    fn hw(&self) -> *mut bindings::hw_perf_event {
+        // SAFETY: By the type invariant this is within an allocated `perf_event`.
+        unsafe { addr_of_mut!((*self.as_raw()).hw) }
+    }
+
+    /// What the user asked for.
+    pub(crate) fn attr(&self) -> &Attr {
+        // SAFETY: `attr` is initialised before the event gets to its PMU. Of its fields only the
+        // sample period changes later, which `Attr` does not hand out.
+        unsafe { &*addr_of_mut!((*self.as_raw()).attr).cast() }
+    }
+
+    /// Whether the event takes samples, rather than being only counted.
+    pub(crate) fn is_sampling(&self) -> bool {
+        // SAFETY: The union's members are a period and a frequency in one `u64`, read as one word.
+        let period = unsafe {
+            addr_of_mut!((*self.as_raw()).attr.__bindgen_anon_1.sample_period).read_volatile()
+        };
+        period != 0
+    }
+
+    /// A word of the driver's, set by [`NewEvent::set_config`].
+    pub(crate) fn config(&self) -> u64 {
+        // SAFETY: The hardware variant of the union is that of every PMU driver; the word is
+        // written only while the event is being opened.
+        unsafe { (*self.hw()).__bindgen_anon_1.__bindgen_anon_1.config }
+    }
+
+    /// Where on its CPU the driver has put the event; meaningful between add and del.
+    pub(crate) fn index(&self) -> Option<usize> {
+        // SAFETY: As for `config`; a word that only the event's CPU accesses.
+        let idx = unsafe {
+            addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.idx).read_volatile()
+        };
+        usize::try_from(idx).ok()
+    }
+
+    pub(super) fn set_index(&self, index: Option<usize>) {
+        let idx = index.map_or(-1, |index| index as i32);
+        // SAFETY: As for `index`.
+        unsafe {
+            addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.idx).write_volatile(idx)
+        }
+    }
+
+    /// Whether the event is stopped (`PERF_HES_STOPPED`).
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state() & bindings::PERF_HES_STOPPED != 0
+    }
+
+    /// Whether the event's count is that of the hardware (`PERF_HES_UPTODATE`).
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        self.state() & bindings::PERF_HES_UPTODATE != 0
+    }
+
+    /// Marks the event as running.
+    pub(crate) fn set_running(&self) {
+        self.set_state(0);
+    }
+
+    /// Marks the event as stopped.
+    pub(crate) fn set_stopped(&self) {
+        self.set_state(self.state() | bindings::PERF_HES_STOPPED);
+    }
+
+    /// Marks the event's count as that of the hardware.
+    pub(crate) fn set_up_to_date(&self) {
+        self.set_state(self.state() | bindings::PERF_HES_UPTODATE);
+    }
+
+    fn state(&self) -> u32 {
+        // SAFETY: A word of the event's CPU; an NMI in between leaves it consistent.
+        unsafe { addr_of_mut!((*self.hw()).state).read_volatile() as u32 }
+    }
+
+    fn set_state(&self, state: u32) {
+        // SAFETY: As for `state`.
+        unsafe { addr_of_mut!((*self.hw()).state).write_volatile(state as i32) }
+    }
+
+    /// The number of events so far.
+    pub(crate) fn count(&self) -> &Atomic<i64> {
+        // SAFETY: `local64_t` is an `i64` that perf, too, only accesses atomically.
+        unsafe { Atomic::from_ptr(addr_of_mut!((*self.as_raw()).count).cast()) }
+    }
+
+    /// The hardware counter's value up to which [`Self::count`] has it.
+    pub(crate) fn prev_count(&self) -> &Atomic<i64> {
+        // SAFETY: As for `count`.
+        unsafe { Atomic::from_ptr(addr_of_mut!((*self.hw()).prev_count).cast()) }
+    }
+
+    /// The number of events left until the next sample; a sample is due once
+    /// it is 0 or less.
+    pub(crate) fn period_left(&self) -> &Atomic<i64> {
+        // SAFETY: As for `count`; of the union, all but top-down events have this variant.
+        unsafe {
+            Atomic::from_ptr(
+                addr_of_mut!((*self.hw()).__bindgen_anon_2.__bindgen_anon_1.period_left).cast(),
+            )
+        }
+    }
+
+    /// The number of events between samples, from the next one on.
+    pub(crate) fn period(&self) -> u64 {
+        // SAFETY: perf changes the word on the event's CPU, with IRQs disabled or in an NMI.
+        unsafe { addr_of_mut!((*self.hw()).sample_period).read_volatile() }
+    }
+
+    /// The period that the next sample will end.
+    pub(crate) fn last_period(&self) -> u64 {
+        // SAFETY: As for `period`; for the variant see `period_left`.
+        unsafe {
+            addr_of_mut!((*self.hw()).__bindgen_anon_2.__bindgen_anon_1.last_period).read_volatile()
+        }
+    }
+
+    /// Sets the period that the next sample will end.
+    pub(crate) fn set_last_period(&self, period: u64) {
+        // SAFETY: As for `last_period`.
+        unsafe {
+            addr_of_mut!((*self.hw()).__bindgen_anon_2.__bindgen_anon_1.last_period)
+                .write_volatile(period)
+        }
+    }
+
+    /// Brings the page that the event's user may have mapped up to date.
+    pub(crate) fn update_userpage(&self) {
+        // SAFETY: The event is initialised; the function may be called in any context.
+        unsafe { bindings::perf_event_update_userpage(self.as_raw()) }
+    }
+}
+
+/// An event that is being opened, with its PMU's lock of the event list held
+/// by perf where it joins a group.
+pub(crate) struct NewEvent<'a>(&'a Event);
+
+impl<'a> NewEvent<'a> {
+    /// # Safety
+    ///
+    /// Must be called for the duration of the PMU's `event_init` only.
+    pub(super) unsafe fn new(event: &'a Event) -> Self {
+        NewEvent(event)
+    }
+
+    /// What the user asks for.
+    pub(crate) fn attr(&self) -> &Attr {
+        self.0.attr()
+    }
+
+    /// Whether the event takes samples.
+    pub(crate) fn is_sampling(&self) -> bool {
+        self.0.is_sampling()
+    }
+
+    /// Sets the driver's word, see [`Event::config`].
+    pub(crate) fn set_config(&self, config: u64) {
+        // SAFETY: The event is being opened: nothing else accesses it yet.
+        unsafe { (*self.0.hw()).__bindgen_anon_1.__bindgen_anon_1.config = config }
+    }
+
+    /// Sets the number of events until the first overflow, and between
+    /// overflows until perf changes it.
+    pub(crate) fn set_period(&self, period: u64) {
+        // SAFETY: As for `set_config`.
+        unsafe { (*self.0.hw()).sample_period = period }
+        self.0.set_last_period(period);
+        self.0.period_left().store(period as i64, Relaxed);
+    }
+
+    /// Calls `f` for each event of the group that is to be joined which is on
+    /// this PMU and could be scheduled: its leader and members that are not
+    /// disabled. Stops at the first error.
+    pub(crate) fn for_each_in_group(&self, mut f: impl FnMut(&Event) -> Result) -> Result {
+        let event = self.0.as_raw();
+        // SAFETY: `group_leader` is the event itself or one that perf has a reference to.
+        let leader = unsafe { (*event).group_leader };
+        if leader == event {
+            return Ok(());
+        }
+        let mut visit = |sibling: *mut bindings::perf_event| -> Result {
+            // SAFETY: perf holds the leader's context mutex, so that the group, and the PMU of
+            // each of its events, stay as they are.
+            if unsafe { (*sibling).pmu != (*event).pmu } {
+                return Ok(());
+            }
+            // SAFETY: Just found to be of the same PMU, which is ours.
+            f(unsafe { Event::from_raw(sibling) })
+        };
+        visit(leader)?;
+
+        // SAFETY: As above, the list is stable; its head is in the leader.
+        let head = unsafe { addr_of_mut!((*leader).sibling_list) };
+        // SAFETY: As above.
+        let mut node = unsafe { (*head).next };
+        while node != head {
+            // SAFETY: The list links events by `sibling_list`.
+            let sibling =
+                unsafe { kernel::container_of!(node, bindings::perf_event, sibling_list) };
+            // SAFETY: As above; the state is read as perf does, as one word.
+            let state = unsafe { addr_of_mut!((*sibling).state).read_volatile() };
+            if state > bindings::perf_event_state_PERF_EVENT_STATE_OFF {
+                visit(sibling)?;
+            }
+            // SAFETY: As above.
+            node = unsafe { (*node).next };
+        }
+        Ok(())
+    }
+}
+
+/// What the user of an event asked for (`struct perf_event_attr`).
+#[repr(transparent)]
+pub(crate) struct Attr(bindings::perf_event_attr);
+
+impl Attr {
+    /// The PMU, by number.
+    pub(super) fn pmu_type(&self) -> u32 {
+        self.0.type_
+    }
+
+    /// Which event; what it means is up to the PMU.
+    pub(crate) fn config(&self) -> u64 {
+        self.0.config
+    }
+
+    /// Whether any of the further words that describe an event is set.
+    pub(crate) fn has_extended_config(&self) -> bool {
+        // SAFETY: Both unions are of plain numbers, `config1` and `config2` spanning them.
+        let (config1, config2) = unsafe {
+            (
+                self.0.__bindgen_anon_3.config1,
+                self.0.__bindgen_anon_4.config2,
+            )
+        };
+        config1 | config2 | self.0.config3 | self.0.config4 != 0
+    }
+
+    /// Whether user mode is not to be counted.
+    pub(crate) fn exclude_user(&self) -> bool {
+        self.0.exclude_user() != 0
+    }
+
+    /// Whether kernel mode is not to be counted.
+    pub(crate) fn exclude_kernel(&self) -> bool {
+        self.0.exclude_kernel() != 0
+    }
+
+    /// Whether only virtual machines that this one runs are to be counted.
+    pub(crate) fn exclude_host(&self) -> bool {
+        self.0.exclude_host() != 0
+    }
+
+    /// How precise the address of a sample must be: 0 (any skid) to 3.
+    pub(crate) fn precise_ip(&self) -> u64 {
+        self.0.precise_ip()
+    }
+
+    /// Whether samples are taken so many times a second, not at a period.
+    pub(crate) fn is_frequency(&self) -> bool {
+        self.0.freq() != 0
+    }
+
+    /// Samples a second, if [`Self::is_frequency`].
+    pub(crate) fn frequency(&self) -> u64 {
+        // SAFETY: The union's members are a period and a frequency in one `u64`.
+        unsafe { self.0.__bindgen_anon_1.sample_freq }
+    }
+
+    /// Whether samples are to have a branch stack.
+    pub(crate) fn wants_branch_stack(&self) -> bool {
+        self.0.branch_sample_type != 0
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Performance monitoring units (PMUs).
+//!
+//! A driver implements [`Pmu`] and registers it with [`Registration`]; from
+//! then on perf asks it to open, schedule, start, stop and read events. When
+//! the hardware interrupts because a counter has overflowed, the driver gets
+//! the events of this CPU from [`PerCpu::this`] and hands a sample of each to
+//! perf with [`Event::overflow`].
+//!
+//! This module knows no hardware: nothing in here is of x86, or of counters.
+//!
+//! # Contexts
+//!
+//! perf calls back in three kinds of context, and the signatures tell them
+//! apart:
+//!
+//! - task context, may sleep: [`Pmu::event_init`], [`Pmu::event_destroy`];
+//! - on the CPU the event is on, IRQs disabled, perf's context lock held, never
+//!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`].
+//!   They share the CPU's [`Pmu::Schedule`], exclusively;
+//! - the same, but possibly in an NMI that interrupted any of the others on
+//!   this CPU: [`Pmu::start`], [`Pmu::stop`], [`Pmu::read`]. They, and the
+//!   driver's interrupt handler, have the CPU's [`Pmu::Cpu`] shared, and must
+//!   not allocate, lock, sleep, print or panic.
+//!
+//! # Not supported
+//!
+//! Transactions (perf's fallback disables the PMU around the scheduling of a
+//! group), AUX buffers, address filters, reading counters from user space.
+//!
+//! # Examples
+//!
+//! A PMU with one event, the count of which is 0:
+//!
+//! ```ignore
+//! struct Zero;
+//!
+//! #[derive(Default)]
+//! struct Nothing;
+//!
+//! impl perf::Pmu for Zero {
+//!     type Cpu = Nothing;
+//!     type Schedule = Nothing;
+//!
+//!     fn event_init(&self, event: &NewEvent<'_>) -> Result {
+//!         if event.attr().config() == 0 { Ok(()) } else { Err(EINVAL) }
+//!     }
+//!     fn event_destroy(&self, _: &PerCpu<Self>) {}
+//!     fn enable(&self, _: &OnCpu<'_, Self>, _: &mut Nothing) {}
+//!     fn disable(&self, _: &OnCpu<'_, Self>, _: &mut Nothing) {}
+//!     fn add(&self, on: &OnCpu<'_, Self>, _: &mut Nothing, event: &Event, _: bool) -> Result {
+//!         on.events().insert(0, event)
+//!     }
+//!     fn del(&self, _: &OnCpu<'_, Self>, _: &mut Nothing, _: &Event) {}
+//!     fn start(&self, _: &OnCpu<'_, Self>, _: &Event) {}
+//!     fn stop(&self, _: &OnCpu<'_, Self>, _: &Event, _: bool) {}
+//!     fn read(&self, _: &OnCpu<'_, Self>, _: &Event) {}
+//! }
+//!
+//! let groups = AttributeGroups::new(&[(c"events", &[(c"zero", c"config=0")])])?;
+//! let zero = Registration::register(c"zero", groups, Instance::new(Zero)?, &THIS_MODULE);
+//! let zero = KBox::pin_init(zero, GFP_KERNEL)?;
+//! ```
+//!
+//! C header: `include/linux/perf_event.h`.
+
+use crate::bindings;
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+mod event;
+mod percpu;
+mod pmu;
+mod sample;
+mod sysfs;
+
+pub(crate) use self::{
+    event::{
+        Event,
+        NewEvent, //
+    },
+    percpu::{
+        OnCpu,
+        PerCpu, //
+    },
+    pmu::{
+        Instance,
+        Pmu,
+        Registration, //
+    },
+    sample::{
+        OverflowHandler,
+        Regs, //
+    },
+    sysfs::AttributeGroups,
+};
+
+/// The error for what is valid but cannot be done, which not every kernel has
+/// among its constants.
+pub(crate) fn not_supported() -> Error {
+    Error::from_errno(-(kernel::bindings::EOPNOTSUPP as i32))
+}
+
+/// Whether the current task may watch what other tasks do on a CPU. Task context.
+pub(crate) fn allow_cpu() -> Result {
+    // SAFETY: No preconditions.
+    to_result(unsafe { bindings::rust_perf_allow_cpu() })
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A driver for the performance counters of x86 CPUs.
+//!
+//! Registers the PMU `rust_pmu` with perf: see [`core_pmu`].
+
+use crate::{
+    core_pmu::{
+        CorePmu,
+        PmiHandler, //
+    },
+    x86::{
+        cpu,
+        hal,
+        nmi, //
+    }, //
+};
+use kernel::prelude::*;
+
+mod bindings;
+mod core_pmu;
+mod perf;
+#[expect(dead_code, unreachable_pub, reason = "it is a library on the host")]
+mod pmc;
+mod x86;
+
+module! {
+    type: RustPerf,
+    name: "rust_perf",
+    authors: ["The rust_perf developers"],
+    description: "x86 performance counters for perf",
+    license: "GPL",
+}
+
+/// The registrations, in the order in which they are to be undone.
+struct RustPerf {
+    _pmu: Pin<KBox<perf::Registration<CorePmu>>>,
+    _nmi: Pin<KBox<nmi::Registration<PmiHandler>>>,
+}
+
+/// CPUID.01H:ECX.PDCM: there is IA32_PERF_CAPABILITIES (SDM vol. 2, CPUID).
+const PDCM: u32 = 1 << 15;
+
+impl kernel::Module for RustPerf {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        let perf_capabilities = if cpu::cpuid(1).ecx & PDCM != 0 {
+            cpu::rdmsr_safe(hal::msr::PERF_CAPABILITIES)
+        } else {
+            None
+        };
+        let Some((capabilities, hal)) = hal::detect(cpu::cpuid(0xa), perf_capabilities) else {
+            pr_err!(
+                "no PMU: CPUID leaf 0xA has no architectural performance monitoring of version 2 or later\n"
+            );
+            return Err(ENODEV);
+        };
+
+        let groups = core_pmu::attribute_groups(&capabilities)?;
+        let overflow = perf::OverflowHandler::find().inspect_err(|_| {
+            pr_err!(
+                "this kernel's perf_event_overflow() is neither exported nor found by kprobes\n"
+            )
+        })?;
+        let instance = perf::Instance::new(CorePmu::new(hal, capabilities, overflow))?;
+        let nmi = KBox::pin_init(
+            nmi::Registration::register(c"rust_perf", PmiHandler(instance.clone())),
+            GFP_KERNEL,
+        )?;
+        let pmu = KBox::pin_init(
+            perf::Registration::register(c"rust_pmu", groups, instance, module),
+            GFP_KERNEL,
+        )?;
+
+        pr_info!(
+            "rust_pmu: version {}, {} general counters of {} bits, {} fixed of {}\n",
+            capabilities.version,
+            capabilities.counters.general_part().into_iter().count(),
+            capabilities.general_width,
+            capabilities.counters.fixed_part().into_iter().count(),
+            capabilities.fixed_width,
+        );
+        Ok(RustPerf {
+            _pmu: pmu,
+            _nmi: nmi,
+        })
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The CPU that the code runs on: CPUID, MSRs and RDPMC.
+
+use super::hal::{
+    CpuidLeaf,
+    Msr,
+    Registers, //
+};
+use crate::bindings;
+use core::arch::{
+    asm,
+    x86_64::__cpuid_count, //
+};
+
+/// This CPU. Only to be used where the code stays on it, or where all CPUs are
+/// alike.
+pub(crate) struct ThisCpu;
+
+/// The registers of the leaf `leaf`, subleaf 0; all 0 if the CPU has no such leaf.
+pub(crate) fn cpuid(leaf: u32) -> CpuidLeaf {
+    // SAFETY: Every 64-bit CPU has CPUID, and leaf 0.
+    let highest = unsafe { __cpuid_count(0, 0) }.eax;
+    if leaf > highest {
+        return CpuidLeaf::default();
+    }
+    // SAFETY: As above; a leaf that exists has no preconditions.
+    let result = unsafe { __cpuid_count(leaf, 0) };
+    CpuidLeaf {
+        eax: result.eax,
+        ebx: result.ebx,
+        ecx: result.ecx,
+        edx: result.edx,
+    }
+}
+
+/// Reads a register that need not exist.
+pub(crate) fn rdmsr_safe(msr: Msr) -> Option<u64> {
+    let mut value = 0;
+    // SAFETY: `value` is valid for writes; a fault is caught.
+    let error = unsafe { bindings::rust_perf_rdmsr_safe(msr.address(), &mut value) };
+    (error == 0).then_some(value)
+}
+
+impl Registers for ThisCpu {
+    fn rdmsr(&self, msr: Msr) -> u64 {
+        let (low, high): (u32, u32);
+        // SAFETY: An `Msr` is one of the performance monitoring registers, reading which has no
+        // effect on memory; callers have them only of CPUs that enumerate them.
+        unsafe {
+            asm!(
+                "rdmsr",
+                in("ecx") msr.address(),
+                out("eax") low,
+                out("edx") high,
+                options(nostack, preserves_flags)
+            )
+        };
+        (u64::from(high) << 32) | u64::from(low)
+    }
+
+    fn wrmsr(&self, msr: Msr, value: u64) {
+        // SAFETY: As for `rdmsr`; the counters' registers affect no memory, only what is counted.
+        // Not `nomem`, so that memory accesses stay on their side of it: NMIs depend on that.
+        unsafe {
+            asm!(
+                "wrmsr",
+                in("ecx") msr.address(),
+                in("eax") value as u32,
+                in("edx") (value >> 32) as u32,
+                options(nostack, preserves_flags)
+            )
+        };
+    }
+
+    fn rdpmc(&self, index: u32) -> u64 {
+        let (low, high): (u32, u32);
+        // SAFETY: In kernel mode RDPMC is always allowed; callers have the index of a counter
+        // that the CPU enumerates.
+        unsafe {
+            asm!(
+                "rdpmc",
+                in("ecx") index,
+                out("eax") low,
+                out("edx") high,
+                options(nostack, preserves_flags)
+            )
+        };
+        (u64::from(high) << 32) | u64::from(low)
+    }
+}

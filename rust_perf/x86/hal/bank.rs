@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The counters of one CPU, and what they are programmed to.
+
+use super::{
+    msr,
+    Hal,
+    Registers, //
+};
+use crate::pmc::{
+    counter::{
+        Counter,
+        CounterSet,
+        MAX_COUNTERS, //
+    },
+    event::EventSel, //
+};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::Relaxed, //
+};
+
+/// The bits of a fixed counter in FIXED_CTR_CTRL.
+const FIXED_FIELD: u64 = 0xf;
+
+/// A word of one CPU, which also its NMIs access: atomic, but in no need of
+/// ordering, nor of what the kernel's atomics are for.
+#[derive(Default)]
+struct Word(AtomicU64);
+
+impl Word {
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn set(&self, value: u64) {
+        self.0.store(value, Relaxed)
+    }
+}
+
+/// The counters of one CPU: works out which registers have to be written.
+///
+/// All methods are for the CPU that the bank belongs to. An NMI may interrupt
+/// any of them, and may itself call them for counters that the interrupted
+/// call is not for.
+///
+/// # Invariants
+///
+/// From [`Self::take_over`] to [`Self::give_back`]:
+///
+/// - `running` is the set of counters that may count;
+/// - `eventsel` and `fixed_ctrl` are what is in those registers;
+/// - `value` is what a counter holds, if it is in `known`; such a counter is
+///   not in `running`.
+pub struct Bank {
+    running: Word,
+    eventsel: [Word; MAX_COUNTERS],
+    fixed_ctrl: Word,
+    known: Word,
+    value: [Word; MAX_COUNTERS],
+    /// What the global controls were.
+    saved: Word,
+}
+
+impl Default for Bank {
+    fn default() -> Self {
+        Bank {
+            running: Word::default(),
+            eventsel: [const { Word(AtomicU64::new(0)) }; MAX_COUNTERS],
+            fixed_ctrl: Word::default(),
+            known: Word::default(),
+            value: [const { Word(AtomicU64::new(0)) }; MAX_COUNTERS],
+            saved: Word::default(),
+        }
+    }
+}
+
+impl Bank {
+    /// Takes `counters`, all there are, in whatever state they are: none
+    /// counts, and no overflow is pending. IRQs disabled.
+    pub fn take_over<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R, counters: CounterSet) {
+        self.saved.set(hal.save(regs, counters));
+        self.running.set(0);
+        self.known.set(0);
+        for counter in counters.general_part() {
+            self.write_eventsel(hal, regs, counter, 0);
+        }
+        if !counters.fixed_part().is_empty() {
+            self.write_fixed_ctrl(regs, 0);
+        }
+    }
+
+    /// Leaves the counters to others: none is programmed any more, and the
+    /// global controls are what they were. IRQs disabled.
+    pub fn give_back<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R, counters: CounterSet) {
+        self.run(hal, regs, CounterSet::EMPTY);
+        for counter in counters.general_part() {
+            if self.eventsel_of(counter) != 0 {
+                self.write_eventsel(hal, regs, counter, 0);
+            }
+        }
+        if self.fixed_ctrl.get() != 0 {
+            self.write_fixed_ctrl(regs, 0);
+        }
+        hal.restore(regs, self.saved.get());
+    }
+
+    /// Has `counter`, which must not be running, count `event` from `value`
+    /// on, once it is run.
+    pub fn program<R: Registers>(
+        &self,
+        hal: &dyn Hal<R>,
+        regs: &R,
+        counter: Counter,
+        event: EventSel,
+        value: u64,
+    ) {
+        self.write_value(hal, regs, counter, value);
+        match counter.as_fixed() {
+            Some(i) => {
+                let shift = 4 * u32::from(i);
+                let others = self.fixed_ctrl.get() & !(FIXED_FIELD << shift);
+                let wanted = others | (event.fixed_ctrl() << shift);
+                if wanted != self.fixed_ctrl.get() {
+                    self.write_fixed_ctrl(regs, wanted);
+                }
+            }
+            None => {
+                let wanted = event.bits() | EventSel::EN;
+                if wanted != self.eventsel_of(counter) {
+                    self.write_eventsel(hal, regs, counter, wanted);
+                }
+            }
+        }
+    }
+
+    /// Reads a counter.
+    pub fn read<R: Registers>(&self, regs: &R, counter: Counter) -> u64 {
+        let value = regs.rdpmc(counter.rdpmc());
+        if self.running.get() & CounterSet::of(counter).bits() == 0 {
+            self.learn(counter, value);
+        }
+        value
+    }
+
+    /// Has just the counters of `run`, all of them programmed, count.
+    pub fn run<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R, run: CounterSet) {
+        if self.running.get() == run.bits() {
+            return;
+        }
+        // In this order, so that the invariant holds in between as well.
+        self.known.set(self.known.get() & !run.bits());
+        self.running.set(self.running.get() | run.bits());
+        hal.run(regs, run);
+        self.running.set(run.bits());
+    }
+
+    /// Makes sure that the next [`Self::run`] writes the hardware: an NMI that
+    /// called it has interrupted another call of it.
+    pub fn forget_running(&self) {
+        self.running.set(u64::MAX);
+    }
+
+    /// The counters that have overflowed since they were last asked for. To be
+    /// called while none runs.
+    pub fn take_overflows<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R) -> CounterSet {
+        hal.take_overflows(regs)
+    }
+
+    fn write_value<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R, counter: Counter, value: u64) {
+        let known = self.known.get() & CounterSet::of(counter).bits() != 0;
+        let current = self.value.get(counter.index()).map(Word::get);
+        if known && current == Some(value) {
+            return;
+        }
+        regs.wrmsr(hal.counter(counter), value);
+        self.learn(counter, value);
+    }
+
+    fn learn(&self, counter: Counter, value: u64) {
+        if let Some(word) = self.value.get(counter.index()) {
+            word.set(value);
+            self.known
+                .set(self.known.get() | CounterSet::of(counter).bits());
+        }
+    }
+
+    fn eventsel_of(&self, counter: Counter) -> u64 {
+        self.eventsel.get(counter.index()).map_or(0, Word::get)
+    }
+
+    fn write_eventsel<R: Registers>(
+        &self,
+        hal: &dyn Hal<R>,
+        regs: &R,
+        counter: Counter,
+        value: u64,
+    ) {
+        regs.wrmsr(hal.eventsel(counter), value);
+        if let Some(word) = self.eventsel.get(counter.index()) {
+            word.set(value);
+        }
+    }
+
+    fn write_fixed_ctrl<R: Registers>(&self, regs: &R, value: u64) {
+        regs.wrmsr(msr::FIXED_CTR_CTRL, value);
+        self.fixed_ctrl.set(value);
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sharing the counters with the other users in the kernel: the in-tree perf
+//! driver, and the NMI watchdog, which is an event of that.
+//!
+//! Each of them reserves the registers of all general counters before it uses
+//! any, and gives them back when it is done
+//! (`arch/x86/kernel/cpu/perfctr-watchdog.c`). The fixed counters and global
+//! controls go with them.
+
+use super::CpuHal;
+use crate::{
+    bindings,
+    pmc::counter::{
+        Counter,
+        CounterSet, //
+    }, //
+};
+use kernel::prelude::*;
+
+/// The registers of all general counters, reserved until dropped.
+///
+/// # Invariants
+///
+/// The EVENTSEL and counter registers of each of `counters` are reserved.
+pub(crate) struct Reservation {
+    hal: &'static CpuHal,
+    counters: CounterSet,
+}
+
+impl Reservation {
+    /// Reserves `counters`, or fails with `EBUSY` if someone else has any.
+    pub(crate) fn take(hal: &'static CpuHal, counters: CounterSet) -> Result<Self> {
+        // INVARIANT: No counter is in it yet.
+        let mut taken = Reservation {
+            hal,
+            counters: CounterSet::EMPTY,
+        };
+        for counter in counters.general_part() {
+            reserve(hal, counter)?;
+            // INVARIANT: Just reserved.
+            taken.counters = taken.counters | CounterSet::of(counter);
+        }
+        Ok(taken)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        for counter in self.counters {
+            // SAFETY: Reserved by us, by the type invariant.
+            unsafe {
+                bindings::release_evntsel_nmi(self.hal.eventsel(counter).address());
+                bindings::release_perfctr_nmi(self.hal.counter(counter).address());
+            }
+        }
+    }
+}
+
+/// Reserves both registers of a counter, or none.
+fn reserve(hal: &CpuHal, counter: Counter) -> Result {
+    let (eventsel, value) = (
+        hal.eventsel(counter).address(),
+        hal.counter(counter).address(),
+    );
+    // SAFETY: No preconditions; the functions only keep the books.
+    unsafe {
+        if bindings::reserve_perfctr_nmi(value) == 0 {
+            return Err(EBUSY);
+        }
+        if bindings::reserve_evntsel_nmi(eventsel) == 0 {
+            bindings::release_perfctr_nmi(value);
+            return Err(EBUSY);
+        }
+    }
+    Ok(())
+}
