@@ -29,19 +29,20 @@
 //! These look at single cycles (SDM vol. 3B, "Performance Monitoring", layout of
 //! IA32_PERFEVTSELx). The cycles that the totals stand for are: one for each
 //! instruction, in which its events happen, followed by the cycles it stalls.
-//! Core cycles and slots happen in every cycle (1 and 4 of them); every other
-//! event is a pulse, at most one in a cycle and shorter than it, so that pulses
-//! in successive cycles are told apart.
+//! Core cycles and slots happen in every cycle, once and four times. Every other
+//! event is a pulse: it happens at most once in a cycle, and is shorter than the
+//! cycle, so that pulses in successive cycles are told apart.
 //!
-//! | CMASK            | INV     | counts                   | with EDGE |
-//! |------------------|---------|--------------------------|-----------|
-//! | 0                | ignored | events                   | pulses    |
-//! | 1 ..= in a cycle | 0       | cycles with the event    | pulses    |
-//! | 1 ..= in a cycle | 1       | cycles without the event | pulses    |
-//! | more             | 0       | nothing                  | nothing   |
-//! | more             | 1       | core cycles              | nothing   |
+//! | CMASK   | INV     | pulse: counts            | with EDGE | core cycles, slots: count |
+//! |---------|---------|--------------------------|-----------|---------------------------|
+//! | 0       | ignored | pulses                   | pulses    | core cycles, slots        |
+//! | reached | 0       | cycles with the pulse    | pulses    | core cycles               |
+//! | reached | 1       | cycles without the pulse | pulses    | nothing                   |
+//! | beyond  | 0       | nothing                  | nothing   | nothing                   |
+//! | beyond  | 1       | core cycles              | nothing   | core cycles               |
 //!
-//! Core cycles and slots never begin and never end, and so have no edge.
+//! A CMASK is reached if a cycle can have that many: 1, or up to 4 slots. Core
+//! cycles and slots never begin and never end: with EDGE they count nothing.
 
 /// The privilege levels that counters tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

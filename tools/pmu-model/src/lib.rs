@@ -10,10 +10,11 @@
 //! caused it.
 //!
 //! Modelled is Intel's architectural performance monitoring, versions 1 to 5, with
-//! any number of counters of any width the architecture allows. A version is one
-//! file in `generation/`, which says what it adds to the one before; so is to be a
-//! generation of AMD's (legacy, PerfCtrExtCore, PerfMonV2), and until there is one
-//! a [`Config`] for AMD is refused. Registers are declared in [`msr`].
+//! 1 to 8 general counters of 32 to 48 bits and the fixed counters of the version.
+//! Each version is a file in `generation/` that says what it adds to the one before.
+//! AMD's generations (legacy, PerfCtrExtCore, PerfMonV2) have their place there, but
+//! none is modelled, and a [`Config`] for AMD is refused. Registers are declared in
+//! [`msr`].
 //!
 //! What events count is a function of the instructions and branches that have
 //! retired, so that every count is exact and every overflow is where it can be
