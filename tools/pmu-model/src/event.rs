@@ -220,10 +220,8 @@ impl Quantity {
         self.total(after) - self.total(before)
     }
 
-    /// A quantity that grows at least as fast, and the faster the more of the
-    /// instructions are branches.
-    ///
-    /// That holds of all but the cycles without a branch.
+    /// A quantity that grows no slower, and the fastest if all instructions are
+    /// branches: this one itself, but for the cycles without a branch.
     fn bound(self) -> Quantity {
         match self {
             Quantity::CyclesWithout(Event::Branches) => Quantity::Events(Event::Cycles),
