@@ -298,7 +298,9 @@ impl Pmu for CorePmu {
             if !self.capabilities.any_thread {
                 return Err(EINVAL);
             }
-            perf::allow_cpu()?;
+            if !perf::perfmon_capable() {
+                return Err(EACCES);
+            }
         }
         self.fits_in_group(event, eventsel.counters(self.capabilities.counters))?;
 

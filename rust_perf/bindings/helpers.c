@@ -4,6 +4,7 @@
  * else: no decision is taken here.
  */
 
+#include <linux/capability.h>
 #include <linux/kprobes.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
@@ -72,9 +73,9 @@ int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 
 #endif /* RUST_PERF_OVERFLOW_EXPORTED */
 
-int rust_perf_allow_cpu(void)
+bool rust_perf_perfmon_capable(void)
 {
-	return perf_allow_cpu();
+	return perfmon_capable();
 }
 
 void rust_perf_sample_data_init(struct perf_sample_data *data, u64 period)

@@ -13,7 +13,7 @@ struct pt_regs;
 int rust_perf_overflow_init(void);
 int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 		       struct pt_regs *regs);
-int rust_perf_allow_cpu(void);
+bool rust_perf_perfmon_capable(void);
 void rust_perf_sample_data_init(struct perf_sample_data *data, u64 period);
 void __percpu *rust_perf_alloc_percpu(size_t size, size_t align);
 void rust_perf_free_percpu(void __percpu *ptr);

@@ -66,10 +66,7 @@
 //! C header: `include/linux/perf_event.h`.
 
 use crate::bindings;
-use kernel::{
-    error::to_result,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 mod event;
 mod percpu;
@@ -104,8 +101,11 @@ pub(crate) fn not_supported() -> Error {
     Error::from_errno(-(kernel::bindings::EOPNOTSUPP as i32))
 }
 
-/// Whether the current task may watch what other tasks do on a CPU. Task context.
-pub(crate) fn allow_cpu() -> Result {
+/// Whether the current task may watch what others do on a CPU (`CAP_PERFMON`).
+///
+/// `perf_allow_cpu()`, which heeds `perf_event_paranoid` too, is not there for
+/// the modules of every kernel. Task context.
+pub(crate) fn perfmon_capable() -> bool {
     // SAFETY: No preconditions.
-    to_result(unsafe { bindings::rust_perf_allow_cpu() })
+    unsafe { bindings::rust_perf_perfmon_capable() }
 }
