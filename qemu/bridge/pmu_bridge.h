@@ -139,7 +139,9 @@ bool pmu_take_pmi(struct PmuBridge *pmu);
 /**
  * How many instructions may retire in each mode before pmu_retire() must be
  * called, if `mode` (0 user, 1 kernel) is the present one: 1 or more in this one,
- * and in the other 0 or more. UINT64_MAX / 4 is no limit.
+ * and in the other 0 or more. The instruction that uses up a mode's budget can
+ * overflow a counter: call pmu_retire() right after it, before another retires in
+ * whatever mode. UINT64_MAX / 4 is no limit.
  */
 void pmu_budget(const struct PmuBridge *pmu, unsigned int mode, uint64_t *budget);
 

@@ -242,7 +242,9 @@ pub unsafe extern "C" fn pmu_take_pmi(pmu: *mut PmuBridge) -> bool {
 
 /// How many instructions may retire in each mode before pmu_retire() must be
 /// called, if `mode` (0 user, 1 kernel) is the present one: 1 or more in this one,
-/// and in the other 0 or more. UINT64_MAX / 4 is no limit.
+/// and in the other 0 or more. The instruction that uses up a mode's budget can
+/// overflow a counter: call pmu_retire() right after it, before another retires in
+/// whatever mode. UINT64_MAX / 4 is no limit.
 #[no_mangle]
 pub unsafe extern "C" fn pmu_budget(pmu: *const PmuBridge, mode: c_uint, budget: *mut u64) {
     // SAFETY: It is from `pmu_new`, and no one else writes to it now.

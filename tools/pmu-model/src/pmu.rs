@@ -366,10 +366,12 @@ impl Pmu {
     /// How many instructions may retire in each mode before [`Pmu::retire`] must
     /// be called, if `mode` is the present one.
     ///
-    /// While fewer than that have retired in both modes no counter can have
-    /// overflowed, however many of them were branches; the last one can be the
-    /// one that overflows it. The present mode is given 1 or more. The other may
-    /// be given 0: ask again on entering it. No limit is [`Pmu::UNLIMITED`].
+    /// As long as some is left of both, no counter can have overflowed, however
+    /// many of the instructions were branches. The one that uses up a mode's
+    /// budget can overflow one: call [`Pmu::retire`] right after it, before another
+    /// retires in whatever mode, and ask for a new budget. The present mode is
+    /// given 1 or more. The other may be given 0: do the same on entering it. No
+    /// limit is [`Pmu::UNLIMITED`].
     pub fn budget(&self, mode: Mode) -> [u64; 2] {
         let (here, there) = (mode as usize, mode.other() as usize);
         let mut budget = [Pmu::UNLIMITED; 2];

@@ -529,6 +529,11 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
     /// Whatever software does, nothing panics, a fault changes nothing, a counter
     /// never outgrows its width, and what is written can be read.
     #[test]

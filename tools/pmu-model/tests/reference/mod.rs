@@ -90,7 +90,7 @@ impl Counter {
         self.eventsel & bit != 0 && self.eventsel & EventSel::EN != 0
     }
 
-    pub fn raises_pmi(&self) -> bool {
+    fn raises_pmi(&self) -> bool {
         self.eventsel & EventSel::INT != 0
     }
 
@@ -170,5 +170,12 @@ impl Reference {
             }
         }
         overflowed
+    }
+
+    /// Whether one of the counters that overflow asks for a PMI.
+    pub fn raises_pmi(&self, overflowed: u64) -> bool {
+        self.counters
+            .iter()
+            .any(|counter| (overflowed >> counter.bit) & 1 != 0 && counter.raises_pmi())
     }
 }
