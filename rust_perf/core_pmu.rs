@@ -48,15 +48,16 @@ use crate::{
         CpuHal, //
     }, //
 };
+use core::sync::atomic::{
+    AtomicBool,
+    AtomicU64,
+    Ordering::Relaxed, //
+};
 use kernel::{
     new_mutex,
     pr_warn_once,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         Mutex, //
     }, //
@@ -67,30 +68,20 @@ use kernel::{
 /// events the CPU still gets work done.
 const EVENTS_PER_SECOND: u64 = 1 << 28;
 
-/// What the PMU keeps of a CPU and what its NMIs see.
+/// What the PMU keeps of a CPU and what its NMIs see: words that only this CPU
+/// accesses, hence with `Relaxed`, and as plain loads and stores.
+#[derive(Default)]
 pub(crate) struct Cpu {
     bank: Bank,
     /// The counters, as a [`CounterSet`], whose events are started.
-    active: Atomic<u64>,
+    active: AtomicU64,
     /// Whether perf has the PMU enabled on this CPU.
-    enabled: Atomic<bool>,
+    enabled: AtomicBool,
     /// The tenure of the counters' reservation during which they were taken
     /// over on this CPU.
-    tenure: Atomic<u64>,
+    tenure: AtomicU64,
     /// The number of PMIs that were handled.
-    pmis: Atomic<u64>,
-}
-
-impl Default for Cpu {
-    fn default() -> Self {
-        Cpu {
-            bank: Bank::default(),
-            active: Atomic::new(0),
-            enabled: Atomic::new(false),
-            tenure: Atomic::new(0),
-            pmis: Atomic::new(0),
-        }
-    }
+    pmis: AtomicU64,
 }
 
 impl Cpu {
@@ -124,8 +115,8 @@ pub(crate) struct CorePmu {
     overflow: OverflowHandler,
     #[pin]
     owner: Mutex<Owner>,
-    /// Counts the times that the counters were reserved.
-    tenure: Atomic<u64>,
+    /// Counts the times that the counters were reserved; under `owner`'s lock.
+    tenure: AtomicU64,
 }
 
 impl CorePmu {
@@ -140,7 +131,7 @@ impl CorePmu {
             capabilities,
             overflow,
             owner <- new_mutex!(Owner::default()),
-            tenure: Atomic::new(0),
+            tenure: AtomicU64::new(0),
         })
     }
 
@@ -156,7 +147,8 @@ impl CorePmu {
                     )
                 })?;
             owner.reservation = Some(reservation);
-            self.tenure.fetch_add(1, Relaxed);
+            let tenure = self.tenure.load(Relaxed).wrapping_add(1);
+            self.tenure.store(tenure, Relaxed);
         }
         owner.events += 1;
         Ok(())
@@ -193,15 +185,18 @@ impl CorePmu {
         // An NMI in between may have done the same.
         let now = loop {
             let now = cpu.bank.read(&ThisCpu, counter) as i64;
-            match event.prev_count().cmpxchg(previous, now, Relaxed) {
+            match event
+                .prev_count()
+                .compare_exchange(previous, now, Relaxed, Relaxed)
+            {
                 Ok(_) => break now,
                 Err(other) => previous = other,
             }
         };
         let width = self.capabilities.width(counter);
         let delta = period::delta(previous as u64, now as u64, width) as i64;
-        event.count().add(delta, Relaxed);
-        event.period_left().add(-delta, Relaxed);
+        event.count().fetch_add(delta, Relaxed);
+        event.period_left().fetch_sub(delta, Relaxed);
     }
 
     /// Programs `counter`, which does not run, for what is left of its event's
@@ -247,7 +242,8 @@ impl CorePmu {
         if cpu.tenure.load(Relaxed) == 0 {
             return nmi::Return::None;
         }
-        cpu.pmis.store(cpu.pmis.load(Relaxed) + 1, Relaxed);
+        cpu.pmis
+            .store(cpu.pmis.load(Relaxed).wrapping_add(1), Relaxed);
 
         cpu.bank.run(self.hal, &ThisCpu, CounterSet::EMPTY);
         let overflowed = cpu.bank.take_overflows(self.hal, &ThisCpu);

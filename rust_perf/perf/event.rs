@@ -3,14 +3,16 @@
 //! Events and what their users asked for.
 
 use crate::bindings;
-use core::ptr::addr_of_mut;
+use core::{
+    ptr::addr_of_mut,
+    sync::atomic::{
+        AtomicI64,
+        Ordering::Relaxed, //
+    }, //
+};
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    },
-    types::Opaque,
+    types::Opaque, //
 };
 
 /// An event that perf has opened on a PMU of ours.
@@ -122,23 +124,24 @@ impl Event {
     }
 
     /// The number of events so far.
-    pub(crate) fn count(&self) -> &Atomic<i64> {
-        // SAFETY: `local64_t` is an `i64` that perf, too, only accesses atomically.
-        unsafe { Atomic::from_ptr(addr_of_mut!((*self.as_raw()).count).cast()) }
+    pub(crate) fn count(&self) -> &AtomicI64 {
+        // SAFETY: `local64_t` is an `i64` that perf, too, only accesses atomically; atomic towards
+        // NMIs on this CPU is all that it has to be.
+        unsafe { AtomicI64::from_ptr(addr_of_mut!((*self.as_raw()).count).cast()) }
     }
 
     /// The hardware counter's value up to which [`Self::count`] has it.
-    pub(crate) fn prev_count(&self) -> &Atomic<i64> {
+    pub(crate) fn prev_count(&self) -> &AtomicI64 {
         // SAFETY: As for `count`.
-        unsafe { Atomic::from_ptr(addr_of_mut!((*self.hw()).prev_count).cast()) }
+        unsafe { AtomicI64::from_ptr(addr_of_mut!((*self.hw()).prev_count).cast()) }
     }
 
     /// The number of events left until the next sample; a sample is due once
     /// it is 0 or less.
-    pub(crate) fn period_left(&self) -> &Atomic<i64> {
+    pub(crate) fn period_left(&self) -> &AtomicI64 {
         // SAFETY: As for `count`; of the union, all but top-down events have this variant.
         unsafe {
-            Atomic::from_ptr(
+            AtomicI64::from_ptr(
                 addr_of_mut!((*self.hw()).__bindgen_anon_2.__bindgen_anon_1.period_left).cast(),
             )
         }

@@ -13,16 +13,16 @@ use core::{
     ptr::{
         self,
         NonNull, //
+    },
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::Relaxed, //
     }, //
 };
 use kernel::{
     cpu::nr_cpu_ids,
     ffi::c_void,
-    prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
+    prelude::*, //
 };
 
 /// The number of events that can be on a CPU at once.
@@ -36,12 +36,12 @@ const MAX_EVENTS: usize = 64;
 ///
 /// Each entry is null or an event that perf has added to this CPU,
 /// and whose `del` has not returned.
-pub(crate) struct EventTable([Atomic<*mut bindings::perf_event>; MAX_EVENTS]);
+pub(crate) struct EventTable([AtomicPtr<bindings::perf_event>; MAX_EVENTS]);
 
 impl EventTable {
     fn new() -> Self {
         // INVARIANT: All entries are null.
-        EventTable([const { Atomic::new(ptr::null_mut()) }; MAX_EVENTS])
+        EventTable([const { AtomicPtr::new(ptr::null_mut()) }; MAX_EVENTS])
     }
 
     /// Puts an event that is being added, or is on this CPU, at `index`.

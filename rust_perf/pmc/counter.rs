@@ -103,7 +103,8 @@ impl CounterSet {
 
     /// The set of one counter.
     pub const fn of(counter: Counter) -> Self {
-        CounterSet(1 << counter.0)
+        // Less than 64, by the invariant; this way the compiler need not know.
+        CounterSet(1u64.wrapping_shl(counter.0 as u32))
     }
 
     /// The bits, in the layout of GLOBAL_CTRL.
@@ -118,7 +119,7 @@ impl CounterSet {
 
     /// Whether `counter` is in the set.
     pub const fn contains(self, counter: Counter) -> bool {
-        self.0 & (1 << counter.0) != 0
+        self.0 & Self::of(counter).0 != 0
     }
 
     /// Those that are general counters.

@@ -20,7 +20,7 @@ impl Msr {
     /// The `i`th of a row of registers, of which there are 32 at the most.
     pub(super) const fn nth(self, i: usize) -> Msr {
         // INVARIANT: Within the row.
-        Msr(self.0 + (i as u32 & 31))
+        Msr(self.0.wrapping_add(i as u32 & 31))
     }
 }
 
