@@ -1,3 +1,93 @@
 // SPDX-License-Identifier: GPL-2.0
 
-fn main() {}
+//! `xtask`: from a build root to a guest that runs `rust_perf`.
+//!
+//! The Makefile is the front door and `tools/bootstrap` starts this program
+//! inside the build root, as process 1 of its own PID namespace and in its own
+//! mount namespace. What a command needs is made in steps ([`step`]), each an
+//! entry of the cache ([`cache`]) whose name is a hash of what went into it.
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod context;
+mod guest;
+mod hints;
+mod kernel;
+mod module;
+mod packages;
+mod qemu;
+mod signals;
+mod step;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+use context::Context;
+
+/// Prepares the build root, kernel, QEMU and guest of rust_perf, and runs them.
+#[derive(Parser)]
+#[command(name = "tools/bootstrap")]
+struct Cli {
+    #[command(flatten)]
+    kernel: kernel::Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run an interactive guest.
+    Shell(guest::Options),
+    /// Run one command in a fresh guest and exit with its status.
+    Guest {
+        /// The command, for sh.
+        #[arg(long, env = "RUST_PERF_CMD")]
+        cmd: String,
+        #[command(flatten)]
+        options: guest::Options,
+    },
+    /// Build rust_perf.ko.
+    Module(module::Options),
+    /// Make the stock Debian kernel's build tree fit for Rust modules.
+    RustHeaders,
+    /// Look for a newer kernel in the package index.
+    Update,
+    /// Run a command in the build root.
+    Run {
+        /// The command and its arguments.
+        #[arg(trailing_var_arg = true, required = true)]
+        argv: Vec<String>,
+    },
+}
+
+fn run(cli: &Cli) -> Result<ExitCode> {
+    let ctx = Context::from_env()?;
+    signals::install()?;
+    cache::sweep(&ctx)?;
+    match &cli.command {
+        Command::Shell(options) => guest::shell(&ctx, &cli.kernel, options),
+        Command::Guest { cmd, options } => guest::command(&ctx, &cli.kernel, options, cmd),
+        Command::Module(options) => module::module(&ctx, &cli.kernel, options),
+        Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),
+        Command::Update => kernel::update(&ctx, &cli.kernel),
+        Command::Run { argv } => {
+            let status = std::process::Command::new(&argv[0])
+                .args(&argv[1..])
+                .status()?;
+            Ok(step::exit_code(status))
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            signals::park_if_interrupted();
+            eprintln!("rust_perf: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

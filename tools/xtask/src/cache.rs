@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The cache: entries that are complete or not there.
+//!
+//! An entry `<step>-<key>` is a directory whose key is a hash of what went
+//! into it. It is made as `.staging-<step>-<key>` and renamed when complete,
+//! under a lock of its own, so that any number of runs can share the cache.
+//! The lock files stay: removing one would let two runs hold "the" lock.
+
+use anyhow::{ensure, Context as _, Result};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::statvfs::statvfs;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+use crate::context::Context;
+use crate::signals::Staging;
+use crate::step::Step;
+
+/// A hash of all that goes into an entry.
+pub struct Key(Sha256);
+
+impl Key {
+    /// A key that depends on the build root, as the work of its tools does.
+    pub fn new(ctx: &Context) -> Self {
+        Self(Sha256::new()).text(&ctx.root.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    /// Adds a text.
+    pub fn text(mut self, text: &str) -> Self {
+        // The length keeps "ab", "c" apart from "a", "bc".
+        self.0.update(text.len().to_le_bytes());
+        self.0.update(text);
+        self
+    }
+
+    /// Adds texts.
+    pub fn texts<T: AsRef<str>>(self, texts: impl IntoIterator<Item = T>) -> Self {
+        texts
+            .into_iter()
+            .fold(self, |key, text| key.text(text.as_ref()))
+    }
+
+    /// Adds a file's contents.
+    pub fn file(mut self, path: &Path) -> Result<Self> {
+        let contents = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        self.0.update(contents.len().to_le_bytes());
+        self.0.update(contents);
+        Ok(self)
+    }
+
+    /// Adds the names and contents of all files below a directory.
+    pub fn tree(mut self, dir: &Path) -> Result<Self> {
+        for file in WalkDir::new(dir).sort_by_file_name() {
+            let file = file?;
+            if file.file_type().is_file() {
+                self = self
+                    .text(&file.path().strip_prefix(dir)?.to_string_lossy())
+                    .file(file.path())?;
+            }
+        }
+        Ok(self)
+    }
+
+    /// The key as it stands in a name.
+    pub fn finish(self) -> String {
+        self.0.finalize()[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+/// What it takes to make an entry.
+pub struct Entry<'a> {
+    /// The first part of its name, and the name of its log.
+    pub name: &'a str,
+    /// A hash of what goes into it.
+    pub key: String,
+    /// What the user reads.
+    pub title: String,
+    /// The space it takes while it is made.
+    pub megabytes: u64,
+}
+
+impl Entry<'_> {
+    /// Returns the entry's directory, having `make` fill it if it is not there.
+    pub fn get(
+        &self,
+        ctx: &Context,
+        make: impl FnOnce(&Step, &Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let name = format!("{}-{}", self.name, self.key);
+        let entry = ctx.cache.join(&name);
+        if entry.is_dir() {
+            return Ok(entry);
+        }
+        let _lock = lock(ctx, &name, &self.title)?;
+        if entry.is_dir() {
+            return Ok(entry);
+        }
+        need_space(&ctx.cache, self.megabytes, &self.title)?;
+        let step = Step::start(ctx, self.name, &self.title)?;
+        let staging = Staging::create(ctx.cache.join(format!(".staging-{name}")))?;
+        make(&step, staging.path())?;
+        fs::rename(staging.path(), &entry)?;
+        step.done();
+        Ok(entry)
+    }
+}
+
+fn lock_file(ctx: &Context, name: &str) -> Result<File> {
+    let path = ctx.cache.join(format!(".lock-{name}"));
+    File::create(&path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Takes the lock `name`, saying so when another run has it.
+pub fn lock(ctx: &Context, name: &str, title: &str) -> Result<Flock<File>> {
+    let file = lock_file(ctx, name)?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(lock),
+        Err((file, Errno::EWOULDBLOCK)) => {
+            eprintln!("{title}: waiting for another run");
+            Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+        }
+        Err((_, errno)) => Err(errno.into()),
+    }
+}
+
+/// Removes staging directories that no run owns: one that was killed outright left them.
+pub fn sweep(ctx: &Context) -> Result<()> {
+    for file in fs::read_dir(&ctx.cache)? {
+        let file = file?;
+        let name = file.file_name();
+        let Some(entry) = name.to_str().and_then(|n| n.strip_prefix(".staging-")) else {
+            continue;
+        };
+        let lock = Flock::lock(lock_file(ctx, entry)?, FlockArg::LockExclusiveNonblock);
+        if lock.is_ok() {
+            fs::remove_dir_all(file.path())
+                .with_context(|| format!("cannot remove {}", file.path().display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn need_space(dir: &Path, megabytes: u64, title: &str) -> Result<()> {
+    let stat = statvfs(dir)?;
+    let free = stat.blocks_available() * stat.fragment_size() / 1_000_000;
+    ensure!(
+        free >= megabytes,
+        "{title} needs {megabytes} MB in {}, which has {free} MB left: \
+         free some, or set XDG_CACHE_HOME to where there is more",
+        dir.display()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        Key(Sha256::new())
+    }
+
+    #[test]
+    fn a_key_tells_boundaries() {
+        assert_ne!(
+            key().text("ab").text("c").finish(),
+            key().text("a").text("bc").finish()
+        );
+        assert_eq!(
+            key().texts(["a", "b"]).finish(),
+            key().text("a").text("b").finish()
+        );
+        assert_eq!(key().finish().len(), 16);
+    }
+
+    #[test]
+    fn a_tree_is_names_and_contents() {
+        let dir = tempfile::tempdir().unwrap();
+        let hash = || key().tree(dir.path()).unwrap().finish();
+        fs::write(dir.path().join("a"), "1").unwrap();
+        let one = hash();
+        fs::write(dir.path().join("a"), "2").unwrap();
+        let two = hash();
+        fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
+        let three = hash();
+        assert!(one != two && two != three && one != three);
+    }
+
+    #[test]
+    fn too_little_space_is_said_beforehand() {
+        let error = need_space(Path::new("/"), u64::MAX / 1_000_000, "QEMU").unwrap_err();
+        assert!(error.to_string().starts_with("QEMU needs "));
+    }
+}

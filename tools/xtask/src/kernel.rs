@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The stock Debian kernel, and a build tree of it that is fit for Rust modules.
+//!
+//! Debian builds its kernels with `CONFIG_RUST=y`, but its headers packages
+//! have no Rust metadata (`rust/*.rmeta`, the proc-macro libraries). Built from
+//! the same source and `.config` by the same tool chain, the metadata comes
+//! out the same: all symbols that the rebuilt crates export are in the stock
+//! kernel's `Module.symvers`, and that is checked.
+
+use anyhow::{bail, ensure, Context as _, Result};
+use clap::Args;
+use debversion::Version;
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::thread;
+
+use crate::cache::{Entry, Key};
+use crate::context::Context;
+use crate::packages::{self, Index};
+
+/// The series that rust_perf supports, newest first: those whose perf and Rust
+/// interfaces it was built and tested with.
+const SUPPORTED: &[&str] = &["7.3", "7.2"];
+
+/// What the names of Debian's kernels for trixie on x86-64 end with; there are
+/// "cloud" and "rt" kernels besides.
+const FLAVOUR: &str = "+deb13-amd64";
+
+/// How Debian builds its kernels. The plain compiler name would do as well, but
+/// for the kernel's complaint that the compiler differs.
+pub const MAKE_ARGS: &[&str] = &[
+    "CC=x86_64-linux-gnu-gcc-14",
+    "HOSTCC=gcc-14",
+    "HOSTCXX=g++-14",
+    "LIBCLANG_PATH=/usr/lib/llvm-19/lib",
+];
+
+/// What of the kernel's source no module build reads. Kconfig files and
+/// headers stay everywhere.
+const NOT_NEEDED: &[&str] = &[
+    "Documentation/*.rst",
+    "Documentation/*.yaml",
+    "Documentation/*.txt",
+    "arch/*/boot/dts",
+    "drivers/*.c",
+    "drivers/*.S",
+    "fs/*.c",
+    "net/*.c",
+    "sound/*.c",
+    "tools/perf",
+    "tools/testing",
+];
+
+/// Which kernel.
+#[derive(Args)]
+pub struct Options {
+    /// A Debian kernel, such as 7.3.4+deb13-amd64, instead of the newest that is supported.
+    #[arg(long, env = "RUST_PERF_KERNEL", global = true)]
+    kernel: Option<String>,
+}
+
+/// A kernel of the package index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// What `uname -r` says.
+    pub release: String,
+    /// The version of its packages.
+    pub version: Version,
+}
+
+impl Kernel {
+    fn series(&self) -> &str {
+        let end = self
+            .release
+            .match_indices('.')
+            .nth(1)
+            .map_or(self.release.len(), |(at, _)| at);
+        &self.release[..end]
+    }
+
+    fn package(&self, kind: &str) -> String {
+        format!("linux-{kind}-{}", self.release)
+    }
+
+    fn source_package(&self) -> String {
+        format!("linux-source-{}", self.series())
+    }
+
+    /// The packages that must all be there in one version.
+    fn packages(&self) -> [String; 5] {
+        [
+            self.package("base"),
+            self.package("binary"),
+            self.package("modules"),
+            self.package("headers"),
+            self.source_package(),
+        ]
+    }
+
+    fn recorded(path: &Path) -> Option<Self> {
+        Self::parse(&fs::read_to_string(path).ok()?)
+    }
+
+    fn record(&self, path: &Path) -> Result<()> {
+        fs::create_dir_all(path.parent().context("a record has a directory")?)?;
+        fs::write(path, format!("{} {}\n", self.release, self.version))?;
+        Ok(())
+    }
+
+    fn parse(record: &str) -> Option<Self> {
+        let (release, version) = record.trim().split_once(' ')?;
+        Some(Self {
+            release: release.to_owned(),
+            version: version.parse().ok()?,
+        })
+    }
+}
+
+/// The newest kernel of the newest supported series all of whose packages are
+/// there; with `release`, that kernel.
+fn newest(index: &Index, release: Option<&str>) -> Option<Kernel> {
+    let wanted = |kernel: &Kernel, series: &str| match release {
+        Some(release) => kernel.release == release,
+        None => kernel.series() == series && kernel.release.ends_with(FLAVOUR),
+    };
+    SUPPORTED.iter().find_map(|series| {
+        index
+            .starting_with("linux-binary-")
+            .map(|package| Kernel {
+                release: package.name["linux-binary-".len()..].to_owned(),
+                version: package.version.clone(),
+            })
+            .filter(|kernel| wanted(kernel, series))
+            // Debian has kernels like 7.3.4+deb13-cloud-amd64 and "unsigned" ones.
+            .filter(|kernel| kernel.release.starts_with(|c: char| c.is_ascii_digit()))
+            .filter(|kernel| {
+                kernel
+                    .packages()
+                    .iter()
+                    .all(|name| index.has(name, &kernel.version))
+            })
+            .max_by(|a, b| a.version.cmp(&b.version))
+    })
+}
+
+/// Finds the kernel to use. What was found once is recorded, so that a later
+/// run neither needs the network nor moves to another kernel by itself.
+pub fn resolve(ctx: &Context, options: &Options) -> Result<Kernel> {
+    let release = options.kernel.as_deref();
+    let record = record(ctx, release)?;
+    if let Some(kernel) = Kernel::recorded(&record) {
+        return Ok(kernel);
+    }
+    let kernel = match newest(&Index::read(ctx)?, release) {
+        Some(kernel) => kernel,
+        None => {
+            packages::update(ctx)?;
+            newest(&Index::read(ctx)?, release).with_context(|| not_found(release))?
+        }
+    };
+    kernel.record(&record)?;
+    eprintln!("kernel: Debian's {} ({})", kernel.release, kernel.version);
+    Ok(kernel)
+}
+
+fn record(ctx: &Context, release: Option<&str>) -> Result<PathBuf> {
+    let name = release.unwrap_or("default");
+    ensure!(
+        !name.is_empty() && !name.contains('/'),
+        "KERNEL={name}: not the name of a kernel such as 7.3.4{FLAVOUR}"
+    );
+    Ok(ctx.cache.join("kernels").join(name))
+}
+
+fn not_found(release: Option<&str>) -> String {
+    let what = match release {
+        Some(release) => format!("{release}, in a series of"),
+        None => format!("VERSION{FLAVOUR}, of the series"),
+    };
+    format!(
+        "the mirror has no supported kernel. Looked in trixie-backports for {what} {}: \
+         linux-base, linux-binary, linux-modules, linux-headers and linux-source-SERIES, all in one version",
+        SUPPORTED.join(", ")
+    )
+}
+
+/// `make update`.
+pub fn update(ctx: &Context, options: &Options) -> Result<ExitCode> {
+    let release = options.kernel.as_deref();
+    let path = record(ctx, release)?;
+    let before = Kernel::recorded(&path);
+    packages::update(ctx)?;
+    let kernel = newest(&Index::read(ctx)?, release).with_context(|| not_found(release))?;
+    kernel.record(&path)?;
+    match before {
+        Some(before) if before == kernel => {
+            println!("{} is still the newest supported kernel", kernel.release);
+        }
+        Some(before) => println!("kernel: {} -> {}", before.release, kernel.release),
+        None => println!("kernel: {}", kernel.release),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The kernel image and its modules.
+pub struct Image {
+    /// The image that QEMU loads.
+    pub vmlinuz: PathBuf,
+    /// The directory that holds `RELEASE/modules.dep`.
+    pub modules: PathBuf,
+}
+
+/// Gets the image of a kernel.
+pub fn image(ctx: &Context, kernel: &Kernel) -> Result<Image> {
+    // "base" has modules.builtin and modules.order, for depmod.
+    let names = ["binary", "modules", "base"].map(|kind| kernel.package(kind));
+    let entry = Entry {
+        name: "kernel",
+        key: Key::new(ctx)
+            .texts(&names)
+            .text(&kernel.version.to_string())
+            .finish(),
+        title: format!("kernel {}", kernel.release),
+        megabytes: 600,
+    }
+    .get(ctx, |step, dir| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        packages::unpack(ctx, step, &names, &kernel.version, dir)?;
+        let modules = dir.join("usr/lib/modules");
+        step.run(
+            Command::new("depmod")
+                .arg("--basedir")
+                .arg(dir.join("usr"))
+                .arg(&kernel.release),
+        )?;
+        ensure!(
+            modules.join(&kernel.release).join("vmlinuz").is_file(),
+            step.failure("the packages hold no kernel image")
+        );
+        Ok(())
+    })?;
+    let modules = entry.join("usr/lib/modules");
+    Ok(Image {
+        vmlinuz: modules.join(&kernel.release).join("vmlinuz"),
+        modules,
+    })
+}
+
+/// Makes the build tree of a kernel, with Rust metadata.
+pub fn kdir(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+    Entry {
+        name: "kdir",
+        key: Key::new(ctx)
+            .text(&kernel.release)
+            .text(&kernel.version.to_string())
+            .texts(MAKE_ARGS)
+            .texts(NOT_NEEDED)
+            .finish(),
+        title: format!("Rust metadata for {}", kernel.release),
+        megabytes: 3500,
+    }
+    .get(ctx, |step, kdir| {
+        let source = kernel.source_package();
+        let packages = tempfile::tempdir_in(kdir)?;
+        packages::unpack(
+            ctx,
+            step,
+            &[&source, &kernel.package("headers")],
+            &kernel.version,
+            packages.path(),
+        )?;
+        let src = packages.path().join("usr/src");
+        step.run(
+            Command::new("tar")
+                .arg("-xf")
+                .arg(src.join(format!("{source}.tar.xz")))
+                .arg("-C")
+                .arg(kdir)
+                .args(["--strip-components=1", "--no-same-owner", "--anchored"])
+                .args(
+                    NOT_NEEDED
+                        .iter()
+                        .map(|what| format!("--exclude={source}/{what}")),
+                ),
+        )?;
+
+        let headers = src.join(kernel.package("headers"));
+        let config = fs::read_to_string(headers.join(".config"))
+            .context("the headers package has no .config")?;
+        fs::write(kdir.join(".config"), with_local_version(&config, kernel))?;
+        fs::copy(headers.join("Module.symvers"), kdir.join("Module.symvers"))
+            .context("the headers package has no Module.symvers")?;
+
+        step.run(make(kdir).arg(format!("-j{}", jobs())).args([
+            "olddefconfig",
+            "prepare",
+            "modules_prepare",
+        ]))?;
+        let release = fs::read_to_string(kdir.join("include/config/kernel.release"))?;
+        ensure!(
+            release.trim() == kernel.release,
+            step.failure(&format!("the tree says it is {}", release.trim()))
+        );
+        fs::write(kdir.join("rust/symbols"), check_symbols(kdir)?)?;
+        Ok(())
+    })
+}
+
+/// Debian's build sets the end of the release by other means.
+fn with_local_version(config: &str, kernel: &Kernel) -> String {
+    let suffix = &kernel.release[kernel.release.find('+').unwrap_or(kernel.release.len())..];
+    config
+        .lines()
+        .map(|line| match line.strip_prefix("CONFIG_LOCALVERSION=") {
+            Some(_) => format!("CONFIG_LOCALVERSION=\"{suffix}\"\n"),
+            None => format!("{line}\n"),
+        })
+        .collect()
+}
+
+/// `make` for a kernel tree.
+pub fn make(kdir: &Path) -> Command {
+    let mut command = Command::new("make");
+    command.arg("-C").arg(kdir).args(MAKE_ARGS);
+    command
+}
+
+/// How many jobs to build with.
+pub fn jobs() -> usize {
+    thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+/// Checks that what the rebuilt crates export is what the stock kernel
+/// exports: a module links against the former and is loaded by the latter.
+fn check_symbols(kdir: &Path) -> Result<String> {
+    let symvers = fs::read_to_string(kdir.join("Module.symvers"))?;
+    let stock = stock_symbols(&symvers);
+    let mut summary = String::new();
+    let mut missing = Vec::new();
+    for krate in ["core", "kernel", "bindings", "helpers"] {
+        let header = kdir.join(format!("rust/exports_{krate}_generated.h"));
+        let header = fs::read_to_string(&header)
+            .with_context(|| format!("cannot read {}", header.display()))?;
+        let exported: Vec<&str> = exported_symbols(&header).collect();
+        ensure!(!exported.is_empty(), "the {krate} crate exports nothing");
+        let absent: Vec<_> = exported
+            .iter()
+            .filter(|&&name| !stock.contains(name))
+            .collect();
+        let found = exported.len() - absent.len();
+        missing.extend(absent.into_iter().map(|name| name.to_string()));
+        writeln!(summary, "{krate} {found}/{}", exported.len())?;
+    }
+    if missing.is_empty() {
+        return Ok(summary);
+    }
+    bail!(
+        "the rebuilt Rust crates are not those of the stock kernel; a module would not load. \
+         Exported symbols found in its Module.symvers:\n{summary}the first that is missing: {}\n\
+         The tool chain in the build root may be newer than the kernel's: make clean-cache, \
+         or name another kernel with KERNEL=",
+        missing[0]
+    )
+}
+
+/// The names in `EXPORT_SYMBOL_RUST_GPL(name);` lines.
+fn exported_symbols(header: &str) -> impl Iterator<Item = &str> {
+    header.lines().filter_map(|line| {
+        line.strip_prefix("EXPORT_SYMBOL_RUST_GPL(")?
+            .strip_suffix(");")
+    })
+}
+
+/// The names of symbols that vmlinux exports, from Module.symvers.
+fn stock_symbols(symvers: &str) -> HashSet<&str> {
+    symvers
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split('\t').skip(1);
+            let name = fields.next()?;
+            (fields.next()? == "vmlinux").then_some(name)
+        })
+        .collect()
+}
+
+/// `make rust-headers`.
+pub fn rust_headers(ctx: &Context, options: &Options) -> Result<ExitCode> {
+    let kernel = resolve(ctx, options)?;
+    let kdir = kdir(ctx, &kernel)?;
+    let symbols = fs::read_to_string(kdir.join("rust/symbols"))?;
+    eprintln!(
+        "Rust symbols exported by the rebuilt crates, found in the stock {}: {}.\n\
+         Any Rust module for this kernel builds there, with the build root's tools:\n  \
+         tools/bootstrap run make -C KDIR M=DIRECTORY {} modules\n\
+         KDIR is",
+        kernel.release,
+        symbols.trim().replace('\n', ", "),
+        MAKE_ARGS.join(" ")
+    );
+    println!("{}", kdir.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(packages: &[(&str, &str)]) -> Index {
+        packages
+            .iter()
+            .map(|(name, version)| format!("Package: {name}\nVersion: {version}\n\n"))
+            .collect::<String>()
+            .parse()
+            .unwrap()
+    }
+
+    fn all(release: &str, series: &str, version: &str) -> Vec<(String, String)> {
+        ["base", "binary", "modules", "headers"]
+            .iter()
+            .map(|kind| format!("linux-{kind}-{release}"))
+            .chain([format!("linux-source-{series}")])
+            .map(|name| (name, version.to_owned()))
+            .collect()
+    }
+
+    fn index_of(packages: &[Vec<(String, String)>]) -> Index {
+        let flat: Vec<(&str, &str)> = packages
+            .iter()
+            .flatten()
+            .map(|(name, version)| (name.as_str(), version.as_str()))
+            .collect();
+        index(&flat)
+    }
+
+    #[test]
+    fn the_newest_supported_series_wins() {
+        let index = index_of(&[
+            all("7.2.9+deb13-amd64", "7.2", "7.2.9-1~bpo13+1"),
+            all("7.2.12+deb13-amd64", "7.2", "7.2.12-1~bpo13+1"),
+            all("7.2.12+deb13-cloud-amd64", "7.2", "7.2.12-1~bpo13+1"),
+            all("99.1.1+deb13-amd64", "99.1", "99.1.1-1"),
+        ]);
+        assert_eq!(newest(&index, None).unwrap().release, "7.2.12+deb13-amd64");
+        assert_eq!(
+            newest(&index, Some("7.2.9+deb13-amd64")).unwrap().release,
+            "7.2.9+deb13-amd64"
+        );
+        assert_eq!(newest(&index, Some("7.2.10+deb13-amd64")), None);
+    }
+
+    #[test]
+    fn all_packages_must_be_there_in_one_version() {
+        let mut packages = all("7.3.4+deb13-amd64", "7.3", "7.3.4-1~bpo13+1");
+        packages[4].1 = "7.3.5-1~bpo13+1".to_owned();
+        let old = all("7.2.12+deb13-amd64", "7.2", "7.2.12-1~bpo13+1");
+        let index = index_of(&[packages.clone(), old]);
+        assert_eq!(newest(&index, None).unwrap().series(), "7.2");
+        assert_eq!(newest(&index_of(&[packages]), None), None);
+    }
+
+    #[test]
+    fn a_record_is_read_back() {
+        let kernel = Kernel::parse("7.3.4+deb13-amd64 7.3.4-1~bpo13+1\n").unwrap();
+        assert_eq!(kernel.series(), "7.3");
+        assert_eq!(kernel.source_package(), "linux-source-7.3");
+        assert_eq!(Kernel::parse("7.3.4"), None);
+    }
+
+    #[test]
+    fn symbols() {
+        let header = "EXPORT_SYMBOL_RUST_GPL(_RNvCs1_6kernel1a);\n/* no */\n";
+        assert_eq!(
+            exported_symbols(header).collect::<Vec<_>>(),
+            ["_RNvCs1_6kernel1a"]
+        );
+        let stock = stock_symbols(
+            "0x00000000\t_RNvCs1_6kernel1a\tvmlinux\tEXPORT_SYMBOL_GPL\t\n\
+             0x00000000\tother\tdrivers/x\tEXPORT_SYMBOL\t\n",
+        );
+        assert!(stock.contains("_RNvCs1_6kernel1a") && !stock.contains("other"));
+    }
+
+    #[test]
+    fn local_version() {
+        let kernel = Kernel::parse("7.3.4+deb13-amd64 7.3.4-1").unwrap();
+        assert_eq!(
+            with_local_version("A=y\nCONFIG_LOCALVERSION=\"\"\n", &kernel),
+            "A=y\nCONFIG_LOCALVERSION=\"+deb13-amd64\"\n"
+        );
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Builds rust_perf.ko.
+
+use anyhow::{bail, ensure, Result};
+use clap::Args;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::context::Context;
+use crate::kernel::{self, Kernel};
+use crate::step::Step;
+
+/// How to build the module.
+#[derive(Args)]
+pub struct Options {
+    /// A kernel build tree; that of Debian's kernel if none is named.
+    #[arg(long, env = "RUST_PERF_KDIR")]
+    kdir: Option<PathBuf>,
+    /// With clippy.
+    #[arg(long, env = "RUST_PERF_CLIPPY", value_parser = clap::builder::FalseyValueParser::new())]
+    clippy: bool,
+}
+
+/// What is to be known of a kernel build tree.
+struct Tree {
+    config: HashMap<String, String>,
+    release: String,
+}
+
+impl Tree {
+    /// Reads and checks a tree.
+    fn read(kdir: &Path) -> Result<Self> {
+        let name = kdir.display();
+        let read = |file: &str| fs::read_to_string(kdir.join(file));
+        let (Ok(config), Ok(release)) = (
+            read("include/config/auto.conf"),
+            read("include/config/kernel.release"),
+        ) else {
+            bail!(
+                "KDIR={name} is not a kernel build tree, or not a configured one: it has no \
+                 include/config/auto.conf (in a kernel source: make modules_prepare)"
+            );
+        };
+        let tree = Self {
+            config: parse_config(&config),
+            release: release.trim().to_owned(),
+        };
+        ensure!(
+            tree.config("CONFIG_RUST") == Some("y"),
+            "KDIR={name}: its kernel is built without Rust (CONFIG_RUST is not set), so no Rust \
+             module can be built for it"
+        );
+        ensure!(
+            kdir.join("rust/libkernel.rmeta").exists() && kdir.join("rust/libcore.rmeta").exists(),
+            "KDIR={name} has no Rust metadata (rust/*.rmeta), as distributions' headers packages \
+             do not. For a Debian backports kernel, make rust-headers KERNEL={} makes them; \
+             in a kernel source: make prepare modules_prepare",
+            tree.release
+        );
+        Ok(tree)
+    }
+
+    fn config(&self, name: &str) -> Option<&str> {
+        self.config.get(name).map(String::as_str)
+    }
+}
+
+fn parse_config(auto_conf: &str) -> HashMap<String, String> {
+    auto_conf
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()))
+        .collect()
+}
+
+/// Which tool chain can read a tree's Rust metadata.
+enum ToolChain {
+    /// The build root's.
+    Root,
+    /// The machine's own.
+    Host,
+}
+
+impl ToolChain {
+    fn command(&self, program: &str) -> Command {
+        match self {
+            Self::Root => Command::new(program),
+            Self::Host => {
+                let mut command = Command::new("chroot");
+                command.args(["/.host", "env"]);
+                for (variable, of_host) in [
+                    ("PATH", "RUST_PERF_HOST_PATH"),
+                    ("HOME", "RUST_PERF_HOST_HOME"),
+                ] {
+                    let value = std::env::var(of_host).unwrap_or_default();
+                    command.arg(format!("{variable}={value}"));
+                }
+                command.arg(program);
+                command
+            }
+        }
+    }
+
+    fn rustc_version(&self) -> Option<String> {
+        let output = self.command("rustc").arg("--version").output().ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// The one that built the tree: metadata is good for one rustc only.
+    fn of(tree: &Tree, kdir: &Path) -> Result<Self> {
+        let wanted = tree.config("CONFIG_RUSTC_VERSION_TEXT").unwrap_or_default();
+        let mut there = Vec::new();
+        for (chain, name) in [(Self::Root, "the build root"), (Self::Host, "this machine")] {
+            match chain.rustc_version() {
+                Some(version) if version == wanted => return Ok(chain),
+                Some(version) => there.push(format!("{name} has {version}")),
+                None => there.push(format!("{name} has no rustc")),
+            }
+        }
+        bail!(
+            "KDIR={}: its Rust metadata is {wanted}'s, and no other can read it; {}",
+            kdir.display(),
+            there.join(", ")
+        )
+    }
+}
+
+/// `make module`.
+pub fn module(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
+    let module = match &options.kdir {
+        Some(kdir) => build(ctx, kdir, options.clippy)?,
+        None => for_kernel(ctx, &kernel::resolve(ctx, kernel)?, options.clippy)?,
+    };
+    let result = ctx.out.join("rust_perf.ko");
+    fs::copy(&module, &result)?;
+    println!("{}", result.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the module for a Debian kernel.
+pub fn for_kernel(ctx: &Context, kernel: &Kernel, clippy: bool) -> Result<PathBuf> {
+    build(ctx, &kernel::kdir(ctx, kernel)?, clippy)
+}
+
+fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
+    let tree = Tree::read(kdir)?;
+    let chain = ToolChain::of(&tree, kdir)?;
+    let out = ctx.out.join("module").join(&tree.release);
+    fs::create_dir_all(&out)?;
+
+    let step = Step::start(ctx, "module", &format!("rust_perf.ko for {}", tree.release))?;
+    let mut make = chain.command("make");
+    make.arg("-C").arg(kdir);
+    match chain {
+        ToolChain::Host => {}
+        ToolChain::Root if tree.config("CONFIG_CC_IS_CLANG") == Some("y") => {
+            make.arg("LLVM=-19");
+        }
+        ToolChain::Root => {
+            make.args(kernel::MAKE_ARGS);
+        }
+    }
+    make.arg(format!("M={}", ctx.top.display()))
+        .arg(format!("MO={}", out.display()))
+        .arg(format!("-j{}", kernel::jobs()));
+    if clippy {
+        make.arg("CLIPPY=1");
+    }
+    step.run(make.arg("modules"))?;
+    step.done();
+    let module = out.join("rust_perf.ko");
+    ensure!(
+        module.is_file(),
+        "the build made no {}: is Kbuild there?",
+        module.display()
+    );
+    Ok(module)
+}

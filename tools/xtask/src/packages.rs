@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Debian's package index, and packages from it.
+
+use anyhow::{ensure, Context as _, Result};
+use deb822_fast::Deb822;
+use debversion::Version;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::context::Context;
+use crate::step::{describe, Step};
+
+/// A package of the index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: Version,
+}
+
+/// The binary packages of all suites of the build root.
+#[derive(Default)]
+pub struct Index(Vec<Package>);
+
+impl Index {
+    /// Reads the index that apt has.
+    pub fn read(ctx: &Context) -> Result<Self> {
+        let files = output(apt_get(ctx).args([
+            "indextargets",
+            "--format",
+            "$(FILENAME)",
+            "Created-By: Packages",
+        ]))?;
+        let mut index = Self::default();
+        for file in files.lines() {
+            // The file may be compressed: apt-helper is how to read it then.
+            index.add(&output(
+                Command::new("/usr/lib/apt/apt-helper").args(["cat-file", file]),
+            )?)?;
+        }
+        Ok(index)
+    }
+
+    fn add(&mut self, packages: &str) -> Result<()> {
+        // Parsing 70,000 paragraphs for 100 kernel packages is a second's work.
+        let kernel = packages
+            .split("\n\n")
+            .filter(|paragraph| paragraph.trim_start().starts_with("Package: linux-"));
+        for paragraph in kernel {
+            for fields in paragraph.parse::<Deb822>()?.iter() {
+                let (Some(name), Some(version)) = (fields.get("Package"), fields.get("Version"))
+                else {
+                    continue;
+                };
+                self.0.push(Package {
+                    name: name.to_owned(),
+                    version: version.parse()?,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The packages whose names start with `prefix`.
+    pub fn starting_with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a Package> {
+        self.0.iter().filter(move |p| p.name.starts_with(prefix))
+    }
+
+    /// Whether there is a package of this name and version.
+    pub fn has(&self, name: &str, version: &Version) -> bool {
+        self.0
+            .iter()
+            .any(|p| p.name == name && p.version == *version)
+    }
+}
+
+impl std::str::FromStr for Index {
+    type Err = anyhow::Error;
+
+    fn from_str(packages: &str) -> Result<Self> {
+        let mut index = Self::default();
+        index.add(packages)?;
+        Ok(index)
+    }
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {}", describe(command)))?;
+    ensure!(
+        output.status.success(),
+        "{} failed: {}",
+        describe(command),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Where `make update` puts a newer index than the build root has.
+fn newer_lists(ctx: &Context) -> PathBuf {
+    ctx.cache.join("apt-lists")
+}
+
+/// apt-get with the newest index.
+fn apt_get(ctx: &Context) -> Command {
+    let mut command = Command::new("apt-get");
+    // Its own user does not exist in a user namespace that maps one user.
+    command.args(["-q", "-o", "APT::Sandbox::User=root"]);
+    let lists = newer_lists(ctx);
+    if lists.is_dir() {
+        command.args(["-o", &format!("Dir::State::Lists={}", lists.display())]);
+    }
+    command
+}
+
+/// Fetches the index anew.
+pub fn update(ctx: &Context) -> Result<()> {
+    let step = Step::start(ctx, "index", "Debian package index")?;
+    fs::create_dir_all(newer_lists(ctx))?;
+    step.run(apt_get(ctx).args(["update", "--error-on=any"]))?;
+    step.done();
+    Ok(())
+}
+
+/// Downloads binary packages of one version and unpacks them below `dir`.
+pub fn unpack(
+    ctx: &Context,
+    step: &Step,
+    names: &[&str],
+    version: &Version,
+    dir: &Path,
+) -> Result<()> {
+    let debs = tempfile::tempdir_in(dir)?;
+    step.run(
+        apt_get(ctx)
+            .current_dir(debs.path())
+            .arg("download")
+            .args(names.iter().map(|name| format!("{name}={version}"))),
+    )?;
+    for deb in fs::read_dir(debs.path())? {
+        step.run(Command::new("dpkg-deb").arg("-x").arg(deb?.path()).arg(dir))?;
+    }
+    Ok(())
+}
+
+/// Downloads the source package `name` and unpacks it, Debian's patches applied, as `dir`.
+pub fn unpack_source(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Result<()> {
+    let download = tempfile::tempdir()?;
+    step.run(apt_get(ctx).current_dir(download.path()).args([
+        "source",
+        "--download-only",
+        "--only-source",
+        name,
+    ]))?;
+    let dsc = fs::read_dir(download.path())?
+        .filter_map(|file| Some(file.ok()?.path()))
+        .find(|path| path.extension() == Some("dsc".as_ref()))
+        .with_context(|| format!("{name}: no .dsc was downloaded"))?;
+    // apt has checked its signature by way of the index.
+    step.run(
+        Command::new("dpkg-source")
+            .args(["--no-check", "-x"])
+            .arg(dsc)
+            .arg(dir),
+    )
+}
+
+/// The version of the source package `name`.
+pub fn source_version(ctx: &Context, name: &str) -> Result<String> {
+    let text = output(apt_get(ctx).args(["source", "--print-uris", "--only-source", name]))?;
+    dsc_version(&text).with_context(|| format!("no source package {name} in the index"))
+}
+
+/// The version in the name of the .dsc that `apt-get source --print-uris` lists.
+fn dsc_version(uris: &str) -> Option<String> {
+    uris.split_whitespace()
+        .find_map(|word| word.strip_suffix(".dsc"))
+        .and_then(|name| name.split_once('_'))
+        .map(|(_, version)| version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn index() {
+        let index: Index = "Package: linux-source-7.3\nVersion: 7.3.4-1~bpo13+1\n\
+                            Description: kernel source\n for 7.3\n\n\
+                            Package: zsh\nVersion: 5\n"
+            .parse()
+            .unwrap();
+        let version: Version = "7.3.4-1~bpo13+1".parse().unwrap();
+        assert!(index.has("linux-source-7.3", &version));
+        assert!(!index.has("linux-source-7.3", &"7.3.4-1".parse().unwrap()));
+        assert_eq!(index.starting_with("linux-").count(), 1);
+        assert_eq!(index.starting_with("zsh").count(), 0);
+    }
+
+    #[test]
+    fn version_of_a_source_package() {
+        let uris =
+            "'http://m/qemu_10.0.13+ds-0+deb13u1.dsc' qemu_10.0.13+ds-0+deb13u1.dsc 1 SHA256:0\n\
+                    'http://m/qemu_10.0.13+ds.orig.tar.xz' qemu_10.0.13+ds.orig.tar.xz 2 SHA256:0";
+        assert_eq!(dsc_version(uris).as_deref(), Some("10.0.13+ds-0+deb13u1"));
+        assert_eq!(dsc_version("E: nothing"), None);
+    }
+}

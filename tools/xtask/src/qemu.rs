@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! QEMU, from Debian's source package: pristine, or with the x86 PMU.
+//!
+//! The PMU's model comes as a static library. Someone who experiments with it
+//! waits for a link, not for a build of QEMU: the build directory is one entry
+//! of the cache, and each binary linked in it another.
+
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cache::{self, Entry, Key};
+use crate::context::Context;
+use crate::packages;
+use crate::step::Step;
+
+/// Only what the guest needs: TCG, and 9p for the shared directories.
+const CONFIGURE: &[&str] = &[
+    "--target-list=x86_64-softmmu",
+    "--without-default-features",
+    "--enable-tcg",
+    "--enable-virtfs",
+    "--enable-attr",
+    "--disable-docs",
+    "--disable-install-blobs",
+    "--disable-download",
+    "--disable-fdt",
+    "--disable-werror",
+    "--disable-debug-info",
+];
+
+/// Where QEMU finds the library: a path of this process's own /tmp, since the
+/// build directory is renamed and remembers it.
+const LIBRARY: &str = "/tmp/pmu";
+
+const BINARY: &str = "qemu-system-x86_64";
+
+/// A QEMU that is ready to run.
+pub struct Qemu {
+    binary: PathBuf,
+    cpu: &'static str,
+}
+
+impl Qemu {
+    /// QEMU as Debian's source has it.
+    pub fn pristine(ctx: &Context) -> Result<Self> {
+        let version = packages::source_version(ctx, "qemu")?;
+        let entry = Entry {
+            name: "qemu-pristine",
+            key: Key::new(ctx).text(&version).texts(CONFIGURE).finish(),
+            title: format!("QEMU {version}, pristine"),
+            megabytes: 1500,
+        }
+        .get(ctx, |step, dir| {
+            let work = tempfile::tempdir_in(dir)?;
+            build(ctx, step, work.path(), &[], &[])?;
+            fs::copy(work.path().join("build").join(BINARY), dir.join(BINARY))?;
+            Ok(())
+        })?;
+        Ok(Self {
+            binary: entry.join(BINARY),
+            cpu: "max",
+        })
+    }
+
+    /// QEMU with the PMU.
+    pub fn patched(ctx: &Context) -> Result<Self> {
+        let version = packages::source_version(ctx, "qemu")?;
+        let patches = patches(ctx)?;
+        let library = bridge(ctx)?;
+        let header = ctx.top.join("qemu/bridge/pmu_bridge.h");
+
+        fs::create_dir_all(LIBRARY)?;
+        fs::copy(&library, Path::new(LIBRARY).join("libpmu_bridge.a"))?;
+        // Its contents are in the key: it is never newer than what was compiled.
+        let copy = Path::new(LIBRARY).join("pmu_bridge.h");
+        fs::copy(&header, &copy)?;
+        fs::File::options()
+            .write(true)
+            .open(copy)?
+            .set_modified(std::time::SystemTime::UNIX_EPOCH)?;
+
+        let option = format!("-Dx86_pmu={LIBRARY}");
+        let mut key = Key::new(ctx)
+            .text(&version)
+            .texts(CONFIGURE)
+            .text(&option)
+            .file(&header)?;
+        for patch in &patches {
+            key = key.file(patch)?;
+        }
+        let built = Entry {
+            name: "qemu-build",
+            key: key.finish(),
+            title: format!("QEMU {version} with a PMU"),
+            megabytes: 1500,
+        };
+        let build_dir = built.get(ctx, |step, dir| build(ctx, step, dir, &patches, &[&option]))?;
+
+        let linked = Entry {
+            name: "qemu",
+            key: Key::new(ctx).text(&built.key).file(&library)?.finish(),
+            title: "QEMU with this PMU model".to_owned(),
+            megabytes: 100,
+        }
+        .get(ctx, |step, dir| {
+            let name = format!("{}-{}", built.name, built.key);
+            let _lock = cache::lock(ctx, &name, "QEMU's build directory")?;
+            let build = build_dir.join("build");
+            step.run(Command::new("ninja").arg(BINARY).current_dir(&build))?;
+            fs::copy(build.join(BINARY), dir.join(BINARY))?;
+            Ok(())
+        })?;
+        Ok(Self {
+            binary: linked.join(BINARY),
+            cpu: "max",
+        })
+    }
+
+    /// A command that runs it, with the firmware that Debian's source leaves out.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(["-L", "/usr/share/seabios", "-L", "/usr/share/qemu"]);
+        command
+    }
+
+    /// The -cpu for a guest that profiles.
+    pub fn cpu(&self) -> &'static str {
+        self.cpu
+    }
+}
+
+/// This project's patches, in their order.
+fn patches(ctx: &Context) -> Result<Vec<PathBuf>> {
+    let mut patches: Vec<PathBuf> = fs::read_dir(ctx.top.join("qemu"))?
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|path| path.extension() == Some("patch".as_ref()))
+        .collect();
+    patches.sort();
+    Ok(patches)
+}
+
+/// Builds the model as the static library that QEMU links.
+fn bridge(ctx: &Context) -> Result<PathBuf> {
+    let target = ctx.out.join("target");
+    let step = Step::start(ctx, "bridge", "PMU model")?;
+    step.run(
+        Command::new("cargo")
+            .args(["build", "--release", "--locked", "--package", "pmu-bridge"])
+            .arg("--target-dir")
+            .arg(&target)
+            .current_dir(&ctx.top),
+    )?;
+    step.done();
+    Ok(target.join("release/libpmu_bridge.a"))
+}
+
+/// Builds QEMU in `dir`/build.
+fn build(
+    ctx: &Context,
+    step: &Step,
+    dir: &Path,
+    patches: &[PathBuf],
+    options: &[&str],
+) -> Result<()> {
+    let source = dir.join("source");
+    packages::unpack_source(ctx, step, "qemu", &source)?;
+    for patch in patches {
+        step.run(
+            Command::new("patch")
+                .args(["-p1", "-i"])
+                .arg(patch)
+                .current_dir(&source),
+        )?;
+    }
+    let build = dir.join("build");
+    fs::create_dir(&build).context("QEMU's build directory")?;
+    step.run(
+        Command::new("../source/configure")
+            .args(CONFIGURE)
+            .args(options)
+            .current_dir(&build),
+    )?;
+    step.run(Command::new("ninja").arg(BINARY).current_dir(&build))
+}

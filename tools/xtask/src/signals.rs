@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SIGINT, SIGTERM and SIGHUP: end what was started, remove what is half made.
+//!
+//! This process is process 1 of its PID namespace, so "what was started" is
+//! everything else in there, and mounts go with the mount namespace.
+
+use anyhow::Result;
+use nix::errno::Errno;
+use nix::sys::signal::{kill, Signal};
+use nix::sys::termios::{self, SetArg, Termios};
+use nix::sys::wait::wait;
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static STAGING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A directory that is removed when this is dropped, or on a signal.
+pub struct Staging(PathBuf);
+
+impl Staging {
+    /// Makes the directory, anew if it is there.
+    pub fn create(path: PathBuf) -> Result<Self> {
+        lock(&STAGING).push(path.clone());
+        let staging = Self(path);
+        staging.remove();
+        fs::create_dir_all(&staging.0)?;
+        Ok(staging)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+
+    fn remove(&self) {
+        // If this fails, so does what is done next with the directory.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.remove();
+        lock(&STAGING).retain(|path| path != &self.0);
+    }
+}
+
+/// Puts the terminal's modes back as they are now when this is dropped, or on a signal.
+pub struct TerminalModes;
+
+impl TerminalModes {
+    /// Remembers the modes of the terminal on standard input, if it is one.
+    pub fn save() -> Self {
+        *lock(&TERMINAL) = termios::tcgetattr(io::stdin()).ok();
+        Self
+    }
+}
+
+impl Drop for TerminalModes {
+    fn drop(&mut self) {
+        restore_terminal();
+    }
+}
+
+fn restore_terminal() {
+    if let Some(modes) = lock(&TERMINAL).take() {
+        // Nothing to be done about a terminal that is gone.
+        let _ = termios::tcsetattr(io::stdin(), SetArg::TCSANOW, &modes);
+    }
+}
+
+/// Starts the thread that waits for signals.
+pub fn install() -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            INTERRUPTED.store(true, Ordering::SeqCst);
+            end(signal);
+        }
+    });
+    Ok(())
+}
+
+fn end(signal: i32) -> ! {
+    // All of the namespace but us; ESRCH when there is no one.
+    let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+    while !matches!(wait(), Err(Errno::ECHILD)) {}
+    for path in lock(&STAGING).iter() {
+        let _ = fs::remove_dir_all(path);
+    }
+    restore_terminal();
+    eprintln!("\nrust_perf: interrupted");
+    process::exit(128 + signal);
+}
+
+/// Called on an error: after a signal its cause is our own killing of
+/// children, which says nothing, and the signal's thread ends the process.
+pub fn park_if_interrupted() {
+    if INTERRUPTED.load(Ordering::SeqCst) {
+        loop {
+            thread::park();
+        }
+    }
+}
