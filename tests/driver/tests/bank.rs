@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The module's hardware code on the PMU model: what it counts, and how many
+//! register accesses it takes.
+
+use driver_tests::{
+    pmc::{
+        counter::{Counter, CounterSet},
+        event::EventSel,
+        period,
+    },
+    x86::hal::{detect, Bank, Capabilities, CpuidLeaf, Hal, Msr, Registers},
+};
+use pmu_model::{Config, Mode, Pmu, Retired, Vendor};
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+
+/// A CPU that is the model, and counts how it is accessed.
+struct Cpu {
+    pmu: RefCell<Pmu>,
+    reads: Cell<u32>,
+    writes: Cell<u32>,
+}
+
+impl Cpu {
+    fn new(config: Config) -> Self {
+        Cpu {
+            pmu: RefCell::new(Pmu::new(config).unwrap()),
+            reads: Cell::new(0),
+            writes: Cell::new(0),
+        }
+    }
+
+    fn detect(&self) -> Option<(Capabilities, &'static dyn Hal<Cpu>)> {
+        let pmu = self.pmu.borrow();
+        let [eax, ebx, ecx, edx] = pmu.cpuid(0xa)?;
+        let leaf = CpuidLeaf { eax, ebx, ecx, edx };
+        detect(leaf, Some(pmu.perf_capabilities()))
+    }
+
+    /// Retires plain instructions in user mode.
+    fn run(&self, instructions: u64) {
+        self.pmu.borrow_mut().retire(&[
+            Retired {
+                instructions,
+                branches: 0,
+            },
+            Retired::default(),
+        ]);
+    }
+
+    /// What `f` costs: reads and writes of registers, RDPMC not counted.
+    fn cost(&self, f: impl FnOnce()) -> (u32, u32) {
+        let before = (self.reads.get(), self.writes.get());
+        f();
+        (self.reads.get() - before.0, self.writes.get() - before.1)
+    }
+}
+
+impl Registers for Cpu {
+    fn rdmsr(&self, msr: Msr) -> u64 {
+        self.reads.set(self.reads.get() + 1);
+        self.pmu
+            .borrow()
+            .rdmsr(msr.address())
+            .expect("RDMSR faults")
+    }
+
+    fn wrmsr(&self, msr: Msr, value: u64) {
+        self.writes.set(self.writes.get() + 1);
+        self.pmu
+            .borrow_mut()
+            .wrmsr(msr.address(), value)
+            .expect("WRMSR faults");
+    }
+
+    fn rdpmc(&self, index: u32) -> u64 {
+        self.pmu
+            .borrow()
+            .rdpmc(index, true, false)
+            .expect("RDPMC faults")
+    }
+}
+
+fn config(version: u8, general: u8, fixed: u8, width: u8) -> Config {
+    let mut config = Config::new(Vendor::Intel, version).unwrap();
+    config.shape.general = general;
+    config.shape.fixed = fixed;
+    config.shape.width = width;
+    config
+}
+
+fn instructions() -> EventSel {
+    EventSel::from_config(0xc0, true, true).unwrap()
+}
+
+/// A bank that has taken over a CPU, and what it works on.
+struct Driven {
+    cpu: Cpu,
+    bank: Bank,
+    capabilities: Capabilities,
+    hal: &'static dyn Hal<Cpu>,
+}
+
+impl Driven {
+    fn new(config: Config) -> Self {
+        let cpu = Cpu::new(config);
+        let (capabilities, hal) = cpu.detect().expect("version 2 or later");
+        let bank = Bank::default();
+        bank.take_over(hal, &cpu, capabilities.counters);
+        Driven {
+            cpu,
+            bank,
+            capabilities,
+            hal,
+        }
+    }
+
+    fn program(&self, counter: Counter, event: EventSel, value: u64) {
+        self.bank
+            .program(self.hal, &self.cpu, counter, event, value);
+    }
+
+    fn run(&self, run: CounterSet) {
+        self.bank.run(self.hal, &self.cpu, run);
+    }
+
+    fn read(&self, counter: Counter) -> u64 {
+        self.bank.read(&self.cpu, counter)
+    }
+}
+
+#[test]
+fn what_cpuid_says_is_found() {
+    for version in 2..=5 {
+        for (general, fixed, width) in [(1, 0, 32), (4, 3, 40), (8, 4, 48)] {
+            if version < 5 && fixed == 4 {
+                continue;
+            }
+            let cpu = Cpu::new(config(version, general, fixed, width));
+            let (found, _) = cpu.detect().unwrap();
+            assert_eq!(found.version, version);
+            assert_eq!(
+                found.counters,
+                CounterSet::general(general) | CounterSet::fixed((1 << fixed) - 1)
+            );
+            assert_eq!(found.general_width, width);
+        }
+    }
+}
+
+#[test]
+fn a_cpu_without_global_control_is_refused() {
+    let cpu = Cpu::new(config(1, 4, 0, 40));
+    assert!(cpu.detect().is_none());
+    assert!(detect::<Cpu>(CpuidLeaf::default(), None).is_none());
+}
+
+#[test]
+fn accesses_are_only_made_where_something_changes() {
+    let driven = Driven::new(config(4, 4, 3, 48));
+    let general = Counter::general(0).unwrap();
+    let fixed = Counter::fixed(0).unwrap();
+    let both = CounterSet::of(general) | CounterSet::of(fixed);
+    let start = |counter| driven.program(counter, instructions(), 1000);
+    let cost = |f: &dyn Fn()| driven.cpu.cost(f);
+
+    // What each counter counts, and from where on.
+    assert_eq!(cost(&|| start(general)), (0, 2));
+    assert_eq!(cost(&|| start(fixed)), (0, 2));
+    // Both as they are already.
+    assert_eq!(cost(&|| start(general)), (0, 0));
+    assert_eq!(cost(&|| start(fixed)), (0, 0));
+    // However many counters there are, one write starts or stops them.
+    assert_eq!(cost(&|| driven.run(both)), (0, 1));
+    assert_eq!(cost(&|| driven.run(both)), (0, 0));
+    driven.cpu.run(5);
+    assert_eq!(cost(&|| driven.run(CounterSet::EMPTY)), (0, 1));
+    // To go on from where a counter stopped takes nothing but reading it.
+    let now = driven.read(general);
+    assert_eq!(now, 1005);
+    assert_eq!(
+        cost(&|| driven.program(general, instructions(), now)),
+        (0, 0)
+    );
+    // Another value is one write, another event one more.
+    assert_eq!(cost(&|| start(general)), (0, 1));
+    let cycles = EventSel::from_config(0x3c, true, true).unwrap();
+    assert_eq!(cost(&|| driven.program(general, cycles, 7)), (0, 2));
+    // Asking for overflows is a read where there are none, and a write where there are.
+    let overflows = || {
+        driven.bank.take_overflows(driven.hal, &driven.cpu);
+    };
+    assert_eq!(cost(&overflows), (1, 0));
+    driven.program(general, instructions(), period::start_value(3, 48));
+    driven.run(CounterSet::of(general));
+    driven.cpu.run(3);
+    driven.run(CounterSet::EMPTY);
+    assert_eq!(cost(&overflows), (1, 1));
+}
+
+#[test]
+fn counters_are_left_as_they_were_found() {
+    let driven = Driven::new(config(4, 4, 3, 48));
+    let global = driven.cpu.pmu.borrow().rdmsr(0x38f).unwrap();
+    assert_eq!(global, 0);
+    for counter in driven.capabilities.counters {
+        let event = EventSel::from_config(0xc0, true, true).unwrap();
+        driven.program(counter, event, 1);
+    }
+    driven.run(driven.capabilities.counters);
+    driven
+        .bank
+        .give_back(driven.hal, &driven.cpu, driven.capabilities.counters);
+
+    let pmu = driven.cpu.pmu.borrow();
+    for i in 0..4 {
+        assert_eq!(pmu.rdmsr(0x186 + i), Ok(0));
+    }
+    assert_eq!(pmu.rdmsr(0x38d), Ok(0));
+    // The reset value of GLOBAL_CTRL, which was found: the general counters.
+    assert_eq!(pmu.rdmsr(0x38f), Ok(0xf));
+    assert!(!pmu.counting());
+}
+
+#[test]
+fn overflows_from_before_are_not_ours() {
+    let cpu = Cpu::new(config(4, 4, 3, 48));
+    cpu.pmu.borrow_mut().inject_status(0x7_0000_000f);
+    let (capabilities, hal) = cpu.detect().unwrap();
+    let bank = Bank::default();
+    bank.take_over(hal, &cpu, capabilities.counters);
+    assert!(bank.take_overflows(hal, &cpu).is_empty());
+}
+
+/// Samples `total` instructions at `period` as the module's PMI handler does,
+/// and returns after how many instructions each sample was.
+fn sample(driven: &Driven, counter: Counter, period: u64, total: u64) -> Vec<u64> {
+    let width = driven.capabilities.width(counter);
+    let max = driven.capabilities.max_distance();
+    let set = CounterSet::of(counter);
+    let mut samples = Vec::new();
+    let mut left = 0;
+    let mut done = 0;
+
+    let arm = |left: &mut i64| {
+        let step = period::rearm(*left, period, max);
+        *left = step.left;
+        let value = period::start_value(step.distance, width);
+        driven.program(counter, instructions(), value);
+        driven.run(set);
+        (value, step.elapsed)
+    };
+    let (mut previous, _) = arm(&mut left);
+    while done < total {
+        let budget = driven.cpu.pmu.borrow().budget(Mode::User)[0];
+        let step = budget.min(total - done);
+        driven.cpu.run(step);
+        done += step;
+        if driven.cpu.pmu.borrow_mut().take_pmi() {
+            driven.run(CounterSet::EMPTY);
+            assert_eq!(driven.bank.take_overflows(driven.hal, &driven.cpu), set);
+            let now = driven.read(counter);
+            left -= period::delta(previous, now, width) as i64;
+            let (value, elapsed) = arm(&mut left);
+            previous = value;
+            if elapsed {
+                samples.push(done);
+            }
+        }
+    }
+    samples
+}
+
+#[test]
+fn a_period_longer_than_the_counter_ends_where_it_should() {
+    for (version, width) in [(2, 32), (3, 40), (5, 48)] {
+        let driven = Driven::new(config(version, 2, 1, width));
+        let period = (1 << 47) + 12345;
+        for counter in [Counter::general(1).unwrap(), Counter::fixed(0).unwrap()] {
+            assert_eq!(
+                sample(&driven, counter, period, 2 * period + 1),
+                [period, 2 * period]
+            );
+            driven.run(CounterSet::EMPTY);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_sample_is_taken_after_each_period(
+        version in 2u8..=5, width in 32u8..=48, fixed: bool, period in 1u64..5000, total in 0u64..50_000,
+    ) {
+        let driven = Driven::new(config(version, 1, 1, width));
+        let counter = if fixed { Counter::fixed(0) } else { Counter::general(0) }.unwrap();
+        let expected: Vec<_> = (1..=total / period).map(|n| n * period).collect();
+        prop_assert_eq!(sample(&driven, counter, period, total), expected);
+    }
+
+    /// Whatever is programmed, run and stopped, each counter counts just what
+    /// retires while it runs.
+    #[test]
+    fn counters_count_while_they_run(
+        version in 2u8..=5,
+        steps in prop::collection::vec((any::<u64>(), any::<u64>(), 0u64..100_000), 1..30),
+    ) {
+        let driven = Driven::new(config(version, 3, 2, 40));
+        let all = driven.capabilities.counters;
+        let mut running = CounterSet::EMPTY;
+        let mut expected: Vec<Option<u64>> = vec![None; 48];
+        for (reprogram, run, retire) in steps {
+            for counter in CounterSet::from_bits(reprogram) & all & !running {
+                // Fixed counter 1 counts cycles, so it has to stay idle here.
+                if counter.as_fixed() != Some(1) {
+                    let value = reprogram & period::mask(31);
+                    driven.program(counter, instructions(), value);
+                    expected[counter.index()] = Some(value);
+                }
+            }
+            running = all
+                .into_iter()
+                .filter(|counter| expected[counter.index()].is_some())
+                .fold(CounterSet::EMPTY, |set, counter| set | CounterSet::of(counter))
+                & CounterSet::from_bits(run);
+            driven.run(running);
+            driven.cpu.run(retire);
+            for counter in all {
+                if let Some(expected) = expected[counter.index()].as_mut() {
+                    if running.contains(counter) {
+                        *expected = (*expected + retire) & period::mask(40);
+                    }
+                    prop_assert_eq!(driven.read(counter), *expected);
+                }
+            }
+        }
+    }
+}
