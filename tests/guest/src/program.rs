@@ -29,6 +29,10 @@ pub const LOOP: Program = program!("loop", 2 * 10_000_000 + 4);
 pub const MIXED: Program = program!("mixed", 2 + 4 * 256 + 4 + 1 + 6 * 1000 + 3);
 /// Three quarters of its instructions in `three`, one in `one`.
 pub const THREE_TO_ONE: Program = program!("three_to_one", 10_000 * (4 + 6006 + 2002) + 4);
+/// Forks, and waits for its children: their sum.
+pub const FAMILY: Program = program!("family", FAMILY_PARENT + 5 * 4_000_006);
+/// Those of the parent.
+pub const FAMILY_PARENT: u64 = 1 + 5 * 6 + 1 + 5 * 8 + 1 + 3;
 /// Stops itself; the count is from there on.
 pub const STOPPED_LOOP: Program = program!("stopped_loop", 2 * 5_000_000 + 4);
 
@@ -66,13 +70,6 @@ impl Installed {
     /// Its directory, for other files that belong to it.
     pub fn dir(&self) -> &Path {
         self.dir.path()
-    }
-
-    /// Runs it to its end.
-    pub fn run(&self) -> Result<()> {
-        let status = Command::new(&self.path).status().context("run a program")?;
-        ensure!(status.success(), "{}: {status}", self.path.display());
-        Ok(())
     }
 
     /// A process that is about to run it, stopped until [`Stopped::finish`].

@@ -46,6 +46,7 @@ extern "C" {
     fn guest_self_modifying(a: u64, b: u64);
 
     static guest_self_modifying_end: u8;
+    static guest_syscall_return: u8;
     static guest_skip2: u8;
     static guest_count_step: u8;
     static guest_restorer: u8;
@@ -225,6 +226,11 @@ pub fn rep_nothing(n: u64) -> Result<Workload> {
 pub fn syscalls(n: u64) -> Workload {
     let branches = n * (1 + SYSCALL_BRANCHES) + 1;
     Workload::new("syscalls", guest_syscall, (n, 0), 4 * n + 1, branches)
+}
+
+/// Where the system calls of [`syscalls`] return to.
+pub fn syscall_return() -> u64 {
+    ptr::addr_of!(guest_syscall_return) as u64
 }
 
 /// UD2, stepped over by a SIGILL handler: a fault, it never retires.

@@ -129,6 +129,8 @@ guest_rep_nothing:
 guest_syscall:
 	mov	eax, 39			# getpid
 	syscall
+	.globl	guest_syscall_return
+guest_syscall_return:
 	dec	rdi
 	jnz	guest_syscall
 	ret

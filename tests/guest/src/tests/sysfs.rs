@@ -108,7 +108,7 @@ fn events_count_what_they_say(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::whole_periods(100);
     for event in Event::ALL {
-        let by_name = Dynamic::builder(&pmu.name)?.event(event.name())?.build()?;
+        let by_name = by_name(&pmu.name, event.name())?;
         let mut counter = Builder::new(by_name)
             .exclude_hv(false)
             .filter(Mode::User)
@@ -125,6 +125,16 @@ fn events_count_what_they_say(ctx: &Ctx) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+fn by_name(pmu: &str, event: &str) -> Result<Dynamic> {
+    let mut builder = Dynamic::builder(pmu)?;
+    // perf-event2 takes a field that the event does not name for a parameter.
+    let fields: Vec<String> = builder.params().map(String::from).collect();
+    for field in fields {
+        builder.field(&field, 0)?;
+    }
+    Ok(builder.event(event)?.build()?)
 }
 
 fn module_is_live(ctx: &Ctx) -> Result<()> {

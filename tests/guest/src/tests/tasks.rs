@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the core of perf does with an event: inheritance, exec, the ioctls.
 
-use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
@@ -12,7 +12,7 @@ use super::counting::pin;
 use super::{cpus, expect};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode};
-use crate::program::{LOOP, MIXED};
+use crate::program::{FAMILY, FAMILY_PARENT, MIXED};
 use crate::tests;
 use crate::workload;
 
@@ -24,7 +24,7 @@ pub const TESTS: &[Test] = tests![
     enabled_on_exec,
     inherited_by_children,
     not_inherited_unasked,
-    inherited_through_a_shell,
+    inherited_by_threads,
     event_of_one_cpu,
     event_of_task_on_one_cpu,
     closed_while_counting,
@@ -115,59 +115,59 @@ fn enabled_on_exec(ctx: &Ctx) -> Result<()> {
     )
 }
 
-fn inherited_by_children(ctx: &Ctx) -> Result<()> {
-    const CHILDREN: u64 = 5;
-    let installed = LOOP.install()?;
+/// Counts a program that forks, with or without its children.
+fn count_family(ctx: &Ctx, inherit: bool) -> Result<u64> {
+    let installed = FAMILY.install()?;
+    let child = installed.stopped()?;
     let mut counter = ctx
         .pmu()?
         .event(Event::Instructions)
-        .inherit(true)
+        .observe_pid(child.pid().as_raw())
+        .inherit(inherit)
         .enable_on_exec(true)
         .build()?;
-    let children = (0..CHILDREN)
-        .map(|_| Command::new(installed.path()).spawn())
-        .collect::<Result<Vec<_>, _>>()?;
-    for mut child in children {
-        ensure!(child.wait()?.success(), "a child failed");
-    }
+    child.finish()?;
+    Ok(counter.read()?)
+}
+
+fn inherited_by_children(ctx: &Ctx) -> Result<()> {
     expect(
-        "children",
+        "family",
         "instructions",
-        counter.read()?,
-        CHILDREN * LOOP.instructions,
+        count_family(ctx, true)?,
+        FAMILY.instructions,
     )
 }
 
 fn not_inherited_unasked(ctx: &Ctx) -> Result<()> {
-    let installed = LOOP.install()?;
-    let mut counter = ctx
-        .pmu()?
-        .event(Event::Instructions)
-        .enable_on_exec(true)
-        .build()?;
-    installed.run()?;
-    expect("no inherit", "instructions", counter.read()?, 0)
+    expect(
+        "parent",
+        "instructions",
+        count_family(ctx, false)?,
+        FAMILY_PARENT,
+    )
 }
 
-/// Children of children: a shell, which counts too, and the programs it runs.
-fn inherited_through_a_shell(ctx: &Ctx) -> Result<()> {
-    let installed = LOOP.install()?;
+/// Threads share the process, but each has its own copy of the event.
+fn inherited_by_threads(ctx: &Ctx) -> Result<()> {
+    const THREADS: u64 = 4;
     let mut counter = ctx
         .pmu()?
         .event(Event::Instructions)
         .inherit(true)
-        .enable_on_exec(true)
         .build()?;
-    let status = Command::new("sh")
-        .args(["-c", "\"$0\" & \"$0\"; wait"])
-        .arg(installed.path())
-        .status()?;
-    ensure!(status.success(), "{status}");
+    counter.enable()?;
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| workload::tight_loop(1_000_000).run());
+        }
+    });
+    counter.disable()?;
     let count = counter.read()?;
-    let least = 2 * LOOP.instructions;
+    let least = THREADS * 2_000_000;
     ensure!(
-        (least..least + 10_000_000).contains(&count),
-        "{count} instructions, {least} of them in the programs"
+        (least..least + 1_000_000).contains(&count),
+        "{count} instructions, {least} of them in the threads' loops"
     );
     Ok(())
 }
