@@ -43,7 +43,7 @@ const MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
 const TIMED_OUT: u8 = 124;
 
 /// What the user may say about a guest.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub struct Options {
     /// A host directory, at /mnt/share in the guest; out/share if none is named.
     #[arg(long, env = "RUST_PERF_SHARE")]
@@ -56,16 +56,16 @@ pub struct Options {
         allow_hyphen_values = true
     )]
     pub qemu_args: String,
-    /// Virtual CPUs.
-    #[arg(long, env = "RUST_PERF_SMP", default_value_t = 2)]
-    pub smp: u32,
+    /// Virtual CPUs; 2 if not said.
+    #[arg(long, env = "RUST_PERF_SMP")]
+    pub smp: Option<u32>,
     /// More kernel command line.
     #[arg(long, env = "RUST_PERF_APPEND", default_value = "")]
     pub append: String,
     /// QEMU's -cpu.
     #[arg(long, env = "RUST_PERF_CPU")]
     pub cpu: Option<String>,
-    /// Do not build and load the module.
+    /// Do not load the module.
     #[arg(long)]
     pub no_module: bool,
     /// Seconds until the guest is stopped; an interactive one is not, by default.
@@ -117,7 +117,7 @@ impl Parts {
 pub struct Guest<'a> {
     /// What its logs are called.
     pub name: &'a str,
-    /// The module to load.
+    /// The module, to load unless the options say no.
     pub module: Option<&'a Path>,
     /// The command, for sh; interactive without one.
     pub command: Option<&'a str>,
@@ -215,7 +215,9 @@ impl Guest<'_> {
             fs::copy(module, run.join("rust_perf.ko"))
                 .with_context(|| format!("cannot copy {}", module.display()))?;
             set("RUST_PERF_KO", "/run/xtask/rust_perf.ko");
-            set("LOAD", "1");
+            if !self.options.no_module {
+                set("LOAD", "1");
+            }
         }
         match self.command {
             Some(command) => fs::write(run.join("command"), command)?,
@@ -253,7 +255,7 @@ impl Guest<'_> {
                 "-nic",
                 "none",
             ])
-            .args(["-m", "2G", "-smp", &options.smp.to_string()])
+            .args(["-m", "1G", "-smp", &options.smp.unwrap_or(2).to_string()])
             .args(["-cpu", options.cpu.as_deref().unwrap_or(parts.qemu.cpu())])
             .arg("-kernel")
             .arg(&parts.image.vmlinuz)
@@ -313,7 +315,7 @@ impl Guest<'_> {
     }
 
     /// Runs it for the user: its output is ours, and its status too.
-    fn run_for_user(&self, ctx: &Context, parts: &Parts) -> Result<ExitCode> {
+    pub fn run_for_user(&self, ctx: &Context, parts: &Parts) -> Result<ExitCode> {
         let outcome = self.run(ctx, parts, Box::new(io::stdout()), Box::new(io::stderr()))?;
         match outcome {
             Outcome::Exited(status) => Ok(ExitCode::from(status)),
@@ -493,10 +495,10 @@ fn user_guest(
     name: &str,
     command: Option<&str>,
 ) -> Result<ExitCode> {
-    let parts = Parts::prepare(ctx, kernel, Qemu::pristine(ctx)?)?; // XXX
+    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     let module = match options.no_module {
         true => None,
-        false => Some(module::for_kernel(ctx, &parts.kernel, false)?),
+        false => Some(module::for_kernel(ctx, &parts.kernel)?),
     };
     Guest {
         name,

@@ -410,12 +410,11 @@ mod tests {
     use super::*;
 
     fn index(packages: &[(&str, &str)]) -> Index {
-        packages
-            .iter()
-            .map(|(name, version)| format!("Package: {name}\nVersion: {version}\n\n"))
-            .collect::<String>()
-            .parse()
-            .unwrap()
+        let mut text = String::new();
+        for (name, version) in packages {
+            writeln!(text, "Package: {name}\nVersion: {version}\n").unwrap();
+        }
+        text.parse().unwrap()
     }
 
     fn all(release: &str, series: &str, version: &str) -> Vec<(String, String)> {

@@ -9,16 +9,20 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cache;
 mod context;
+mod demo;
 mod guest;
 mod hints;
 mod kernel;
+mod ktap;
 mod module;
 mod packages;
 mod qemu;
 mod signals;
 mod step;
+mod test;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -38,6 +42,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Profile a real program in a guest.
+    Demo(guest::Options),
+    /// Run every test.
+    Test(test::Options),
     /// Run an interactive guest.
     Shell(guest::Options),
     /// Run one command in a fresh guest and exit with its status.
@@ -52,6 +60,8 @@ enum Command {
     Module(module::Options),
     /// Make the stock Debian kernel's build tree fit for Rust modules.
     RustHeaders,
+    /// Measure what the emulated PMU costs.
+    Bench(bench::Options),
     /// Look for a newer kernel in the package index.
     Update,
     /// Run a command in the build root.
@@ -67,10 +77,13 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     signals::install()?;
     cache::sweep(&ctx)?;
     match &cli.command {
+        Command::Demo(options) => demo::demo(&ctx, &cli.kernel, options),
+        Command::Test(options) => test::test(&ctx, &cli.kernel, options),
         Command::Shell(options) => guest::shell(&ctx, &cli.kernel, options),
         Command::Guest { cmd, options } => guest::command(&ctx, &cli.kernel, options, cmd),
         Command::Module(options) => module::module(&ctx, &cli.kernel, options),
         Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),
+        Command::Bench(options) => bench::bench(&ctx, &cli.kernel, options),
         Command::Update => kernel::update(&ctx, &cli.kernel),
         Command::Run { argv } => {
             let status = std::process::Command::new(&argv[0])

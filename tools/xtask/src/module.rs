@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::cache;
 use crate::context::Context;
 use crate::kernel::{self, Kernel};
 use crate::step::Step;
@@ -135,7 +136,10 @@ impl ToolChain {
 pub fn module(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
     let module = match &options.kdir {
         Some(kdir) => build(ctx, kdir, options.clippy)?,
-        None => for_kernel(ctx, &kernel::resolve(ctx, kernel)?, options.clippy)?,
+        None => {
+            let kdir = kernel::kdir(ctx, &kernel::resolve(ctx, kernel)?)?;
+            build(ctx, &kdir, options.clippy)?
+        }
     };
     let result = ctx.out.join("rust_perf.ko");
     fs::copy(&module, &result)?;
@@ -144,17 +148,41 @@ pub fn module(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Res
 }
 
 /// Builds the module for a Debian kernel.
-pub fn for_kernel(ctx: &Context, kernel: &Kernel, clippy: bool) -> Result<PathBuf> {
-    build(ctx, &kernel::kdir(ctx, kernel)?, clippy)
+pub fn for_kernel(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+    build(ctx, &kernel::kdir(ctx, kernel)?, false)
+}
+
+/// Builds the module with clippy, from scratch; a warning is an error.
+pub fn lint(ctx: &Context, kernel: &Kernel) -> Result<()> {
+    let kdir = kernel::kdir(ctx, kernel)?;
+    let out = output_dir(ctx, &kernel.release, true);
+    if out.exists() {
+        fs::remove_dir_all(&out)?;
+    }
+    build(ctx, &kdir, true).map(drop)
+}
+
+/// With and without clippy the compiler is not the same program, so each would
+/// undo the other's work.
+fn output_dir(ctx: &Context, release: &str, clippy: bool) -> PathBuf {
+    let name = if clippy { "clippy" } else { "module" };
+    ctx.out.join(name).join(release)
 }
 
 fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
     let tree = Tree::read(kdir)?;
     let chain = ToolChain::of(&tree, kdir)?;
-    let out = ctx.out.join("module").join(&tree.release);
+    let out = output_dir(ctx, &tree.release, clippy);
     fs::create_dir_all(&out)?;
+    let _lock = cache::lock(&ctx.out.join(".lock-module"), "the module")?;
 
-    let step = Step::start(ctx, "module", &format!("rust_perf.ko for {}", tree.release))?;
+    let (name, with) = if clippy {
+        ("clippy-module", ", with clippy")
+    } else {
+        ("module", "")
+    };
+    let title = format!("rust_perf.ko for {}{with}", tree.release);
+    let step = Step::start(ctx, name, &title)?;
     let mut make = chain.command("make");
     make.arg("-C").arg(kdir);
     match chain {
@@ -173,6 +201,10 @@ fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
         make.arg("CLIPPY=1");
     }
     step.run(make.arg("modules"))?;
+    if clippy {
+        let log = fs::read_to_string(step.log())?;
+        ensure!(!warns(&log), step.failure("there are warnings"));
+    }
     step.done();
     let module = out.join("rust_perf.ko");
     ensure!(
@@ -181,4 +213,47 @@ fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
         module.display()
     );
     Ok(module)
+}
+
+/// Whether a build's log has warnings of rustc, clippy, a C compiler or objtool.
+fn warns(log: &str) -> bool {
+    log.lines().any(|line| {
+        line.starts_with("warning:") || line.contains(": warning:") || line.contains(".o: warning")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config() {
+        let config =
+            parse_config("CONFIG_RUST=y\nCONFIG_RUSTC_VERSION_TEXT=\"rustc 1.85.1 (x)\"\n");
+        assert_eq!(config["CONFIG_RUST"], "y");
+        assert_eq!(config["CONFIG_RUSTC_VERSION_TEXT"], "rustc 1.85.1 (x)");
+    }
+
+    #[test]
+    fn what_is_not_a_tree_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = |dir: &Path| Tree::read(dir).map(drop).unwrap_err().to_string();
+        assert!(error(dir.path()).contains("is not a kernel build tree"));
+
+        let config = dir.path().join("include/config");
+        fs::create_dir_all(&config).unwrap();
+        fs::write(config.join("auto.conf"), "CONFIG_X=y\n").unwrap();
+        fs::write(config.join("kernel.release"), "7.3.4+deb13-amd64\n").unwrap();
+        assert!(error(dir.path()).contains("without Rust"));
+
+        fs::write(config.join("auto.conf"), "CONFIG_RUST=y\n").unwrap();
+        assert!(error(dir.path()).contains("KERNEL=7.3.4+deb13-amd64"));
+    }
+
+    #[test]
+    fn warnings() {
+        assert!(warns("warning: unused import: `x`\n"));
+        assert!(warns("a.c:1:2: warning: unused variable\n"));
+        assert!(!warns("  CC [M]  warning.o\n"));
+    }
 }

@@ -7,12 +7,14 @@
 //! of the cache, and each binary linked in it another.
 
 use anyhow::{Context as _, Result};
+use nix::mount::{mount, umount, MsFlags};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cache::{self, Entry, Key};
 use crate::context::Context;
+use crate::kernel;
 use crate::packages;
 use crate::step::Step;
 
@@ -31,10 +33,15 @@ const CONFIGURE: &[&str] = &[
     "--disable-debug-info",
 ];
 
-/// Where QEMU finds the library: a path of this process's own /tmp, since the
-/// build directory is renamed and remembers it.
-const LIBRARY: &str = "/tmp/pmu";
+/// Where QEMU is built and linked: its build directory remembers its name, so
+/// that the entry of the cache, which is renamed, is mounted here.
+const WORK: &str = "/qemu";
 
+/// Version and number of counters are the model's defaults; QEMU's "max" is an
+/// AMD CPU under TCG, whose PMU the model does not have.
+const PMU_CPU: &str = "max,vendor=GenuineIntel,pmu=on";
+
+const LIBRARY: &str = "libpmu_bridge.a";
 const BINARY: &str = "qemu-system-x86_64";
 
 /// A QEMU that is ready to run.
@@ -72,17 +79,7 @@ impl Qemu {
         let library = bridge(ctx)?;
         let header = ctx.top.join("qemu/bridge/pmu_bridge.h");
 
-        fs::create_dir_all(LIBRARY)?;
-        fs::copy(&library, Path::new(LIBRARY).join("libpmu_bridge.a"))?;
-        // Its contents are in the key: it is never newer than what was compiled.
-        let copy = Path::new(LIBRARY).join("pmu_bridge.h");
-        fs::copy(&header, &copy)?;
-        fs::File::options()
-            .write(true)
-            .open(copy)?
-            .set_modified(std::time::SystemTime::UNIX_EPOCH)?;
-
-        let option = format!("-Dx86_pmu={LIBRARY}");
+        let option = format!("-Dx86_pmu={WORK}/pmu");
         let mut key = Key::new(ctx)
             .text(&version)
             .texts(CONFIGURE)
@@ -97,7 +94,12 @@ impl Qemu {
             title: format!("QEMU {version} with a PMU"),
             megabytes: 1500,
         };
-        let build_dir = built.get(ctx, |step, dir| build(ctx, step, dir, &patches, &[&option]))?;
+        let built_dir = built.get(ctx, |step, dir| {
+            fs::create_dir(dir.join("pmu"))?;
+            fs::copy(&header, dir.join("pmu/pmu_bridge.h"))?;
+            fs::copy(&library, dir.join("pmu").join(LIBRARY))?;
+            build(ctx, step, dir, &patches, &[&option])
+        })?;
 
         let linked = Entry {
             name: "qemu",
@@ -107,15 +109,16 @@ impl Qemu {
         }
         .get(ctx, |step, dir| {
             let name = format!("{}-{}", built.name, built.key);
-            let _lock = cache::lock(ctx, &name, "QEMU's build directory")?;
-            let build = build_dir.join("build");
-            step.run(Command::new("ninja").arg(BINARY).current_dir(&build))?;
-            fs::copy(build.join(BINARY), dir.join(BINARY))?;
+            let _lock = cache::lock(&cache::lock_of(ctx, &name), "QEMU's build directory")?;
+            fs::copy(&library, built_dir.join("pmu").join(LIBRARY))?;
+            let work = Mount::new(&built_dir)?;
+            step.run(&mut work.ninja())?;
+            fs::copy(built_dir.join("build").join(BINARY), dir.join(BINARY))?;
             Ok(())
         })?;
         Ok(Self {
             binary: linked.join(BINARY),
-            cpu: "max",
+            cpu: PMU_CPU,
         })
     }
 
@@ -175,13 +178,51 @@ fn build(
                 .current_dir(&source),
         )?;
     }
-    let build = dir.join("build");
-    fs::create_dir(&build).context("QEMU's build directory")?;
+    let work = Mount::new(dir)?;
+    fs::create_dir(work.build()).context("QEMU's build directory")?;
     step.run(
         Command::new("../source/configure")
             .args(CONFIGURE)
             .args(options)
-            .current_dir(&build),
+            .current_dir(work.build()),
     )?;
-    step.run(Command::new("ninja").arg(BINARY).current_dir(&build))
+    step.run(&mut work.ninja())
+}
+
+/// A directory mounted at [`WORK`], in our own mount namespace.
+struct Mount;
+
+impl Mount {
+    fn new(dir: &Path) -> Result<Self> {
+        fs::create_dir_all(WORK)?;
+        mount(
+            Some(dir),
+            WORK,
+            None::<&str>,
+            MsFlags::MS_BIND,
+            None::<&str>,
+        )
+        .with_context(|| format!("cannot mount {} at {WORK}", dir.display()))?;
+        Ok(Self)
+    }
+
+    fn build(&self) -> PathBuf {
+        Path::new(WORK).join("build")
+    }
+
+    fn ninja(&self) -> Command {
+        let mut command = Command::new("ninja");
+        command
+            .arg(format!("-j{}", kernel::jobs()))
+            .arg(BINARY)
+            .current_dir(self.build());
+        command
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Should it stay, it goes with our namespace.
+        let _ = umount(WORK);
+    }
 }

@@ -68,8 +68,12 @@ impl Step {
         bail!(self.failure(&format!("{} ({status})", describe(command))))
     }
 
-    /// Its log, to append to.
-    pub fn log_file(&self) -> Result<File> {
+    /// The path of its log.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    fn log_file(&self) -> Result<File> {
         Ok(File::options().append(true).open(&self.log)?)
     }
 

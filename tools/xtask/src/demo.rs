@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `make demo`: perf on a real program, from counters to a flame graph.
+
+use anyhow::{bail, Context as _, Result};
+use inferno::collapse::perf::{Folder, Options as FolderOptions};
+use inferno::collapse::Collapse;
+use inferno::flamegraph::{self, Options as GraphOptions};
+use std::fs::{self, File};
+use std::io::{BufReader, Cursor};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::cache::{Entry, Key};
+use crate::context::Context;
+use crate::guest::{self, Guest, Parts};
+use crate::kernel;
+use crate::module;
+use crate::packages;
+use crate::qemu::Qemu;
+
+/// What runs in the guest.
+const SCRIPT: &str = include_str!("../guest/demo");
+
+/// How xz is configured: the program alone, in one file, with what a profiler
+/// likes. Debian's own is stripped.
+const CONFIGURE: &[&str] = &[
+    "--disable-shared",
+    "--disable-nls",
+    "--disable-doc",
+    "--disable-scripts",
+    "--disable-xzdec",
+    "--disable-lzmadec",
+    "--disable-lzmainfo",
+    "CFLAGS=-O2 -fno-omit-frame-pointer",
+];
+
+/// `make demo`.
+pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -> Result<ExitCode> {
+    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
+    let xz = xz(ctx)?;
+    let module = module::for_kernel(ctx, &parts.kernel)?;
+
+    let mut options = options.clone();
+    let dir = options
+        .share
+        .clone()
+        .unwrap_or_else(|| ctx.out.join("demo"));
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    options.share = Some(dir.clone());
+    // Beside perf.data, which refers to it.
+    fs::copy(&xz, dir.join("xz"))?;
+
+    let code = Guest {
+        name: "demo",
+        module: Some(&module),
+        command: Some(SCRIPT),
+        files: &[],
+        options: &options,
+    }
+    .run_for_user(ctx, &parts)?;
+    if code != ExitCode::SUCCESS {
+        return Ok(code);
+    }
+
+    let script = dir.join("perf.script");
+    let graph = dir.join("flamegraph.svg");
+    flame_graph(&script, &graph)?;
+    println!("\nThe profile:     {}", dir.join("perf.data").display());
+    println!("The flame graph: {}", graph.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds xz from Debian's source package.
+fn xz(ctx: &Context) -> Result<PathBuf> {
+    let version = packages::source_version(ctx, "xz-utils")?;
+    let entry = Entry {
+        name: "xz",
+        key: Key::new(ctx).text(&version).texts(CONFIGURE).finish(),
+        title: format!("xz {version}, with symbols"),
+        megabytes: 50,
+    }
+    .get(ctx, |step, dir| {
+        let work = tempfile::tempdir_in(dir)?;
+        let source = work.path().join("source");
+        packages::unpack_source(ctx, step, "xz-utils", &source)?;
+        step.run(
+            Command::new("./configure")
+                .args(CONFIGURE)
+                .current_dir(&source),
+        )?;
+        step.run(
+            Command::new("make")
+                .arg(format!("-j{}", kernel::jobs()))
+                .current_dir(&source),
+        )?;
+        fs::copy(source.join("src/xz/xz"), dir.join("xz"))?;
+        Ok(())
+    })?;
+    Ok(entry.join("xz"))
+}
+
+fn flame_graph(script: &Path, graph: &Path) -> Result<()> {
+    let samples =
+        File::open(script).with_context(|| format!("cannot read {}", script.display()))?;
+    let mut stacks = Vec::new();
+    Folder::from(FolderOptions::default())
+        .collapse(BufReader::new(samples), &mut stacks)
+        .context("perf script's output")?;
+    if stacks.is_empty() {
+        bail!("there are no samples in {}", script.display());
+    }
+    let mut options = GraphOptions::default();
+    options.title = "xz, by rust_pmu/cycles/".to_owned();
+    options.count_name = "samples".to_owned();
+    flamegraph::from_reader(&mut options, Cursor::new(stacks), File::create(graph)?)?;
+    Ok(())
+}
