@@ -39,7 +39,8 @@ const HARMLESS: &[&str] = &[
     "sched_clock: Marking",
     "tsc: ",
     "TSC ",
-    // What this program asked for (main.rs, keep_sampling_rate).
+    // What this program asks for.
+    "NMI watchdog: Enabled.",
     "Dynamic interrupt throttling disabled",
     // The kernel generates its random numbers late in a short-lived guest.
     "random: ",

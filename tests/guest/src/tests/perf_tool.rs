@@ -280,7 +280,7 @@ fn stat_intervals(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     let installed = THREE_TO_ONE.install()?;
     let rows = Perf::stat()
-        .args(["-I", "100", "-e", &event])
+        .args(["-I", "20", "-e", &event])
         .args([installed.path()])
         .rows()?;
     ensure!(rows.len() >= 2, "only {} intervals", rows.len());
