@@ -65,6 +65,15 @@ const EXACT: &[&[Test]] = &[counting::TESTS, modes::TESTS, events::TESTS];
 /// The quick part of it, with sampling, for the variations of the hardware.
 const HARDWARE: &[&[Test]] = &[
     counting::QUICK,
+    counting::IN_TREE,
+    modes::TESTS,
+    groups::TESTS,
+    sampling::QUICK,
+];
+
+/// The same without the in-tree driver.
+const HARDWARE_ALONE: &[&[Test]] = &[
+    counting::QUICK,
     modes::TESTS,
     groups::TESTS,
     sampling::QUICK,
@@ -105,7 +114,12 @@ const SUITES: &[Suite] = &[
     Suite::new("hw-v3", HARDWARE).cpu("pmu-version=3"),
     Suite::new("hw-v4", HARDWARE).cpu("pmu-version=4"),
     Suite::new("hw-v5", HARDWARE).cpu("pmu-version=5"),
-    Suite::new("hw-small", HARDWARE).cpu("pmu-version=2,pmu-counters=2,pmu-fixed=0,pmu-width=32"),
+    Suite::new("hw-small", HARDWARE).cpu("pmu-version=2,pmu-counters=2,pmu-fixed=1,pmu-width=32"),
+    // Not below version 5: the in-tree driver then takes no fixed counters for 64.
+    Suite::new("hw-no-fixed", HARDWARE).cpu("pmu-version=5,pmu-fixed=0"),
+    // One counter is too few for the in-tree driver.
+    Suite::new("hw-one", HARDWARE_ALONE)
+        .cpu("pmu-version=5,pmu-counters=1,pmu-fixed=0,pmu-width=40"),
     Suite::new("hw-large", HARDWARE).cpu("pmu-counters=8,pmu-fixed=3,pmu-width=48"),
 ];
 

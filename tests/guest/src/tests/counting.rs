@@ -53,8 +53,9 @@ pub const QUICK: &[Test] = tests![
     syscalls,
     self_modifying_code,
     moving_between_cpus,
-    program_as_in_tree,
 ];
+
+pub const IN_TREE: &[Test] = tests![program_as_in_tree];
 
 fn window_alone(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::empty())

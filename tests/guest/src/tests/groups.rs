@@ -5,7 +5,7 @@ use anyhow::{ensure, Context, Result};
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
-use super::expect;
+use super::{expect, need_general};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{ArchPerfmon, Event, Mode, Pmu};
 use crate::tests;
@@ -199,6 +199,7 @@ fn multiplexed(ctx: &Ctx) -> Result<()> {
 
 /// A group takes its turn whole: its members always agree.
 fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
+    need_general(2)?;
     let pmu = ctx.pmu()?;
     let general = ArchPerfmon::probe().general;
     let workload = workload::tight_loop(100_000_000);
