@@ -41,6 +41,7 @@ const HARMLESS: &[&str] = &[
     "TSC ",
     // What this program asks for.
     "NMI watchdog: Enabled.",
+    "smpboot: ",
     "Dynamic interrupt throttling disabled",
     // The kernel generates its random numbers late in a short-lived guest.
     "random: ",

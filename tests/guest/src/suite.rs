@@ -5,8 +5,8 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, counting, events, groups, lifecycle, modes, no_pmu, perf_tool, sampling, sharing, sysfs,
-    tasks, watchdog,
+    attr, counting, events, groups, hotplug, lifecycle, modes, no_pmu, perf_tool, sampling,
+    sharing, sysfs, tasks, watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -104,6 +104,7 @@ const SUITES: &[Suite] = &[
         "interface",
         &[sysfs::TESTS, attr::TESTS, groups::TESTS, tasks::TESTS],
     ),
+    Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
     Suite::new("lifecycle", &[lifecycle::TESTS]).unloaded(),
     Suite::new("watchdog", &[watchdog::TESTS]).append("nmi_watchdog=1"),

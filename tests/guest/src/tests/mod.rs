@@ -5,6 +5,7 @@ pub mod attr;
 pub mod counting;
 pub mod events;
 pub mod groups;
+pub mod hotplug;
 pub mod lifecycle;
 pub mod modes;
 pub mod no_pmu;

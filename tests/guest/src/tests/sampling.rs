@@ -10,6 +10,7 @@ use perf_event::{Builder, SampleFlag, Sampler};
 use super::{cpus, expect, interrupts, need_general};
 use crate::ctx::{skip, Ctx, Test};
 use crate::pmu::{ArchPerfmon, BuilderExt, Event, Mode, Pmu};
+use crate::program::LOOP;
 use crate::tests;
 use crate::workload::{self, Workload};
 
@@ -20,6 +21,7 @@ pub const TESTS: &[Test] = tests![
     other_events,
     nmi_a_sample,
     two_events_at_once,
+    tiny_periods,
     long_periods,
     kernel_samples,
     new_period,
@@ -29,6 +31,7 @@ pub const TESTS: &[Test] = tests![
     period_in_record,
     sampled_counts_are_exact,
     moving_between_cpus,
+    many_programs,
 ];
 
 pub const QUICK: &[Test] = tests![
@@ -41,7 +44,7 @@ pub const QUICK: &[Test] = tests![
 ];
 
 /// Room for all samples of a run: nothing may be lost here.
-const RING: usize = 4 << 20;
+const RING: usize = 1 << 20;
 
 /// An event that records where it overflows.
 fn sampler(pmu: &Pmu, event: Event, period: u64) -> Result<Sampler> {
@@ -225,6 +228,38 @@ fn two_events_at_once(ctx: &Ctx) -> Result<()> {
         expect(workload.name(), "branches", count, workload.branches())?;
         drain(&mut member)?.expect("branches", count / second)?;
     }
+    Ok(())
+}
+
+/// A PMI every few instructions.
+fn tiny_periods(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(2_000);
+    for period in [2, 3, 7, 50] {
+        let mut sampler = sampler(&pmu, Event::Instructions, period)?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        expect(
+            workload.name(),
+            "instructions",
+            count,
+            workload.instructions(),
+        )?;
+        records.expect(&format!("period {period}"), count / period)?;
+    }
+    // A driver may set a counter two events from its overflow at the least.
+    let mut sampler = sampler(&pmu, Event::Instructions, 1)?;
+    let (records, count) = record(&mut sampler, &workload)?;
+    expect(
+        workload.name(),
+        "instructions",
+        count,
+        workload.instructions(),
+    )?;
+    let samples = records.samples.len() as u64;
+    ensure!(
+        (count / 2..=count).contains(&samples),
+        "period 1: {samples} samples of {count}"
+    );
     Ok(())
 }
 
@@ -430,4 +465,36 @@ fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
         workload.instructions(),
     )?;
     drain(&mut sampler)?.expect("period", count / PERIOD)
+}
+
+/// Processes that share the CPUs: to each its own period.
+fn many_programs(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 100_003;
+    let pmu = ctx.pmu()?;
+    let installed = LOOP.install()?;
+    let mut samplers = Vec::new();
+    let children = (0..5)
+        .map(|_| {
+            let child = installed.stopped()?;
+            let mut builder = pmu.event(Event::Instructions);
+            builder
+                .observe_pid(child.pid().as_raw())
+                .enable_on_exec(true)
+                .sample_period(PERIOD);
+            samplers.push(open(&mut builder)?);
+            Ok(child)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    children.iter().try_for_each(|child| child.proceed())?;
+    children.into_iter().try_for_each(|child| child.finish())?;
+    for sampler in &mut samplers {
+        expect(
+            "one of five",
+            "instructions",
+            sampler.read()?,
+            LOOP.instructions,
+        )?;
+        drain(sampler)?.expect("one of five", LOOP.instructions / PERIOD)?;
+    }
+    Ok(())
 }

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Exits with 1 if it can read a general counter that is not 0, and with 0 if
+ * it cannot.
+ */
+	.intel_syntax noprefix
+	.data
+	.balign	8
+action:					# struct sigaction, as the kernel has it
+	.quad	fault			# handler
+	.quad	0x04000000		# SA_RESTORER
+	.quad	fault			# restorer: the handler does not return
+	.quad	0			# mask
+
+	.text
+	.globl	_start
+_start:
+	mov	edi, 11			# SIGSEGV
+	lea	rsi, action[rip]
+	xor	edx, edx
+	mov	r10d, 8
+	mov	eax, 13			# rt_sigaction
+	syscall
+
+	xor	ebx, ebx
+1:	mov	ecx, ebx
+	rdpmc				# #GP where CR4.PCE is clear
+	or	eax, edx
+	jnz	leak
+	inc	ebx
+	cmp	ebx, 2
+	jb	1b
+
+fault:	xor	edi, edi
+	jmp	exit
+leak:	mov	edi, 1
+exit:	mov	eax, 60
+	syscall

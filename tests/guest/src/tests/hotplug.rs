@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+//! CPUs that go and come.
+
+use std::fs;
+
+use anyhow::{ensure, Context, Result};
+use nix::sched::{sched_getaffinity, sched_setaffinity};
+use nix::unistd::gettid;
+
+use super::counting::pin;
+use super::{cpus, expect, expect_exact};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::{Event, Mode};
+use crate::tests;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    counts_and_samples_on_all_cpus,
+    while_nothing_counts,
+    while_the_task_counts,
+    while_the_cpu_counts,
+];
+
+fn set_online(on: bool) -> Result<()> {
+    let file = "/sys/devices/system/cpu/cpu1/online";
+    fs::write(file, if on { "1" } else { "0" }).context(file)
+}
+
+/// Off and on again, with something done in between.
+fn replug<T>(between: impl FnOnce() -> Result<T>) -> Result<T> {
+    set_online(false)?;
+    let result = between();
+    set_online(true)?;
+    result
+}
+
+/// Counts and PMIs on each CPU.
+fn counts_and_samples_on_all_cpus(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 10_007;
+    let pmu = ctx.pmu()?;
+    let thread = gettid();
+    let before = sched_getaffinity(thread)?;
+    let workload = workload::tight_loop(1_000_000);
+    for cpu in 0..cpus()? {
+        pin(thread, cpu)?;
+        expect_exact(&pmu, &workload).with_context(|| format!("on CPU {cpu}"))?;
+        let nmis = super::interrupts("NMI")?;
+        let mut sampler = pmu
+            .event(Event::Instructions)
+            .sample_period(PERIOD)
+            .build()?;
+        workload.measure(&sampler)?;
+        let count = sampler.read()?;
+        expect(
+            "on each CPU",
+            "instructions",
+            count,
+            workload.instructions(),
+        )?;
+        let nmis = super::interrupts("NMI")? - nmis;
+        expect(&format!("on CPU {cpu}"), "NMIs", nmis, count / PERIOD)?;
+    }
+    sched_setaffinity(thread, &before).context("sched_setaffinity")
+}
+
+fn while_nothing_counts(ctx: &Ctx) -> Result<()> {
+    replug(|| Ok(()))?;
+    counts_and_samples_on_all_cpus(ctx)
+}
+
+/// The task is on the CPU that goes, and has to go on elsewhere.
+fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(10_000_000);
+    let mut counter = pmu.open(Event::Instructions, Mode::User)?;
+    let thread = gettid();
+    let before = sched_getaffinity(thread)?;
+    let result = std::thread::scope(|scope| {
+        let plug = scope.spawn(|| (0..3).try_for_each(|_| replug(|| Ok(()))));
+        let mut runs = 0;
+        while !plug.is_finished() || runs == 0 {
+            workload.measure(&counter)?;
+            runs += 1;
+        }
+        plug.join().expect("the plugging thread does not panic")?;
+        expect(
+            "replugged",
+            "instructions",
+            counter.read()?,
+            runs * workload.instructions(),
+        )
+    });
+    sched_setaffinity(thread, &before)?;
+    result?;
+    counts_and_samples_on_all_cpus(ctx)
+}
+
+/// An event of the CPU itself stops with it.
+fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let mut counter = pmu
+        .event(Event::Instructions)
+        .any_pid()
+        .one_cpu(1)
+        .build()?;
+    counter.enable()?;
+    replug(|| {
+        let (first, second) = (counter.read()?, counter.read()?);
+        expect("CPU offline", "instructions", second, first)
+    })?;
+    drop(counter);
+    ensure!(cpus()? >= 2, "the CPU did not come back");
+    counts_and_samples_on_all_cpus(ctx)
+}
