@@ -2,17 +2,24 @@
 
 //! `rust_pmu`: the performance counters of each core.
 //!
-//! Events are put on counters when perf adds them ([`CorePmu::add`]), and the
-//! counters run as one: GLOBAL_CTRL stops them for every change and in NMIs.
-//! What a CPU's counters are programmed to, [`Bank`] knows.
+//! Events are put on counters when perf adds them ([`CorePmu::add`]). The
+//! counters of started events, [`Cpu::active`], run while perf has the PMU
+//! enabled and no PMI is being handled, [`Cpu::enabled`]; what they are
+//! programmed to, [`Bank`] knows.
 //!
 //! # NMIs
 //!
 //! While perf changes a CPU's events the counters are stopped, but a PMI that
 //! is already on its way may still arrive. [`CorePmu::handle_pmi`] therefore
-//! works at any time: it handles those counters that are in [`Cpu::active`],
-//! which a counter enters last of all when it is started, and leaves first
-//! when it is stopped.
+//! works at any time: it handles the counters in [`Cpu::active`], which a
+//! counter enters last of all when it is started, and leaves first when it is
+//! stopped.
+//!
+//! # Virtual machines
+//!
+//! What a virtual machine that this one runs executes is counted, whatever
+//! `exclude_guest` says, and events of `exclude_host` count nothing: both
+//! would need the hypervisor to switch the counters.
 
 use crate::{
     perf::{
@@ -25,27 +32,27 @@ use crate::{
         OverflowHandler,
         PerCpu,
         Pmu,
-        Regs, //
+        Regs,
+        MAX_EVENTS, //
     },
     pmc::{
         assign::Assignment,
         counter::{
             Counter,
-            CounterSet, //
+            CounterSet,
+            MAX_COUNTERS, //
         },
         event::EventSel,
         period, //
     },
     x86::{
-        apic,
-        cpu::ThisCpu,
         hal::{
             Bank,
             Capabilities, //
         },
         nmi,
-        reservation::Reservation,
-        CpuHal, //
+        Hardware,
+        Reservation, //
     }, //
 };
 use core::sync::atomic::{
@@ -63,9 +70,8 @@ use kernel::{
     }, //
 };
 
-/// The first period of an event with a frequency, for the rate of samples that
-/// it asks for to be found from. With this many a second of the most frequent
-/// events the CPU still gets work done.
+/// The rate that is assumed of an event that is sampled at a frequency: from
+/// the period that follows from it, perf works out the right one.
 const EVENTS_PER_SECOND: u64 = 1 << 28;
 
 /// What the PMU keeps of a CPU and what its NMIs see: words that only this CPU
@@ -75,13 +81,13 @@ pub(crate) struct Cpu {
     bank: Bank,
     /// The counters, as a [`CounterSet`], whose events are started.
     active: AtomicU64,
-    /// Whether perf has the PMU enabled on this CPU.
+    /// Whether the active counters are to run.
     enabled: AtomicBool,
-    /// The tenure of the counters' reservation during which they were taken
-    /// over on this CPU.
+    /// The [tenure](CorePmu::tenure) in which this CPU's counters were taken
+    /// over; 0 if they were not.
     tenure: AtomicU64,
-    /// The number of PMIs that were handled.
-    pmis: AtomicU64,
+    /// Counts the NMIs that may have run the counters.
+    nmis: AtomicU64,
 }
 
 impl Cpu {
@@ -90,13 +96,13 @@ impl Cpu {
     }
 
     fn activate(&self, counter: Counter) {
-        let active = self.active() | CounterSet::of(counter);
-        self.active.store(active.bits(), Relaxed);
+        self.active
+            .fetch_or(CounterSet::of(counter).bits(), Relaxed);
     }
 
     fn deactivate(&self, counter: Counter) {
-        let active = self.active() & !CounterSet::of(counter);
-        self.active.store(active.bits(), Relaxed);
+        self.active
+            .fetch_and(!CounterSet::of(counter).bits(), Relaxed);
     }
 }
 
@@ -110,28 +116,23 @@ struct Owner {
 /// The driver.
 #[pin_data]
 pub(crate) struct CorePmu {
-    hal: &'static CpuHal,
-    capabilities: Capabilities,
+    hardware: Hardware,
     overflow: OverflowHandler,
     #[pin]
     owner: Mutex<Owner>,
-    /// Counts the times that the counters were reserved; under `owner`'s lock.
+    /// Which reservation of the counters this is, or will be the next, from 1
+    /// on. Written with `owner` locked.
     tenure: AtomicU64,
 }
 
 impl CorePmu {
-    /// A driver for CPUs like this.
-    pub(crate) fn new(
-        hal: &'static CpuHal,
-        capabilities: Capabilities,
-        overflow: OverflowHandler,
-    ) -> impl PinInit<Self, Error> {
+    /// A driver for this hardware.
+    pub(crate) fn new(hardware: Hardware, overflow: OverflowHandler) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            hal,
-            capabilities,
+            hardware,
             overflow,
             owner <- new_mutex!(Owner::default()),
-            tenure: AtomicU64::new(0),
+            tenure: AtomicU64::new(1),
         })
     }
 
@@ -139,7 +140,7 @@ impl CorePmu {
     fn acquire(&self) -> Result {
         let mut owner = self.owner.lock();
         if owner.reservation.is_none() {
-            let reservation = Reservation::take(self.hal, self.capabilities.counters)
+            let reservation = Reservation::take(self.hardware.hal, self.hardware.capabilities.counters)
                 .inspect_err(|_| {
                     pr_warn_once!(
                         "the counters are in use, by events of the in-tree `cpu` PMU or the NMI watchdog; \
@@ -147,8 +148,6 @@ impl CorePmu {
                     )
                 })?;
             owner.reservation = Some(reservation);
-            let tenure = self.tenure.load(Relaxed).wrapping_add(1);
-            self.tenure.store(tenure, Relaxed);
         }
         owner.events += 1;
         Ok(())
@@ -164,18 +163,39 @@ impl CorePmu {
 
     /// Those counters that can count an event.
     fn counters_for(&self, event: &Event) -> CounterSet {
-        EventSel::from_bits(event.config()).counters(self.capabilities.counters)
+        EventSel::from_bits(event.config()).counters(self.hardware.capabilities.counters)
     }
 
     /// Takes this CPU's counters over, if that was not done since they were
-    /// reserved. IRQs disabled.
+    /// reserved, or they may have lost what they held. IRQs disabled.
     fn take_over(&self, cpu: &Cpu) {
         let tenure = self.tenure.load(Relaxed);
         if cpu.tenure.load(Relaxed) != tenure {
+            let hardware = &self.hardware;
             cpu.bank
-                .take_over(self.hal, &ThisCpu, self.capabilities.counters);
-            apic::deliver_pmi_as_nmi();
+                .take_over(hardware.hal, &hardware.cpu, hardware.capabilities.counters);
+            hardware.apic.deliver_pmi_as_nmi();
             cpu.tenure.store(tenure, Relaxed);
+        }
+    }
+
+    /// Runs just these counters.
+    fn run(&self, cpu: &Cpu, counters: CounterSet) {
+        cpu.bank
+            .run(self.hardware.hal, &self.hardware.cpu, counters);
+    }
+
+    /// Runs the active counters, if they are to run. Any context.
+    fn run_active(&self, cpu: &Cpu) {
+        while cpu.enabled.load(Relaxed) {
+            let nmis = cpu.nmis.load(Relaxed);
+            self.run(cpu, cpu.active());
+            if cpu.nmis.load(Relaxed) == nmis {
+                return;
+            }
+            // An NMI has run the counters in between; now it is not sure what
+            // was written last.
+            cpu.bank.forget_running();
         }
     }
 
@@ -184,7 +204,7 @@ impl CorePmu {
         let mut previous = event.prev_count().load(Relaxed);
         // An NMI in between may have done the same.
         let now = loop {
-            let now = cpu.bank.read(&ThisCpu, counter) as i64;
+            let now = cpu.bank.read(&self.hardware.cpu, counter) as i64;
             match event
                 .prev_count()
                 .compare_exchange(previous, now, Relaxed, Relaxed)
@@ -193,7 +213,7 @@ impl CorePmu {
                 Err(other) => previous = other,
             }
         };
-        let width = self.capabilities.width(counter);
+        let width = self.hardware.capabilities.width(counter);
         let delta = period::delta(previous as u64, now as u64, width) as i64;
         event.count().fetch_add(delta, Relaxed);
         event.period_left().fetch_sub(delta, Relaxed);
@@ -206,48 +226,60 @@ impl CorePmu {
         let rearm = period::rearm(
             event.period_left().load(Relaxed),
             period,
-            self.capabilities.max_distance(),
+            self.hardware.capabilities.max_distance(),
         );
         if rearm.elapsed {
             event.set_last_period(period);
         }
         event.period_left().store(rearm.left, Relaxed);
 
-        let value = period::start_value(rearm.distance, self.capabilities.width(counter));
+        let value = period::start_value(rearm.distance, self.hardware.capabilities.width(counter));
         event.prev_count().store(value as i64, Relaxed);
         let eventsel = EventSel::from_bits(event.config());
-        cpu.bank
-            .program(self.hal, &ThisCpu, counter, eventsel, value);
+        cpu.bank.program(
+            self.hardware.hal,
+            &self.hardware.cpu,
+            counter,
+            eventsel,
+            value,
+        );
         rearm.elapsed
     }
 
     /// Moves an event that is on this CPU from one counter to another, free one.
-    fn move_event(&self, on: &OnCpu<'_, Self>, from: Counter, to: Counter) -> Result {
+    fn move_event(&self, on: &OnCpu<'_, Self>, from: Counter, to: Counter) {
         let Some(event) = on.events().get(from.index()) else {
-            return Ok(());
+            return;
         };
         let stopped = event.is_stopped();
         self.stop(on, event, true);
         on.events().remove(event);
-        on.events().insert(to.index(), event)?;
-        if !stopped {
+        // The place is free, and the event has none.
+        let moved = on.events().insert(to.index(), event);
+        if moved.is_ok() && !stopped {
             self.start(on, event);
         }
-        Ok(())
     }
 
     /// Handles an NMI. NMI context.
     fn handle_pmi(&self, on: &OnCpu<'_, Self>, regs: &Regs<'_>) -> nmi::Return {
         let cpu = on.state();
-        if cpu.tenure.load(Relaxed) == 0 {
+        if cpu.tenure.load(Relaxed) != self.tenure.load(Relaxed) {
             return nmi::Return::None;
         }
-        cpu.pmis
-            .store(cpu.pmis.load(Relaxed).wrapping_add(1), Relaxed);
+        cpu.nmis.fetch_add(1, Relaxed);
+        let enabled = cpu.enabled.swap(false, Relaxed);
 
-        cpu.bank.run(self.hal, &ThisCpu, CounterSet::EMPTY);
-        let overflowed = cpu.bank.take_overflows(self.hal, &ThisCpu);
-        for counter in overflowed & cpu.active() {
+        let hardware = &self.hardware;
+        self.run(cpu, CounterSet::EMPTY);
+        let overflowed = hardware
+            .hal
+            .take_overflows(&hardware.cpu, hardware.capabilities.counters);
+        for counter in overflowed {
+            // A sample may have had the events of other counters stopped.
+            if !cpu.active().contains(counter) {
+                continue;
+            }
             if let Some(event) = on.events().get(counter.index()) {
                 self.update(cpu, counter, event);
                 let ended = event.last_period();
@@ -256,18 +288,19 @@ impl CorePmu {
                 }
             }
         }
-        apic::deliver_pmi_as_nmi();
+        hardware.apic.deliver_pmi_as_nmi();
 
-        if cpu.enabled.load(Relaxed) {
-            cpu.bank.run(self.hal, &ThisCpu, cpu.active());
-        }
-        if overflowed.is_empty() {
-            nmi::Return::None
-        } else {
-            nmi::Return::Handled
+        cpu.enabled.store(enabled, Relaxed);
+        self.run_active(cpu);
+        match overflowed.len() {
+            0 => nmi::Return::None,
+            causes => nmi::Return::Handled(causes),
         }
     }
 }
+
+/// Every counter has a place among the events of a CPU.
+const _: () = assert!(MAX_COUNTERS <= MAX_EVENTS);
 
 impl Pmu for CorePmu {
     type Cpu = Cpu;
@@ -281,8 +314,6 @@ impl Pmu for CorePmu {
         if attr.has_extended_config() {
             return Err(EINVAL);
         }
-        // What counts only while a virtual machine runs counts nothing here:
-        // the hypervisor would have to switch it.
         let host = !attr.exclude_host();
         let eventsel = EventSel::from_config(
             attr.config(),
@@ -291,20 +322,24 @@ impl Pmu for CorePmu {
         )
         .ok_or(EINVAL)?;
         if eventsel.any_thread() {
-            if !self.capabilities.any_thread {
+            if !self.hardware.capabilities.any_thread {
                 return Err(EINVAL);
             }
             if !perf::perfmon_capable() {
                 return Err(EACCES);
             }
         }
-        self.fits_in_group(event, eventsel.counters(self.capabilities.counters))?;
+        self.fits_in_group(
+            event,
+            eventsel.counters(self.hardware.capabilities.counters),
+        )?;
 
         event.set_config(eventsel.bits());
         if !event.is_sampling() {
-            event.set_period(self.capabilities.max_distance());
+            event.set_period(self.hardware.capabilities.max_distance());
         } else if attr.is_frequency() {
-            event.set_period((EVENTS_PER_SECOND / attr.frequency()).max(1));
+            let period = EVENTS_PER_SECOND.checked_div(attr.frequency());
+            event.set_period(period.map_or(1, |period| period.max(1)));
         }
         self.acquire()
     }
@@ -313,37 +348,32 @@ impl Pmu for CorePmu {
         let mut owner = self.owner.lock();
         owner.events -= 1;
         if owner.events == 0 {
-            cpus.on_each(|on| {
-                let cpu = on.state();
-                if cpu.tenure.load(Relaxed) != 0 {
-                    cpu.tenure.store(0, Relaxed);
-                    cpu.bank
-                        .give_back(self.hal, &ThisCpu, self.capabilities.counters);
-                }
-            });
+            let hardware = &self.hardware;
+            let tenure = self.tenure.load(Relaxed);
+            cpus.on_each(
+                |cpu| cpu.tenure.load(Relaxed) == tenure,
+                |on| {
+                    on.state().tenure.store(0, Relaxed);
+                    on.state().bank.give_back(
+                        hardware.hal,
+                        &hardware.cpu,
+                        hardware.capabilities.counters,
+                    );
+                },
+            );
+            self.tenure.store(tenure.wrapping_add(1), Relaxed);
             owner.reservation = None;
         }
     }
 
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Assignment) {
-        let cpu = on.state();
-        cpu.enabled.store(true, Relaxed);
-        loop {
-            let pmis = cpu.pmis.load(Relaxed);
-            cpu.bank.run(self.hal, &ThisCpu, cpu.active());
-            if cpu.pmis.load(Relaxed) == pmis {
-                return;
-            }
-            // A PMI has run the counters in between; now it is not sure what
-            // was written last.
-            cpu.bank.forget_running();
-        }
+        on.state().enabled.store(true, Relaxed);
+        self.run_active(on.state());
     }
 
     fn disable(&self, on: &OnCpu<'_, Self>, _: &mut Assignment) {
-        let cpu = on.state();
-        cpu.enabled.store(false, Relaxed);
-        cpu.bank.run(self.hal, &ThisCpu, CounterSet::EMPTY);
+        on.state().enabled.store(false, Relaxed);
+        self.run(on.state(), CounterSet::EMPTY);
     }
 
     fn add(
@@ -356,11 +386,13 @@ impl Pmu for CorePmu {
         self.take_over(on.state());
         let placement = assignment.place(self.counters_for(event)).ok_or(EAGAIN)?;
         for (from, to) in placement.moves() {
-            self.move_event(on, from, to)?;
+            self.move_event(on, from, to);
         }
-        on.events().insert(placement.counter.index(), event)?;
         event.set_stopped();
         event.set_up_to_date();
+        on.events()
+            .insert(placement.counter.index(), event)
+            .inspect_err(|_| assignment.remove(placement.counter))?;
         if start {
             self.start(on, event);
         }
@@ -386,6 +418,7 @@ impl Pmu for CorePmu {
         event.set_running();
         event.update_userpage();
         on.state().activate(counter);
+        self.run_active(on.state());
     }
 
     fn stop(&self, on: &OnCpu<'_, Self>, event: &Event, update: bool) {
@@ -393,6 +426,7 @@ impl Pmu for CorePmu {
             return;
         };
         on.state().deactivate(counter);
+        self.run_active(on.state());
         event.set_stopped();
         if update && !event.is_up_to_date() {
             self.update(on.state(), counter, event);
@@ -407,6 +441,10 @@ impl Pmu for CorePmu {
         if let Some(counter) = event.index().and_then(Counter::from_index) {
             self.update(on.state(), counter, event);
         }
+    }
+
+    fn prepare_cpu(&self, cpu: &Cpu) {
+        cpu.tenure.store(0, Relaxed);
     }
 }
 

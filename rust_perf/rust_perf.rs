@@ -10,9 +10,8 @@ use crate::{
         PmiHandler, //
     },
     x86::{
-        cpu,
-        hal,
-        nmi, //
+        nmi,
+        Hardware, //
     }, //
 };
 use kernel::prelude::*;
@@ -38,30 +37,17 @@ struct RustPerf {
     _nmi: Pin<KBox<nmi::Registration<PmiHandler>>>,
 }
 
-/// CPUID.01H:ECX.PDCM: there is IA32_PERF_CAPABILITIES (SDM vol. 2, CPUID).
-const PDCM: u32 = 1 << 15;
-
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let perf_capabilities = if cpu::cpuid(1).ecx & PDCM != 0 {
-            cpu::rdmsr_safe(hal::msr::PERF_CAPABILITIES)
-        } else {
-            None
-        };
-        let Some((capabilities, hal)) = hal::detect(cpu::cpuid(0xa), perf_capabilities) else {
-            pr_err!(
-                "no PMU: CPUID leaf 0xA has no architectural performance monitoring of version 2 or later\n"
-            );
-            return Err(ENODEV);
-        };
-
-        let groups = core_pmu::attribute_groups(&capabilities)?;
+        let hardware = Hardware::detect()?;
+        let capabilities = hardware.capabilities;
         let overflow = perf::OverflowHandler::find().inspect_err(|_| {
             pr_err!(
                 "this kernel's perf_event_overflow() is neither exported nor found by kprobes\n"
             )
         })?;
-        let instance = perf::Instance::new(CorePmu::new(hal, capabilities, overflow))?;
+        let groups = core_pmu::attribute_groups(&capabilities)?;
+        let instance = perf::Instance::new(CorePmu::new(hardware, overflow))?;
         let nmi = KBox::pin_init(
             nmi::Registration::register(c"rust_perf", PmiHandler(instance.clone())),
             GFP_KERNEL,
@@ -74,9 +60,9 @@ impl kernel::Module for RustPerf {
         pr_info!(
             "rust_pmu: version {}, {} general counters of {} bits, {} fixed of {}\n",
             capabilities.version,
-            capabilities.counters.general_part().into_iter().count(),
+            capabilities.counters.general_part().len(),
             capabilities.general_width,
-            capabilities.counters.fixed_part().into_iter().count(),
+            capabilities.counters.fixed_part().len(),
             capabilities.fixed_width,
         );
         Ok(RustPerf {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What bindgen reads; bindgen_parameters says what of it becomes Rust. */
 
+#include <linux/cpuhotplug.h>
 #include <linux/perf_event.h>
 #include <linux/percpu.h>
 #include <linux/smp.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shims for C macros and inline functions that Rust cannot call, and nothing
- * else: no decision is taken here.
+ * Shims for C macros and inline functions that Rust cannot call, and what has
+ * to be written with C macros: the call of perf_event_overflow().
  */
 
 #include <linux/capability.h>
@@ -108,15 +108,21 @@ unsigned int rust_perf_next_possible_cpu(unsigned int from)
 	return cpumask_next((int)from - 1, cpu_possible_mask);
 }
 
-void rust_perf_on_each_cpu(void (*func)(void *info), void *info)
+void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
+				void (*func)(void *info), void *info)
 {
-	on_each_cpu(func, info, 1);
+	on_each_cpu_cond(cond, func, info, true);
 }
 
 void rust_perf_sysfs_attr_init(struct attribute *attr)
 {
 	/* The lock class of an attribute that is not static. */
 	sysfs_attr_init(attr);
+}
+
+bool rust_perf_has_apic(void)
+{
+	return boot_cpu_has(X86_FEATURE_APIC);
 }
 
 void rust_perf_apic_write_lvtpc(u32 value)

@@ -20,8 +20,10 @@ void rust_perf_free_percpu(void __percpu *ptr);
 void *rust_perf_this_cpu_ptr(void __percpu *ptr);
 void *rust_perf_per_cpu_ptr(void __percpu *ptr, unsigned int cpu);
 unsigned int rust_perf_next_possible_cpu(unsigned int from);
-void rust_perf_on_each_cpu(void (*func)(void *info), void *info);
+void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
+				void (*func)(void *info), void *info);
 void rust_perf_sysfs_attr_init(struct attribute *attr);
+bool rust_perf_has_apic(void);
 void rust_perf_apic_write_lvtpc(u32 value);
 int rust_perf_rdmsr_safe(u32 msr, u64 *value);
 #endif

@@ -50,18 +50,13 @@ impl Event {
 
     /// What the user asked for.
     pub(crate) fn attr(&self) -> &Attr {
-        // SAFETY: `attr` is initialised before the event gets to its PMU. Of its fields only the
-        // sample period changes later, which `Attr` does not hand out.
+        // SAFETY: `attr` is initialised before the event gets to its PMU, and part of it.
         unsafe { &*addr_of_mut!((*self.as_raw()).attr).cast() }
     }
 
     /// Whether the event takes samples, rather than being only counted.
     pub(crate) fn is_sampling(&self) -> bool {
-        // SAFETY: The union's members are a period and a frequency in one `u64`, read as one word.
-        let period = unsafe {
-            addr_of_mut!((*self.as_raw()).attr.__bindgen_anon_1.sample_period).read_volatile()
-        };
-        period != 0
+        self.attr().frequency() != 0
     }
 
     /// A word of the driver's, set by [`NewEvent::set_config`].
@@ -177,8 +172,8 @@ impl Event {
     }
 }
 
-/// An event that is being opened, with its PMU's lock of the event list held
-/// by perf where it joins a group.
+/// An event that is being opened. If it is to join a group, perf holds the
+/// context mutex of the group's leader.
 pub(crate) struct NewEvent<'a>(&'a Event);
 
 impl<'a> NewEvent<'a> {
@@ -256,65 +251,82 @@ impl<'a> NewEvent<'a> {
 }
 
 /// What the user of an event asked for (`struct perf_event_attr`).
+///
+/// # Invariants
+///
+/// Initialised. Of the fields that are read here, perf changes but the sample
+/// period or frequency while the event is open, as one word.
 #[repr(transparent)]
-pub(crate) struct Attr(bindings::perf_event_attr);
+pub(crate) struct Attr(Opaque<bindings::perf_event_attr>);
+
+/// Reads a field of an [`Attr`].
+macro_rules! field {
+    ($attr:expr, $($field:ident).+) => {
+        // SAFETY: By `Attr`'s invariant initialised; a number, at a fixed place in whatever
+        // unions it is in.
+        unsafe { addr_of_mut!((*$attr.0.get()).$($field).+).read_volatile() }
+    };
+}
 
 impl Attr {
     /// The PMU, by number.
     pub(super) fn pmu_type(&self) -> u32 {
-        self.0.type_
+        field!(self, type_)
     }
 
     /// Which event; what it means is up to the PMU.
     pub(crate) fn config(&self) -> u64 {
-        self.0.config
+        field!(self, config)
     }
 
     /// Whether any of the further words that describe an event is set.
     pub(crate) fn has_extended_config(&self) -> bool {
-        // SAFETY: Both unions are of plain numbers, `config1` and `config2` spanning them.
-        let (config1, config2) = unsafe {
-            (
-                self.0.__bindgen_anon_3.config1,
-                self.0.__bindgen_anon_4.config2,
-            )
-        };
-        config1 | config2 | self.0.config3 | self.0.config4 != 0
+        field!(self, __bindgen_anon_3.config1) != 0
+            || field!(self, __bindgen_anon_4.config2) != 0
+            || field!(self, config3) != 0
+            || field!(self, config4) != 0
+    }
+
+    /// The flags, which are bits of one word.
+    fn flags(&self) -> bindings::perf_event_attr {
+        bindings::perf_event_attr {
+            _bitfield_1: field!(self, _bitfield_1),
+            ..Default::default()
+        }
     }
 
     /// Whether user mode is not to be counted.
     pub(crate) fn exclude_user(&self) -> bool {
-        self.0.exclude_user() != 0
+        self.flags().exclude_user() != 0
     }
 
     /// Whether kernel mode is not to be counted.
     pub(crate) fn exclude_kernel(&self) -> bool {
-        self.0.exclude_kernel() != 0
+        self.flags().exclude_kernel() != 0
     }
 
     /// Whether only virtual machines that this one runs are to be counted.
     pub(crate) fn exclude_host(&self) -> bool {
-        self.0.exclude_host() != 0
+        self.flags().exclude_host() != 0
     }
 
     /// How precise the address of a sample must be: 0 (any skid) to 3.
     pub(crate) fn precise_ip(&self) -> u64 {
-        self.0.precise_ip()
+        self.flags().precise_ip()
     }
 
     /// Whether samples are taken so many times a second, not at a period.
     pub(crate) fn is_frequency(&self) -> bool {
-        self.0.freq() != 0
+        self.flags().freq() != 0
     }
 
-    /// Samples a second, if [`Self::is_frequency`].
+    /// Samples a second, if [`Self::is_frequency`], else the period.
     pub(crate) fn frequency(&self) -> u64 {
-        // SAFETY: The union's members are a period and a frequency in one `u64`.
-        unsafe { self.0.__bindgen_anon_1.sample_freq }
+        field!(self, __bindgen_anon_1.sample_freq)
     }
 
     /// Whether samples are to have a branch stack.
     pub(crate) fn wants_branch_stack(&self) -> bool {
-        self.0.branch_sample_type != 0
+        field!(self, branch_sample_type) != 0
     }
 }

@@ -15,12 +15,13 @@
 //! perf calls back in three kinds of context, and the signatures tell them
 //! apart:
 //!
-//! - task context, may sleep: [`Pmu::event_init`], [`Pmu::event_destroy`];
+//! - task context, may sleep: [`Pmu::event_init`], [`Pmu::event_destroy`],
+//!   [`Pmu::prepare_cpu`];
 //! - on the CPU the event is on, IRQs disabled, perf's context lock held, never
 //!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`].
 //!   They share the CPU's [`Pmu::Schedule`], exclusively;
-//! - the same, but possibly in an NMI that interrupted any of the others on
-//!   this CPU: [`Pmu::start`], [`Pmu::stop`], [`Pmu::read`]. They, and the
+//! - on that CPU with IRQs disabled, or in an NMI that interrupted any of the
+//!   others there: [`Pmu::start`], [`Pmu::stop`], [`Pmu::read`]. They, and the
 //!   driver's interrupt handler, have the CPU's [`Pmu::Cpu`] shared, and must
 //!   not allocate, lock, sleep, print or panic.
 //!
@@ -50,12 +51,13 @@
 //!     fn enable(&self, _: &OnCpu<'_, Self>, _: &mut Nothing) {}
 //!     fn disable(&self, _: &OnCpu<'_, Self>, _: &mut Nothing) {}
 //!     fn add(&self, on: &OnCpu<'_, Self>, _: &mut Nothing, event: &Event, _: bool) -> Result {
-//!         on.events().insert(0, event)
+//!         on.events().insert(0, event) // One event at a time.
 //!     }
 //!     fn del(&self, _: &OnCpu<'_, Self>, _: &mut Nothing, _: &Event) {}
 //!     fn start(&self, _: &OnCpu<'_, Self>, _: &Event) {}
 //!     fn stop(&self, _: &OnCpu<'_, Self>, _: &Event, _: bool) {}
 //!     fn read(&self, _: &OnCpu<'_, Self>, _: &Event) {}
+//!     fn prepare_cpu(&self, _: &Nothing) {}
 //! }
 //!
 //! let groups = AttributeGroups::new(&[(c"events", &[(c"zero", c"config=0")])])?;
@@ -69,6 +71,7 @@ use crate::bindings;
 use kernel::prelude::*;
 
 mod event;
+mod hotplug;
 mod percpu;
 mod pmu;
 mod sample;
@@ -81,7 +84,8 @@ pub(crate) use self::{
     },
     percpu::{
         OnCpu,
-        PerCpu, //
+        PerCpu,
+        MAX_EVENTS, //
     },
     pmu::{
         Instance,

@@ -21,12 +21,15 @@ use core::{
 };
 use kernel::{
     cpu::nr_cpu_ids,
-    ffi::c_void,
+    ffi::{
+        c_int,
+        c_void, //
+    },
     prelude::*, //
 };
 
 /// The number of events that can be on a CPU at once.
-const MAX_EVENTS: usize = 64;
+pub(crate) const MAX_EVENTS: usize = 64;
 
 /// The events that are on a CPU, at places that the driver chooses.
 ///
@@ -46,16 +49,18 @@ impl EventTable {
 
     /// Puts an event that is being added, or is on this CPU, at `index`.
     ///
-    /// Fails with `EINVAL` if there is no such place and `EBUSY` if it is taken.
+    /// Fails with `EINVAL` if there is no such place and with `EBUSY` if it is
+    /// taken, or the event has one.
     pub(crate) fn insert(&self, index: usize, event: &Event) -> Result {
         let entry = self.0.get(index).ok_or(EINVAL)?;
-        if !entry.load(Relaxed).is_null() {
+        if !entry.load(Relaxed).is_null() || event.index().is_some() {
             return Err(EBUSY);
         }
         event.set_index(Some(index));
-        // INVARIANT: References to events are handed out to callbacks of perf for events that
-        // are on this CPU or being added to it, and by this table. `remove`, which `del` ends
-        // with, takes the event out.
+        // INVARIANT: References to events are handed out by callbacks of perf for events that are
+        // on this CPU or being added to it, and by this table. The event is in no other entry,
+        // for it had no index, and `remove` takes it out of this one: `del` ends with that, and
+        // so does `add` if it fails.
         entry.store(event.as_raw(), Relaxed);
         Ok(())
     }
@@ -114,10 +119,10 @@ pub(crate) struct PerCpu<T: Pmu> {
     slots: NonNull<Slot<T>>,
 }
 
-// SAFETY: `T::Cpu` and the events are `Sync`, and owned; the schedule is accessed by the CPU that
-// it belongs to, exclusively, see `with_schedule`.
+// SAFETY: `T::Cpu` and the events are `Sync`; the schedule is accessed by the CPU that it belongs
+// to, exclusively, see `with_schedule`, and is `Send`.
 unsafe impl<T: Pmu> Sync for PerCpu<T> {}
-// SAFETY: As above.
+// SAFETY: What it owns is `Send`.
 unsafe impl<T: Pmu> Send for PerCpu<T> {}
 
 /// The possible CPUs.
@@ -162,6 +167,16 @@ impl<T: Pmu> PerCpu<T> {
         unsafe { bindings::rust_perf_per_cpu_ptr(slots.as_ptr().cast(), cpu) }.cast()
     }
 
+    /// The driver's state for `cpu`.
+    ///
+    /// # Safety
+    ///
+    /// `cpu` must be possible.
+    pub(super) unsafe fn state_of(&self, cpu: u32) -> &T::Cpu {
+        // SAFETY: By the caller, this is an initialised part of the allocation.
+        unsafe { &(*Self::slot_ptr(self.slots, cpu)).state }
+    }
+
     fn slot(&self) -> &Slot<T> {
         // SAFETY: By the type invariant, this points to this CPU's initialised part.
         unsafe { &*bindings::rust_perf_this_cpu_ptr(self.slots.as_ptr().cast()).cast() }
@@ -191,36 +206,61 @@ impl<T: Pmu> PerCpu<T> {
         f: impl FnOnce(&OnCpu<'_, T>, &mut T::Schedule) -> R,
     ) -> R {
         let slot = self.slot();
-        // SAFETY: By the caller, nothing else on this CPU has the schedule; other CPUs have
-        // their own.
+        // SAFETY: Only this function accesses the schedule, and by the caller it is not entered
+        // again on this CPU before it returns: not by an NMI, not by IRQs, nor by `f`. Other CPUs
+        // have their own.
         let schedule = unsafe { &mut *slot.schedule.get() };
         f(&OnCpu { slot }, schedule)
     }
 
-    /// Calls `f` on each CPU that is online, with IRQs disabled there, and
-    /// waits for all to be done. Task context, may sleep.
-    pub(crate) fn on_each<F: Fn(&OnCpu<'_, T>) + Sync>(&self, f: F) {
-        struct Call<'a, T: Pmu, F> {
+    /// Calls `f` on each CPU that is online and for which `wanted` holds, with
+    /// IRQs disabled there, and waits for all to be done. Other CPUs are not
+    /// interrupted. Task context, may sleep.
+    pub(crate) fn on_each<W, F>(&self, wanted: W, f: F)
+    where
+        W: Fn(&T::Cpu) -> bool,
+        F: Fn(&OnCpu<'_, T>) + Sync,
+    {
+        struct Call<'a, T: Pmu, W, F> {
             cpus: &'a PerCpu<T>,
+            wanted: W,
             f: F,
         }
 
         /// # Safety
         ///
-        /// `info` must be a `Call<T, F>`, and IRQs disabled.
-        unsafe extern "C" fn call<T: Pmu, F: Fn(&OnCpu<'_, T>)>(info: *mut c_void) {
+        /// `info` must be a `Call<T, W, F>`, and `cpu` possible.
+        unsafe extern "C" fn wanted_on<T: Pmu, W: Fn(&T::Cpu) -> bool, F>(
+            cpu: c_int,
+            info: *mut c_void,
+        ) -> bool {
             // SAFETY: By the caller.
-            let call = unsafe { &*info.cast::<Call<'_, T, F>>() };
+            let call = unsafe { &*info.cast::<Call<'_, T, W, F>>() };
+            // SAFETY: By the caller.
+            (call.wanted)(unsafe { call.cpus.state_of(cpu as u32) })
+        }
+
+        /// # Safety
+        ///
+        /// `info` must be a `Call<T, W, F>`, and IRQs disabled.
+        unsafe extern "C" fn call<T: Pmu, W, F: Fn(&OnCpu<'_, T>)>(info: *mut c_void) {
+            // SAFETY: By the caller.
+            let call = unsafe { &*info.cast::<Call<'_, T, W, F>>() };
             // SAFETY: IRQs are disabled, so this stays on its CPU.
             (call.f)(&unsafe { call.cpus.current() });
         }
 
-        let mut info = Call { cpus: self, f };
-        // SAFETY: `call` gets `info`, which lives until all CPUs are done with it; the function
-        // runs with IRQs disabled on each.
+        let mut info = Call {
+            cpus: self,
+            wanted,
+            f,
+        };
+        // SAFETY: Both functions get `info`, which lives until all CPUs are done with it; the
+        // first is called here, the second with IRQs disabled on each CPU.
         unsafe {
-            bindings::rust_perf_on_each_cpu(
-                Some(call::<T, F>),
+            bindings::rust_perf_on_each_cpu_cond(
+                Some(wanted_on::<T, W, F>),
+                Some(call::<T, W, F>),
                 core::ptr::from_mut(&mut info).cast(),
             )
         };

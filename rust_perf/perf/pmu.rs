@@ -3,6 +3,7 @@
 //! PMUs and their registration.
 
 use super::{
+    hotplug,
     AttributeGroups,
     Event,
     NewEvent,
@@ -23,7 +24,7 @@ use kernel::{
 pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     /// What the driver keeps for each CPU. NMIs see it as the code that they
     /// interrupt left it, so it is made of single words (`Sync`).
-    type Cpu: Default + Sync + 'static;
+    type Cpu: Default + Send + Sync + 'static;
 
     /// What the driver keeps for each CPU to decide where events go.
     type Schedule: Default + Send + 'static;
@@ -64,18 +65,25 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
 
     /// Starts an event that is on this CPU; its period may have changed.
     ///
-    /// IRQs disabled, PMU disabled; or in an NMI.
+    /// IRQs disabled, the PMU mostly too, but not where perf does this for the
+    /// sake of another PMU's event in the same group; or in an NMI.
     fn start(&self, on: &OnCpu<'_, Self>, event: &Event);
 
     /// Stops an event that is on this CPU and, if `update`, updates its count.
     ///
-    /// IRQs disabled, PMU disabled; or in an NMI.
+    /// As for [`Self::start`].
     fn stop(&self, on: &OnCpu<'_, Self>, event: &Event, update: bool);
 
     /// Updates the count of an event that is on this CPU.
     ///
     /// IRQs disabled; or in an NMI.
     fn read(&self, on: &OnCpu<'_, Self>, event: &Event);
+
+    /// A CPU that is off, with no events on it, is going to be brought up: its
+    /// hardware may have lost what it held.
+    ///
+    /// Task context, on another CPU, may sleep.
+    fn prepare_cpu(&self, cpu: &Self::Cpu);
 }
 
 /// A driver and its data for each CPU.
@@ -121,6 +129,8 @@ pub(crate) struct Registration<T: Pmu> {
     /// `pmu` refers to them.
     _groups: AttributeGroups,
     instance: Arc<Instance<T>>,
+    #[pin]
+    _hotplug: hotplug::Registration<T>,
 }
 
 // SAFETY: perf synchronises its accesses to `pmu`; the rest is `Send`.
@@ -159,6 +169,7 @@ impl<T: Pmu> Registration<T> {
                 unsafe { slot.write(pmu) }
             }),
             _groups: groups,
+            _hotplug <- hotplug::Registration::register(name, instance.clone()),
             instance,
             // INVARIANT: From here on registered, or not initialised.
             _: {
@@ -214,7 +225,9 @@ impl<T: Pmu> Callbacks<T> {
     unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
         // SAFETY: By the caller.
         let Instance { driver, cpus } = unsafe { Self::instance(pmu) };
-        // SAFETY: IRQs are disabled, this is no NMI, and drivers do not call this.
+        // SAFETY: perf enables and disables a PMU, and adds and deletes its events, under the
+        // CPU's context lock with IRQs disabled; from NMIs it only starts, stops and reads. The
+        // driver cannot call back: all this is private to this file.
         unsafe { cpus.with_schedule(|on, schedule| driver.enable(on, schedule)) }
     }
 
@@ -267,8 +280,14 @@ impl<T: Pmu> Callbacks<T> {
         let (Instance { driver, cpus }, event) = unsafe { Self::event(event) };
         let start = flags as u32 & bindings::PERF_EF_START != 0;
         // SAFETY: As for `pmu_enable`.
-        let added =
-            unsafe { cpus.with_schedule(|on, schedule| driver.add(on, schedule, event, start)) };
+        let added = unsafe {
+            cpus.with_schedule(|on, schedule| {
+                driver
+                    .add(on, schedule, event, start)
+                    // Whatever the driver did: the event may be freed now.
+                    .inspect_err(|_| on.events().remove(event))
+            })
+        };
         added.map_or_else(Error::to_errno, |()| 0)
     }
 

@@ -7,7 +7,11 @@
 //! fit at once, moving some to other counters if it must, and leaves them
 //! where they are if it can. Bipartite matching, by augmenting paths.
 
-use super::counter::{Counter, CounterSet, MAX_COUNTERS};
+use super::counter::{
+    Counter,
+    CounterSet,
+    MAX_COUNTERS, //
+};
 
 /// Events on counters.
 ///

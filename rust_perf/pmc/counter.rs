@@ -6,7 +6,11 @@
 //! "Architectural Performance Monitoring Version 2"): general counter *i* is
 //! bit *i*, fixed counter *i* is bit 32 + *i*.
 
-use core::ops::{BitAnd, BitOr, Not};
+use core::ops::{
+    BitAnd,
+    BitOr,
+    Not, //
+};
 
 /// The first bit of the fixed counters.
 const FIXED_BASE: u8 = 32;
@@ -115,6 +119,11 @@ impl CounterSet {
     /// Whether no counter is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// The number of counters in the set.
+    pub const fn len(self) -> u32 {
+        self.0.count_ones()
     }
 
     /// Whether `counter` is in the set.

@@ -2,7 +2,10 @@
 
 //! Events: their encoding in PERFEVTSEL, and the counters that can count them.
 
-use super::counter::{Counter, CounterSet};
+use super::counter::{
+    Counter,
+    CounterSet, //
+};
 
 /// A value of IA32_PERFEVTSELx (SDM vol. 3, "Architectural Performance
 /// Monitoring Version 1 Facilities", figure "Layout of IA32_PERFEVTSELx").

@@ -53,7 +53,7 @@ pub const fn rearm(left: i64, period: u64, max: u64) -> Rearm {
 /// The mask of a counter of this width in bits.
 pub const fn mask(width: u8) -> u64 {
     if width < 64 {
-        (1 << width) - 1
+        1u64.wrapping_shl(width as u32).wrapping_sub(1)
     } else {
         u64::MAX
     }

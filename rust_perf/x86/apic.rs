@@ -7,12 +7,30 @@ use crate::bindings;
 /// Delivery mode NMI, not masked (SDM vol. 3, figure "Local Vector Table").
 const DELIVERY_NMI: u32 = 0b100 << 8;
 
-/// Has this CPU's PMIs delivered as NMIs.
+/// The local APIC of the CPU that the code runs on.
 ///
-/// The APIC masks the entry whenever it delivers one (SDM vol. 3, "Local Vector
-/// Table": the LVT performance counter register), so each PMI's handler has to
-/// call this, once what caused the PMI is gone. Any context.
-pub(crate) fn deliver_pmi_as_nmi() {
-    // SAFETY: The entry is valid, and this kernel handles NMIs from whatever source.
-    unsafe { bindings::rust_perf_apic_write_lvtpc(DELIVERY_NMI) };
+/// # Invariants
+///
+/// The CPUs have one, and the kernel uses it.
+pub(crate) struct LocalApic(());
+
+impl LocalApic {
+    /// The local APIC, if there is one, and the kernel uses it.
+    pub(super) fn find() -> Option<Self> {
+        // SAFETY: No preconditions.
+        let present = unsafe { bindings::rust_perf_has_apic() };
+        // INVARIANT: Just asked for.
+        present.then_some(LocalApic(()))
+    }
+
+    /// Has this CPU's PMIs delivered as NMIs.
+    ///
+    /// The APIC masks the entry whenever it delivers one (SDM vol. 3, "Local
+    /// Vector Table": the LVT performance counter register), so each PMI's
+    /// handler has to call this, once what caused the PMI is gone. Any context.
+    pub(crate) fn deliver_pmi_as_nmi(&self) {
+        // SAFETY: By the type invariant the register is there; the kernel handles NMIs from
+        // whatever source.
+        unsafe { bindings::rust_perf_apic_write_lvtpc(DELIVERY_NMI) };
+    }
 }

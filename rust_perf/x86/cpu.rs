@@ -13,12 +13,23 @@ use core::arch::{
     x86_64::__cpuid_count, //
 };
 
-/// This CPU. Only to be used where the code stays on it, or where all CPUs are
-/// alike.
-pub(crate) struct ThisCpu;
+/// The CPU that the code runs on, which must not change on the way.
+///
+/// # Invariants
+///
+/// Every CPU has the registers that the [`Hal`](super::hal::Hal) for it uses.
+pub(crate) struct ThisCpu(());
+
+impl ThisCpu {
+    /// To be called once the hardware is known, see the invariant.
+    pub(super) fn new() -> Self {
+        // INVARIANT: By the caller.
+        ThisCpu(())
+    }
+}
 
 /// The registers of the leaf `leaf`, subleaf 0; all 0 if the CPU has no such leaf.
-pub(crate) fn cpuid(leaf: u32) -> CpuidLeaf {
+pub(super) fn cpuid(leaf: u32) -> CpuidLeaf {
     // SAFETY: Every 64-bit CPU has CPUID, and leaf 0.
     let highest = unsafe { __cpuid_count(0, 0) }.eax;
     if leaf > highest {
@@ -35,7 +46,7 @@ pub(crate) fn cpuid(leaf: u32) -> CpuidLeaf {
 }
 
 /// Reads a register that need not exist.
-pub(crate) fn rdmsr_safe(msr: Msr) -> Option<u64> {
+pub(super) fn rdmsr_safe(msr: Msr) -> Option<u64> {
     let mut value = 0;
     // SAFETY: `value` is valid for writes; a fault is caught.
     let error = unsafe { bindings::rust_perf_rdmsr_safe(msr.address(), &mut value) };
@@ -46,7 +57,7 @@ impl Registers for ThisCpu {
     fn rdmsr(&self, msr: Msr) -> u64 {
         let (low, high): (u32, u32);
         // SAFETY: An `Msr` is one of the performance monitoring registers, reading which has no
-        // effect on memory; callers have them only of CPUs that enumerate them.
+        // effect on memory; by the type invariant the CPU has those that are asked for.
         unsafe {
             asm!(
                 "rdmsr",
@@ -75,8 +86,8 @@ impl Registers for ThisCpu {
 
     fn rdpmc(&self, index: u32) -> u64 {
         let (low, high): (u32, u32);
-        // SAFETY: In kernel mode RDPMC is always allowed; callers have the index of a counter
-        // that the CPU enumerates.
+        // SAFETY: In kernel mode RDPMC is always allowed; by the type invariant the CPU has the
+        // counters that are asked for.
         unsafe {
             asm!(
                 "rdpmc",

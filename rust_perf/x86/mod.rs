@@ -3,15 +3,70 @@
 //! The hardware: model-specific registers, CPUID, the local APIC and NMIs.
 //!
 //! How the counters of each generation are driven is in [`hal`], which works
-//! on any [`hal::Registers`]: those of the CPU ([`cpu::ThisCpu`]) or of a model
-//! of it, in tests.
+//! on any [`hal::Registers`]: those of the CPU ([`ThisCpu`]) or of a model of
+//! it, in tests.
 
-pub(crate) mod apic;
-pub(crate) mod cpu;
+mod apic;
+mod cpu;
 #[expect(unreachable_pub, reason = "it is part of a library on the host")]
 pub(crate) mod hal;
 pub(crate) mod nmi;
-pub(crate) mod reservation;
+mod reservation;
 
-/// How this kernel's CPU is driven.
-pub(crate) type CpuHal = dyn hal::Hal<cpu::ThisCpu>;
+use kernel::prelude::*;
+
+pub(crate) use self::{
+    apic::LocalApic,
+    cpu::ThisCpu,
+    reservation::Reservation, //
+};
+
+/// How this kernel's CPUs are driven.
+pub(crate) type CpuHal = dyn hal::Hal<ThisCpu>;
+
+/// What all CPUs of this machine have for performance monitoring.
+pub(crate) struct Hardware {
+    /// What the counters can do.
+    pub(crate) capabilities: hal::Capabilities,
+    /// How they are driven.
+    pub(crate) hal: &'static CpuHal,
+    /// Access to their registers.
+    pub(crate) cpu: ThisCpu,
+    /// What delivers their interrupts.
+    pub(crate) apic: LocalApic,
+}
+
+/// CPUID.01H:ECX.PDCM: there is IA32_PERF_CAPABILITIES (SDM vol. 2, CPUID).
+const PDCM: u32 = 1 << 15;
+
+/// CPUID.(EAX=07H,ECX=0):EDX.Hybrid: not all cores are of one kind (ibid.).
+const HYBRID: u32 = 1 << 15;
+
+impl Hardware {
+    /// Finds out what the CPUs have. Fails with `ENODEV`, and a message that
+    /// says what is missing, if that is nothing to work with. Task context.
+    pub(crate) fn detect() -> Result<Self> {
+        let missing = |what: &str| {
+            pr_err!("no PMU: {}\n", what);
+            ENODEV
+        };
+        if cpu::cpuid(7).edx & HYBRID != 0 {
+            return Err(missing("the cores are of different kinds (CPUID leaf 0x7)"));
+        }
+        let apic = LocalApic::find().ok_or_else(|| missing("there is no local APIC"))?;
+        let perf_capabilities = if cpu::cpuid(1).ecx & PDCM != 0 {
+            cpu::rdmsr_safe(hal::msr::PERF_CAPABILITIES)
+        } else {
+            None
+        };
+        let (capabilities, hal) = hal::detect(cpu::cpuid(0xa), perf_capabilities)
+            .ok_or_else(|| missing("CPUID leaf 0xA has no architectural performance monitoring of version 2 or later"))?;
+        Ok(Hardware {
+            capabilities,
+            hal,
+            // The registers that `hal` uses were just enumerated, and the CPUs are all alike.
+            cpu: ThisCpu::new(),
+            apic,
+        })
+    }
+}

@@ -19,7 +19,8 @@ use kernel::{
     error::to_result,
     ffi::{
         c_int,
-        c_uint, //
+        c_uint,
+        c_ulong, //
     },
     prelude::*,
     sync::atomic::{
@@ -34,8 +35,9 @@ use kernel::{
 pub(crate) enum Return {
     /// Its cause is someone else's; other handlers are asked.
     None,
-    /// The handler found its cause and dealt with it.
-    Handled,
+    /// The handler dealt with so many causes, at least one. If there were more,
+    /// the kernel takes a second NMI without a cause for one of theirs.
+    Handled(u32),
 }
 
 /// Handles NMIs that this CPU's local APIC delivers.
@@ -51,7 +53,8 @@ pub(crate) trait Handler: Send + Sync + 'static {
 /// The kernel passes its NMI handlers no data, so they have to find it here.
 static REGISTRATION: Atomic<usize> = Atomic::new(0);
 
-/// A handler that NMIs are passed to, until dropped. There is one at a time.
+/// A handler that NMIs are passed to, before those of the kernel's own, until
+/// dropped. There is one at a time.
 ///
 /// # Invariants
 ///
@@ -73,8 +76,9 @@ unsafe impl<H: Handler> Send for Registration<H> {}
 unsafe impl<H: Handler> Sync for Registration<H> {}
 
 impl<H: Handler> Registration<H> {
-    /// Registers `handler`, which `/proc` and traces know as `name`. Task
-    /// context. Fails with `EBUSY` if there is a handler already.
+    /// Registers `handler`; `name` must be that of no other handler of local
+    /// NMIs, for it is how they are unregistered. Task context. Fails with
+    /// `EBUSY` if there is a handler already.
     pub(crate) fn register(name: &'static CStr, handler: H) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
             action <- Opaque::ffi_init(|slot: *mut bindings::nmiaction| {
@@ -83,6 +87,7 @@ impl<H: Handler> Registration<H> {
                     slot.write(bindings::nmiaction {
                         handler: Some(handle_nmi::<H>),
                         name: name.as_char_ptr(),
+                        flags: bindings::NMI_FLAG_FIRST as c_ulong,
                         ..Default::default()
                     });
                     (*slot).list.next = &raw mut (*slot).list;
@@ -111,8 +116,9 @@ impl<H: Handler> Registration<H> {
 #[pinned_drop]
 impl<H: Handler> PinnedDrop for Registration<H> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: Registered under this name, by the type invariant. Returns when no CPU is in
-        // the handler any more.
+        // SAFETY: Registered under this name, by the type invariant. The function waits for a
+        // grace period of RCU, and NMI handlers are its readers, so that no CPU is in the handler
+        // any more when it returns.
         unsafe { bindings::unregister_nmi_handler(bindings::NMI_LOCAL, self.name.as_char_ptr()) };
         REGISTRATION.store(0, Relaxed);
     }
@@ -132,6 +138,6 @@ unsafe extern "C" fn handle_nmi<H: Handler>(_type: c_uint, regs: *mut bindings::
     let regs = unsafe { Regs::from_raw(regs) };
     match registration.handler.handle(&regs) {
         Return::None => bindings::NMI_DONE as c_int,
-        Return::Handled => bindings::NMI_HANDLED as c_int,
+        Return::Handled(causes) => causes as c_int,
     }
 }

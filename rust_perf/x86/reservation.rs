@@ -5,8 +5,10 @@
 //!
 //! Each of them reserves the registers of all general counters before it uses
 //! any, and gives them back when it is done
-//! (`arch/x86/kernel/cpu/perfctr-watchdog.c`). The fixed counters and global
-//! controls go with them.
+//! (`arch/x86/kernel/cpu/perfctr-watchdog.c`). By that agreement the fixed
+//! counters and global controls go with them. Two users in the kernel write the
+//! global controls without it, Intel PT's interrupt and BPF's snapshots of the
+//! branch stack: next to those, counters that were stopped may run.
 
 use super::CpuHal;
 use crate::{

@@ -118,9 +118,10 @@ impl Bank {
         self.write_value(hal, regs, counter, value);
         match counter.as_fixed() {
             Some(i) => {
-                let shift = 4 * u32::from(i);
-                let others = self.fixed_ctrl.get() & !(FIXED_FIELD << shift);
-                let wanted = others | (event.fixed_ctrl() << shift);
+                // There are 16 fields of 4 bits: nothing is shifted out.
+                let at = |field: u64| field.wrapping_shl(u32::from(i).wrapping_mul(4));
+                let others = self.fixed_ctrl.get() & !at(FIXED_FIELD);
+                let wanted = others | at(event.fixed_ctrl());
                 if wanted != self.fixed_ctrl.get() {
                     self.write_fixed_ctrl(regs, wanted);
                 }
@@ -159,12 +160,6 @@ impl Bank {
     /// called it has interrupted another call of it.
     pub fn forget_running(&self) {
         self.running.set(u64::MAX);
-    }
-
-    /// The counters that have overflowed since they were last asked for. To be
-    /// called while none runs.
-    pub fn take_overflows<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R) -> CounterSet {
-        hal.take_overflows(regs)
     }
 
     fn write_value<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R, counter: Counter, value: u64) {

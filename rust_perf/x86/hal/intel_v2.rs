@@ -43,12 +43,13 @@ impl<R: Registers> Hal<R> for IntelV2 {
         regs.wrmsr(msr::GLOBAL_CTRL, run.bits());
     }
 
-    fn take_overflows(&self, regs: &R) -> CounterSet {
-        let status = regs.rdmsr(msr::GLOBAL_STATUS);
-        if status != 0 {
-            regs.wrmsr(msr::GLOBAL_OVF_CTRL, status);
+    fn take_overflows(&self, regs: &R, counters: CounterSet) -> CounterSet {
+        // The other bits are for others to find: Processor Trace's, for one.
+        let overflowed = CounterSet::from_bits(regs.rdmsr(msr::GLOBAL_STATUS)) & counters;
+        if !overflowed.is_empty() {
+            regs.wrmsr(msr::GLOBAL_OVF_CTRL, overflowed.bits());
         }
-        CounterSet::from_bits(status)
+        overflowed
     }
 
     fn save(&self, regs: &R, counters: CounterSet) -> u64 {

@@ -52,12 +52,12 @@ pub trait Hal<R: Registers>: Sync {
     /// Has just the counters `run` count, of those that are programmed.
     fn run(&self, regs: &R, run: CounterSet);
 
-    /// The counters that have overflowed since they were last asked for.
+    /// Those of `counters` that have overflowed since they were last asked for.
     ///
     /// To be called while none counts.
-    fn take_overflows(&self, regs: &R) -> CounterSet;
+    fn take_overflows(&self, regs: &R, counters: CounterSet) -> CounterSet;
 
-    /// Stops all counters, clears all overflows, and returns what
+    /// Stops all counters, forgets overflows of `counters`, and returns what
     /// [`Self::restore`] needs to bring the global controls back.
     fn save(&self, regs: &R, counters: CounterSet) -> u64;
 
@@ -154,11 +154,17 @@ pub fn detect<R: Registers>(
     let length = leaf.eax >> 24;
     let beyond = u32::MAX.checked_shl(length).unwrap_or(0);
 
+    let (general_width, fixed_width) = ((leaf.eax >> 16) as u8, (leaf.edx >> 5) as u8);
+    let usable = |width| (32..=64).contains(&width);
+    if !usable(general_width) || (fixed != 0 && !usable(fixed_width)) {
+        return None;
+    }
+
     let capabilities = Capabilities {
         version,
         counters: CounterSet::general(general) | CounterSet::fixed(fixed),
-        general_width: (leaf.eax >> 16) as u8,
-        fixed_width: (leaf.edx >> 5) as u8,
+        general_width,
+        fixed_width,
         full_width_writes,
         any_thread: version >= 3 && leaf.edx & (1 << 15) == 0,
         missing_events: leaf.ebx | beyond,

@@ -189,7 +189,9 @@ fn accesses_are_only_made_where_something_changes() {
     assert_eq!(cost(&|| driven.program(general, cycles, 7)), (0, 2));
     // Asking for overflows is a read where there are none, and a write where there are.
     let overflows = || {
-        driven.bank.take_overflows(driven.hal, &driven.cpu);
+        driven
+            .hal
+            .take_overflows(&driven.cpu, driven.capabilities.counters);
     };
     assert_eq!(cost(&overflows), (1, 0));
     driven.program(general, instructions(), period::start_value(3, 48));
@@ -230,7 +232,7 @@ fn overflows_from_before_are_not_ours() {
     let (capabilities, hal) = cpu.detect().unwrap();
     let bank = Bank::default();
     bank.take_over(hal, &cpu, capabilities.counters);
-    assert!(bank.take_overflows(hal, &cpu).is_empty());
+    assert!(hal.take_overflows(&cpu, capabilities.counters).is_empty());
 }
 
 /// Samples `total` instructions at `period` as the module's PMI handler does,
@@ -259,7 +261,7 @@ fn sample(driven: &Driven, counter: Counter, period: u64, total: u64) -> Vec<u64
         done += step;
         if driven.cpu.pmu.borrow_mut().take_pmi() {
             driven.run(CounterSet::EMPTY);
-            assert_eq!(driven.bank.take_overflows(driven.hal, &driven.cpu), set);
+            assert_eq!(driven.hal.take_overflows(&driven.cpu, set), set);
             let now = driven.read(counter);
             left -= period::delta(previous, now, width) as i64;
             let (value, elapsed) = arm(&mut left);
