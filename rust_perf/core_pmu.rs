@@ -26,6 +26,7 @@ use crate::{
         self,
         AttributeGroups,
         Event,
+        File,
         Instance,
         NewEvent,
         OnCpu,
@@ -33,6 +34,7 @@ use crate::{
         PerCpu,
         Pmu,
         Regs,
+        Selector,
         MAX_EVENTS, //
     },
     pmc::{
@@ -151,6 +153,23 @@ impl CorePmu {
         }
         owner.events += 1;
         Ok(())
+    }
+
+    /// The encoding of an event, as in `attr.config`.
+    fn resolve(&self, selector: Selector) -> Result<u64> {
+        match selector {
+            Selector::Config(config) => Ok(config),
+            Selector::Hardware(id) if id < PERF_COUNT_HW_MAX => self
+                .hardware
+                .capabilities
+                .events()
+                .find(|event| event.hardware == id)
+                .map(|event| event.config)
+                .ok_or(ENOENT),
+            // No cache event is architectural.
+            Selector::HwCache(id) if cache_event_exists(id) => Err(ENOENT),
+            Selector::Hardware(_) | Selector::HwCache(_) => Err(EINVAL),
+        }
     }
 
     /// Whether all events of the group that `event` joins fit at once, with it.
@@ -316,7 +335,7 @@ impl Pmu for CorePmu {
         }
         let host = !attr.exclude_host();
         let eventsel = EventSel::from_config(
-            attr.config(),
+            self.resolve(attr.selector())?,
             host && !attr.exclude_user(),
             host && !attr.exclude_kernel(),
         )
@@ -458,53 +477,47 @@ impl nmi::Handler for PmiHandler {
     }
 }
 
+/// One more than the highest number of a generic hardware event.
+const PERF_COUNT_HW_MAX: u64 = 10;
+
+/// Whether perf has a cache event of this number: caches, operations and
+/// results are a byte each (`include/uapi/linux/perf_event.h`).
+fn cache_event_exists(id: u64) -> bool {
+    let [cache, op, result, ..] = id.to_le_bytes();
+    cache < 7 && op < 3 && result < 2
+}
+
 /// The folders of the PMU in sysfs: the same as the in-tree driver's `cpu` has,
 /// so far as this CPU has the events.
 pub(crate) fn attribute_groups(capabilities: &Capabilities) -> Result<AttributeGroups> {
     let mut format = KVec::new();
-    for (name, line) in FORMAT {
-        format.push((name, line), GFP_KERNEL)?;
+    for (name, bits) in FORMAT {
+        format.push(File::new(name, fmt!("config:{bits}"))?, GFP_KERNEL)?;
     }
     if capabilities.any_thread {
-        format.push((c"any", c"config:21"), GFP_KERNEL)?;
+        format.push(File::new(c"any", fmt!("config:21"))?, GFP_KERNEL)?;
     }
 
     let mut events = KVec::new();
-    for (bit, name, line) in EVENTS {
-        if capabilities.has_event(bit) {
-            events.push((name, line), GFP_KERNEL)?;
+    for event in capabilities.events() {
+        let (code, umask) = (event.config & EventSel::EVENT, event.config >> 8);
+        for name in event.names {
+            let line = match umask {
+                0 => File::new(name, fmt!("event={code:#04x}"))?,
+                _ => File::new(name, fmt!("event={code:#04x},umask={umask:#04x}"))?,
+            };
+            events.push(line, GFP_KERNEL)?;
         }
     }
-    if !(capabilities.counters & REF_CYCLES).is_empty() {
-        events.push((c"ref-cycles", c"event=0x00,umask=0x03"), GFP_KERNEL)?;
-    }
-    AttributeGroups::new(&[(c"format", &format), (c"events", &events)])
+    AttributeGroups::new([(c"format", format), (c"events", events)])
 }
 
-/// The counter that alone counts `ref-cycles`.
-const REF_CYCLES: CounterSet = CounterSet::fixed(1 << 2);
-
 /// Where the bits of `attr.config` are, see [`EventSel`].
-const FORMAT: [(&CStr, &CStr); 6] = [
-    (c"event", c"config:0-7"),
-    (c"umask", c"config:8-15"),
-    (c"edge", c"config:18"),
-    (c"pc", c"config:19"),
-    (c"inv", c"config:23"),
-    (c"cmask", c"config:24-31"),
-];
-
-/// The architectural events, by their bit in CPUID.0AH:EBX (SDM vol. 3, table
-/// "UMask and Event Select Encodings for Pre-Defined Architectural Performance
-/// Events").
-const EVENTS: [(u8, &CStr, &CStr); 9] = [
-    (0, c"cpu-cycles", c"event=0x3c"),
-    (0, c"cycles", c"event=0x3c"),
-    (1, c"instructions", c"event=0xc0"),
-    (2, c"bus-cycles", c"event=0x3c,umask=0x01"),
-    (3, c"cache-references", c"event=0x2e,umask=0x4f"),
-    (4, c"cache-misses", c"event=0x2e,umask=0x41"),
-    (5, c"branch-instructions", c"event=0xc4"),
-    (5, c"branches", c"event=0xc4"),
-    (6, c"branch-misses", c"event=0xc5"),
+const FORMAT: [(&CStr, &str); 6] = [
+    (c"event", "0-7"),
+    (c"umask", "8-15"),
+    (c"edge", "18"),
+    (c"pc", "19"),
+    (c"inv", "23"),
+    (c"cmask", "24-31"),
 ];

@@ -250,6 +250,17 @@ impl<'a> NewEvent<'a> {
     }
 }
 
+/// Which event of a PMU.
+pub(crate) enum Selector {
+    /// One of the PMU's own; what the number means is up to that.
+    Config(u64),
+    /// A generic one, `PERF_COUNT_HW_*`.
+    Hardware(u64),
+    /// A generic one of caches: `PERF_COUNT_HW_CACHE_*` for which, what and how
+    /// it ended, a byte each.
+    HwCache(u64),
+}
+
 /// What the user of an event asked for (`struct perf_event_attr`).
 ///
 /// # Invariants
@@ -269,14 +280,19 @@ macro_rules! field {
 }
 
 impl Attr {
-    /// The PMU, by number.
-    pub(super) fn pmu_type(&self) -> u32 {
+    /// What kind of event it is: the number of a PMU, or `PERF_TYPE_*`.
+    pub(super) fn event_type(&self) -> u32 {
         field!(self, type_)
     }
 
-    /// Which event; what it means is up to the PMU.
-    pub(crate) fn config(&self) -> u64 {
-        field!(self, config)
+    /// Which event it is.
+    pub(crate) fn selector(&self) -> Selector {
+        let config = field!(self, config);
+        match self.event_type() {
+            bindings::perf_type_id_PERF_TYPE_HARDWARE => Selector::Hardware(config),
+            bindings::perf_type_id_PERF_TYPE_HW_CACHE => Selector::HwCache(config),
+            _ => Selector::Config(config),
+        }
     }
 
     /// Whether any of the further words that describe an event is set.

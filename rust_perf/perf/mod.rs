@@ -45,7 +45,11 @@
 //!     type Schedule = Nothing;
 //!
 //!     fn event_init(&self, event: &NewEvent<'_>) -> Result {
-//!         if event.attr().config() == 0 { Ok(()) } else { Err(EINVAL) }
+//!         match event.attr().selector() {
+//!             Selector::Config(0) => Ok(()),
+//!             Selector::Config(_) => Err(EINVAL),
+//!             _ => Err(ENOENT),
+//!         }
 //!     }
 //!     fn event_destroy(&self, _: &PerCpu<Self>) {}
 //!     fn enable(&self, _: &OnCpu<'_, Self>, _: &mut Nothing) {}
@@ -60,7 +64,9 @@
 //!     fn prepare_cpu(&self, _: &Nothing) {}
 //! }
 //!
-//! let groups = AttributeGroups::new(&[(c"events", &[(c"zero", c"config=0")])])?;
+//! let mut events = KVec::new();
+//! events.push(File::new(c"zero", fmt!("config=0"))?, GFP_KERNEL)?;
+//! let groups = AttributeGroups::new([(c"events", events)])?;
 //! let zero = Registration::register(c"zero", groups, Instance::new(Zero)?, &THIS_MODULE);
 //! let zero = KBox::pin_init(zero, GFP_KERNEL)?;
 //! ```
@@ -80,7 +86,8 @@ mod sysfs;
 pub(crate) use self::{
     event::{
         Event,
-        NewEvent, //
+        NewEvent,
+        Selector, //
     },
     percpu::{
         OnCpu,
@@ -96,7 +103,10 @@ pub(crate) use self::{
         OverflowHandler,
         Regs, //
     },
-    sysfs::AttributeGroups,
+    sysfs::{
+        AttributeGroups,
+        File, //
+    },
 };
 
 /// The error for what is valid but cannot be done, which not every kernel has

@@ -154,6 +154,8 @@ impl<T: Pmu> Registration<T> {
                 let pmu = bindings::pmu {
                     module: module.as_ptr().cast(),
                     attr_groups: groups.as_ptr(),
+                    // Generic events, with the PMU's number in the upper half of `config`.
+                    capabilities: bindings::PERF_PMU_CAP_EXTENDED_HW_TYPE as c_int,
                     task_ctx_nr: bindings::perf_event_task_context_perf_hw_context,
                     pmu_enable: Some(Callbacks::<T>::pmu_enable),
                     pmu_disable: Some(Callbacks::<T>::pmu_disable),
@@ -248,8 +250,13 @@ impl<T: Pmu> Callbacks<T> {
         // SAFETY: By the caller; the event is initialised but for what the PMU does.
         let (Instance { driver, .. }, new) = unsafe { Self::event(event) };
         // SAFETY: The PMU's number does not change while it is registered.
-        let pmu_type = unsafe { (*(*event).pmu).type_ };
-        if new.attr().pmu_type() != pmu_type as u32 {
+        let own_type = unsafe { (*(*event).pmu).type_ } as u32;
+        let known = [
+            own_type,
+            bindings::perf_type_id_PERF_TYPE_HARDWARE,
+            bindings::perf_type_id_PERF_TYPE_HW_CACHE,
+        ];
+        if !known.contains(&new.attr().event_type()) {
             return ENOENT.to_errno();
         }
         new.set_index(None);

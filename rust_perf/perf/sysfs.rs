@@ -7,11 +7,26 @@ use crate::bindings;
 use core::ptr;
 use kernel::{
     alloc::KVec,
-    prelude::*, //
+    fmt,
+    prelude::*,
+    str::CString, //
 };
 
 /// A file: its name and its one line.
-pub(crate) type File = (&'static CStr, &'static CStr);
+pub(crate) struct File {
+    name: &'static CStr,
+    line: CString,
+}
+
+impl File {
+    /// A file with the line `line`. Task context, may sleep.
+    pub(crate) fn new(name: &'static CStr, line: fmt::Arguments<'_>) -> Result<Self> {
+        Ok(File {
+            name,
+            line: CString::try_from_fmt(line)?,
+        })
+    }
+}
 
 /// The folders of a PMU.
 ///
@@ -28,6 +43,7 @@ struct Group {
     group: KBox<bindings::attribute_group>,
     _pointers: KVec<*mut bindings::attribute>,
     _attributes: KVec<bindings::perf_pmu_events_attr>,
+    _files: KVec<File>,
 }
 
 // SAFETY: The pointers are to what the structure owns, and nothing is changed through them.
@@ -37,7 +53,7 @@ unsafe impl Sync for AttributeGroups {}
 
 impl AttributeGroups {
     /// Folders, each with its name and files. Task context, may sleep.
-    pub(crate) fn new(folders: &[(&'static CStr, &[File])]) -> Result<Self> {
+    pub(crate) fn new<const N: usize>(folders: [(&'static CStr, KVec<File>); N]) -> Result<Self> {
         let mut groups = KVec::new();
         let mut pointers = KVec::new();
         for (name, files) in folders {
@@ -60,15 +76,15 @@ impl AttributeGroups {
 }
 
 impl Group {
-    fn new(name: &'static CStr, files: &[File]) -> Result<Self> {
+    fn new(name: &'static CStr, files: KVec<File>) -> Result<Self> {
         let mut attributes = KVec::with_capacity(files.len(), GFP_KERNEL)?;
-        for (name, line) in files {
-            attributes.push(attribute(name, line), GFP_KERNEL)?;
+        for file in files.iter() {
+            attributes.push(attribute(file), GFP_KERNEL)?;
         }
         let mut pointers = KVec::with_capacity(files.len() + 1, GFP_KERNEL)?;
         for attribute in attributes.iter_mut() {
             let attribute = &raw mut attribute.attr.attr;
-            // SAFETY: The attribute is in its final place.
+            // SAFETY: The attribute is in its final place: no vector grows any more.
             unsafe { bindings::rust_perf_sysfs_attr_init(attribute) };
             pointers.push(attribute, GFP_KERNEL)?;
         }
@@ -86,17 +102,19 @@ impl Group {
             group,
             _pointers: pointers,
             _attributes: attributes,
+            _files: files,
         })
     }
 }
 
-fn attribute(name: &'static CStr, line: &'static CStr) -> bindings::perf_pmu_events_attr {
+/// The attribute of a file, which points to its name and line.
+fn attribute(file: &File) -> bindings::perf_pmu_events_attr {
     let mut attribute = bindings::perf_pmu_events_attr {
         // Shown as it is: perf_event_sysfs_show() prefers it to `id`.
-        event_str: line.as_char_ptr(),
+        event_str: file.line.as_char_ptr(),
         ..Default::default()
     };
-    attribute.attr.attr.name = name.as_char_ptr();
+    attribute.attr.attr.name = file.name.as_char_ptr();
     attribute.attr.attr.mode = 0o444;
     attribute.attr.__bindgen_anon_1.show = Some(bindings::perf_event_sysfs_show);
     attribute

@@ -12,14 +12,17 @@
 //! may be called in NMIs.
 
 mod bank;
+mod events;
 mod intel_v2;
 pub mod msr;
 
 pub use self::{
     bank::Bank,
+    events::NamedEvent,
     msr::Msr, //
 };
 
+use self::events::Presence;
 use crate::pmc::{
     counter::{
         Counter,
@@ -98,11 +101,12 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether the CPU has the architectural event with this bit in
-    /// CPUID.0AH:EBX (SDM vol. 3, table "UMask and Event Select Encodings for
-    /// Pre-Defined Architectural Performance Events").
-    pub const fn has_event(&self, bit: u8) -> bool {
-        self.missing_events & (1 << bit) == 0
+    /// The named events that the CPU has.
+    pub fn events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
+        events::INTEL.iter().filter(|event| match event.presence {
+            Presence::Architectural(bit) => self.missing_events & (1 << bit) == 0,
+            Presence::Fixed(i) => Counter::fixed(i).is_some_and(|i| self.counters.contains(i)),
+        })
     }
 
     /// The width of a counter in bits.
