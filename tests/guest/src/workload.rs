@@ -253,10 +253,9 @@ pub fn divide_error(n: u64) -> Result<Workload> {
     )
 }
 
-/// INT3 with a SIGTRAP handler: a trap, it retires. Whether it is a branch
-/// too is left open: only the instructions are meant to be compared.
+/// INT3 with a SIGTRAP handler: a trap, it retires, and as a branch.
 pub fn breakpoint(n: u64) -> Result<Workload> {
-    let branches = n * (1 + SIGNAL_BRANCHES) + 1;
+    let branches = n * (2 + SIGNAL_BRANCHES) + 1;
     let instructions = n * (3 + SIGNAL) + 1;
     Ok(
         Workload::new("int3", guest_int3, (n, 0), instructions, branches)

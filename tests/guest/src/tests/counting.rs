@@ -11,7 +11,7 @@ use nix::unistd::{gettid, Pid};
 use perf_event::events::Software;
 use perf_event::Builder;
 
-use super::{cpus, expect, expect_exact, expect_instructions, interrupts};
+use super::{cpus, expect, expect_exact, interrupts};
 use crate::ctx::{skip, Ctx, Test};
 use crate::pmu::{Event, Mode, Pmu};
 use crate::program::{Program, LOOP, MIXED};
@@ -164,14 +164,14 @@ fn faulting_instructions(ctx: &Ctx) -> Result<()> {
 fn traps(ctx: &Ctx) -> Result<()> {
     const N: u64 = 1_000;
     let before = workload::signals_counted();
-    expect_instructions(&ctx.pmu()?, &workload::breakpoint(N)?)?;
+    expect_exact(&ctx.pmu()?, &workload::breakpoint(N)?)?;
     expect("INT3", "signals", workload::signals_counted() - before, N)
 }
 
 fn single_step(ctx: &Ctx) -> Result<()> {
     const N: u64 = 500;
     let before = workload::signals_counted();
-    let result = expect_instructions(&ctx.pmu()?, &workload::single_step(N)?);
+    let result = expect_exact(&ctx.pmu()?, &workload::single_step(N)?);
     expect(
         "EFLAGS.TF",
         "signals",

@@ -52,18 +52,6 @@ fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
     )
 }
 
-/// Counts user instructions only, where branches are not at stake.
-fn expect_instructions(pmu: &Pmu, workload: &Workload) -> Result<()> {
-    let mut counter = pmu.open(Event::Instructions, Mode::User)?;
-    workload.measure(&counter)?;
-    expect(
-        workload.name(),
-        "instructions",
-        counter.read()?,
-        workload.instructions(),
-    )
-}
-
 fn expect(what: &str, unit: &str, got: u64, want: u64) -> Result<()> {
     let off = got as i128 - want as i128;
     ensure!(
