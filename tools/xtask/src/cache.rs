@@ -131,8 +131,8 @@ pub fn sweep(ctx: &Context) -> Result<()> {
             FlockArg::LockExclusiveNonblock,
         );
         if lock.is_ok() {
-            fs::remove_dir_all(file.path())
-                .with_context(|| format!("cannot remove {}", file.path().display()))?;
+            // What cannot be removed is in no one's way.
+            let _ = fs::remove_dir_all(file.path());
         }
     }
     Ok(())
