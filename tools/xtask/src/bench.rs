@@ -91,11 +91,11 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
         options: &options,
     };
     let before = children()?;
-    let outcome = guest.run(ctx, parts, Box::new(io::sink()), Box::new(io::stderr()))?;
+    let end = guest.run(ctx, parts, Box::new(io::sink()), Box::new(io::stderr()))?;
     ensure!(
-        matches!(outcome, Outcome::Exited(0)),
-        "a guest failed: {outcome:?} {}",
-        guest.explain(ctx, &outcome)
+        matches!(end.outcome, Outcome::Exited(0)),
+        "a guest failed: {}",
+        guest.explain(ctx, &end)
     );
     Ok(children()? - before)
 }

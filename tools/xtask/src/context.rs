@@ -4,7 +4,7 @@
 
 use anyhow::{ensure, Context as _, Result};
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The directories that everything works with.
 pub struct Context {
@@ -21,6 +21,11 @@ pub struct Context {
 }
 
 impl Context {
+    /// A file that no other run sees: /tmp is of our mount namespace.
+    pub fn private(&self, name: &str) -> PathBuf {
+        Path::new("/tmp").join(name)
+    }
+
     /// Reads the environment that `tools/bootstrap` sets.
     pub fn from_env() -> Result<Self> {
         // On a signal all processes of the PID namespace are killed: it must be ours.

@@ -11,7 +11,7 @@ use std::io::{BufReader, Cursor};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::cache::{Entry, Key};
+use crate::cache::{self, Entry, Key};
 use crate::context::Context;
 use crate::guest::{self, Guest, Parts};
 use crate::kernel;
@@ -37,6 +37,8 @@ const CONFIGURE: &[&str] = &[
 
 /// `make demo`.
 pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -> Result<ExitCode> {
+    // Two runs would write into one profile.
+    let _lock = cache::lock(&ctx.out.join(".lock-demo"), "make demo")?;
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     let xz = xz(ctx)?;
     let module = module::for_kernel(ctx, &parts.kernel)?;
@@ -66,6 +68,7 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
     let script = dir.join("perf.script");
     let graph = dir.join("flamegraph.svg");
     flame_graph(&script, &graph)?;
+    fs::remove_file(&script)?;
     println!("\nThe profile:     {}", dir.join("perf.data").display());
     println!("The flame graph: {}", graph.display());
     Ok(ExitCode::SUCCESS)

@@ -18,7 +18,7 @@ use std::io::{self, Cursor, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use terminal_size::{terminal_size, Height, Width};
@@ -28,7 +28,7 @@ use crate::context::Context;
 use crate::kernel::{self, Image, Kernel};
 use crate::module;
 use crate::qemu::Qemu;
-use crate::signals::TerminalModes;
+use crate::signals::{self, TerminalModes};
 use crate::step::{indent, last_lines};
 
 /// The guest's init, in its initramfs.
@@ -41,6 +41,12 @@ const MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
 
 /// What coreutils' timeout exits with, too.
 const TIMED_OUT: u8 = 124;
+/// What a shell says of a command that SIGPIPE ended.
+const BROKEN_PIPE: u8 = 141;
+
+/// Files of a guest that is running, in its "run" directory.
+const CONSOLE: &str = "console.log";
+const QEMU_LOG: &str = "qemu.log";
 
 /// What the user may say about a guest.
 #[derive(Args, Clone, Default)]
@@ -128,14 +134,25 @@ pub struct Guest<'a> {
 }
 
 /// How a guest ended.
-#[derive(Debug)]
 pub enum Outcome {
     /// The command exited, with this status.
     Exited(u8),
     /// The guest had to be stopped.
     TimedOut,
+    /// No one reads what the command prints, as after `| head`: it was stopped.
+    Unread,
     /// The guest ended before the command did: a panic, say, or a bad QEMU argument.
     Died,
+}
+
+/// What a guest left.
+pub struct End {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What its kernel said on the console.
+    pub console: String,
+    /// What QEMU said.
+    qemu: String,
 }
 
 /// Where a guest's output goes.
@@ -143,21 +160,18 @@ pub type Sink = Box<dyn Write + Send>;
 
 impl Guest<'_> {
     /// The log of the kernel's console.
-    pub fn console(&self, ctx: &Context) -> PathBuf {
+    fn console(&self, ctx: &Context) -> PathBuf {
         ctx.logs.join(format!("{}.console.log", self.name))
     }
 
-    fn qemu_log(&self, ctx: &Context) -> PathBuf {
-        ctx.logs.join(format!("{}.qemu.log", self.name))
-    }
-
     /// Boots it and waits for its end.
-    pub fn run(&self, ctx: &Context, parts: &Parts, stdout: Sink, stderr: Sink) -> Result<Outcome> {
+    pub fn run(&self, ctx: &Context, parts: &Parts, stdout: Sink, stderr: Sink) -> Result<End> {
         fs::create_dir_all(&ctx.logs)?;
         let run = tempfile::tempdir()?;
         self.fill(run.path())?;
         let mut command = self.qemu(ctx, parts, run.path())?;
 
+        let (tell, news) = mpsc::channel();
         let mut pumps = Vec::new();
         let interactive = self.command.is_none();
         if interactive {
@@ -170,7 +184,7 @@ impl Guest<'_> {
         } else {
             command.stdin(Stdio::null()).stdout(Stdio::null());
             for (name, sink) in [("stdout", stdout), ("stderr", stderr)] {
-                let pump = Pump::start(run.path().join(name), sink)?;
+                let pump = Pump::start(run.path().join(name), sink, tell.clone())?;
                 command
                     .arg("-chardev")
                     .arg(format!("socket,id={name},path={}", pump.path.display()))
@@ -180,7 +194,8 @@ impl Guest<'_> {
             }
         }
         let words = shell_words::split(&self.options.qemu_args).context("QEMU_ARGS")?;
-        let log = File::create(self.qemu_log(ctx))?;
+        let log = File::create(run.path().join(QEMU_LOG))?;
+        signals::park_if_interrupted();
         let _modes = TerminalModes::save();
         let child = command
             .args(words)
@@ -192,17 +207,28 @@ impl Guest<'_> {
             None if interactive => None,
             _ => Some(Duration::from_secs(self.options.seconds())),
         };
-        let in_time = wait(child, timeout)?;
+        let stopped = wait(child, timeout, tell, &news)?;
         for pump in pumps {
             pump.finish()?;
         }
-        if !in_time {
-            return Ok(Outcome::TimedOut);
-        }
-        match fs::read_to_string(run.path().join("status")) {
-            Ok(status) => Ok(Outcome::Exited(status.trim().parse()?)),
-            Err(_) => Ok(Outcome::Died),
-        }
+        let read = |name: &str| {
+            let text = fs::read(run.path().join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        let end = End {
+            outcome: match stopped {
+                Some(outcome) => outcome,
+                None => read("status")
+                    .trim()
+                    .parse()
+                    .map_or(Outcome::Died, Outcome::Exited),
+            },
+            console: read(CONSOLE),
+            qemu: read(QEMU_LOG),
+        };
+        // A second guest of this name has its own until here.
+        fs::write(self.console(ctx), &end.console)?;
+        Ok(end)
     }
 
     /// What the guest's scripts read.
@@ -264,12 +290,12 @@ impl Guest<'_> {
             .args([
                 "-append",
                 &format!(
-                    "console=ttyS0 quiet panic=-1 oops=panic nmi_watchdog=0 {}",
+                    "console=ttyS0 loglevel=5 panic=-1 oops=panic nmi_watchdog=0 {}",
                     options.append
                 ),
             ])
             .arg("-serial")
-            .arg(format!("file:{}", self.console(ctx).display()))
+            .arg(format!("file:{}", run.join(CONSOLE).display()))
             .args(["-device", "virtio-serial-pci"]);
         for (tag, path, access) in [
             ("root", ctx.root.as_path(), ",readonly=on"),
@@ -287,68 +313,80 @@ impl Guest<'_> {
     }
 
     /// What to tell about a guest that did not end by itself.
-    pub fn explain(&self, ctx: &Context, outcome: &Outcome) -> String {
-        let end = |path: &Path, n| {
-            let text = fs::read(path).unwrap_or_default();
-            indent(last_lines(&String::from_utf8_lossy(&text), n))
-        };
-        let what = match outcome {
-            Outcome::Exited(_) => return String::new(),
+    pub fn explain(&self, ctx: &Context, end: &End) -> String {
+        let what = match end.outcome {
+            Outcome::Exited(status) => return format!("its command exited with {status}"),
+            Outcome::Unread => return "no one reads its output".to_owned(),
             Outcome::TimedOut => format!(
                 "the guest did not finish in {} s and was stopped (TIMEOUT= sets how long it may take)",
                 self.options.seconds()
             ),
             Outcome::Died => "the guest ended before its command did".to_owned(),
         };
-        let console = self.console(ctx);
-        let qemu = end(&self.qemu_log(ctx), 5);
-        let qemu = if qemu.is_empty() {
-            qemu
-        } else {
-            format!("\nQEMU said:\n{qemu}")
+        let qemu = match indent(last_lines(&end.qemu, 5)) {
+            nothing if nothing.is_empty() => nothing,
+            said => format!("\nQEMU said:\n{said}"),
         };
         format!(
             "{what}{qemu}\nThe end of its console, {}:\n{}",
-            console.display(),
-            end(&console, 25)
+            self.console(ctx).display(),
+            indent(last_lines(&end.console, 25))
         )
     }
 
     /// Runs it for the user: its output is ours, and its status too.
     pub fn run_for_user(&self, ctx: &Context, parts: &Parts) -> Result<ExitCode> {
-        let outcome = self.run(ctx, parts, Box::new(io::stdout()), Box::new(io::stderr()))?;
-        match outcome {
+        let end = self.run(ctx, parts, Box::new(io::stdout()), Box::new(io::stderr()))?;
+        match end.outcome {
             Outcome::Exited(status) => Ok(ExitCode::from(status)),
+            Outcome::Unread => Ok(ExitCode::from(BROKEN_PIPE)),
             Outcome::TimedOut => {
-                eprintln!("rust_perf: {}", self.explain(ctx, &outcome));
+                eprintln!("rust_perf: {}", self.explain(ctx, &end));
                 Ok(ExitCode::from(TIMED_OUT))
             }
-            Outcome::Died => bail!("{}", self.explain(ctx, &outcome)),
+            Outcome::Died => bail!("{}", self.explain(ctx, &end)),
         }
     }
 }
 
-/// Waits for a child's end; kills it and returns false when that takes too long.
-fn wait(mut child: Child, timeout: Option<Duration>) -> Result<bool> {
-    let Some(timeout) = timeout else {
-        child.wait()?;
-        return Ok(true);
-    };
+/// What ends the wait for a guest.
+enum News {
+    /// QEMU has ended.
+    Ended,
+    /// A [`Pump`] found that no one reads its output.
+    Unread,
+}
+
+/// Waits for a child's end; kills it when that takes too long or is of no use,
+/// and returns which.
+fn wait(
+    mut child: Child,
+    timeout: Option<Duration>,
+    tell: Sender<News>,
+    news: &Receiver<News>,
+) -> Result<Option<Outcome>> {
     let pid = Pid::from_raw(child.id().try_into()?);
-    let (ended, end) = mpsc::channel();
     let waiter = thread::spawn(move || {
         let status = child.wait();
         // The receiver is there until we are joined.
-        let _ = ended.send(());
+        let _ = tell.send(News::Ended);
         status
     });
-    let in_time = end.recv_timeout(timeout).is_ok();
-    if !in_time {
+    let first = match timeout {
+        Some(timeout) => news.recv_timeout(timeout),
+        None => news.recv().map_err(RecvTimeoutError::from),
+    };
+    let stopped = match first {
+        Ok(News::Ended) => None,
+        Ok(News::Unread) => Some(Outcome::Unread),
+        Err(_) => Some(Outcome::TimedOut),
+    };
+    if stopped.is_some() {
         // ESRCH if it has just ended.
         let _ = kill(pid, Signal::SIGKILL);
     }
     match waiter.join() {
-        Ok(status) => status.map(|_| in_time).context("waiting for QEMU"),
+        Ok(status) => status.map(|_| stopped).context("waiting for QEMU"),
         Err(_) => bail!("the thread that waits for QEMU panicked"),
     }
 }
@@ -360,17 +398,24 @@ struct Pump {
 }
 
 impl Pump {
-    fn start(path: PathBuf, mut sink: Sink) -> Result<Self> {
+    fn start(path: PathBuf, mut sink: Sink, tell: Sender<News>) -> Result<Self> {
         let listener = UnixListener::bind(&path)?;
         let thread = thread::spawn(move || {
             let (mut port, _) = listener.accept()?;
             let mut buffer = [0; 65536];
+            let mut result = Ok(());
             loop {
-                match port.read(&mut buffer)? {
-                    0 => return Ok(()),
-                    n => {
-                        sink.write_all(&buffer[..n])?;
-                        sink.flush()?;
+                let n = port.read(&mut buffer)?;
+                if n == 0 {
+                    return result;
+                }
+                // After an error go on reading: a guest that cannot write its
+                // output away waits for ever.
+                if result.is_ok() {
+                    result = sink.write_all(&buffer[..n]).and_then(|()| sink.flush());
+                    if broken_pipe(&result) {
+                        // The receiver is gone when QEMU is.
+                        let _ = tell.send(News::Unread);
                     }
                 }
             }
@@ -383,11 +428,15 @@ impl Pump {
         // A QEMU that ended early never connected: the thread still waits for it.
         drop(UnixStream::connect(&self.path));
         match self.thread.join() {
-            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Ok(result) if broken_pipe(&result) => Ok(()),
             Ok(result) => result.context("copying the guest's output"),
             Err(_) => bail!("the thread that copies the guest's output panicked"),
         }
     }
+}
+
+fn broken_pipe(result: &io::Result<()>) -> bool {
+    matches!(result, Err(error) if error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Makes the initramfs of a kernel: busybox, init and a few modules.
@@ -533,15 +582,39 @@ mod tests {
 
     #[test]
     fn a_child_that_takes_too_long_is_killed() {
-        let sleep = |time| Command::new("sleep").arg(time).spawn().unwrap();
-        assert!(!wait(sleep("60"), Some(Duration::from_millis(10))).unwrap());
-        assert!(wait(sleep("0"), Some(Duration::from_secs(30))).unwrap());
+        let run = |time: &str, timeout| {
+            let child = Command::new("sleep").arg(time).spawn().unwrap();
+            let (tell, news) = mpsc::channel();
+            wait(child, Some(timeout), tell, &news).unwrap()
+        };
+        assert!(matches!(
+            run("60", Duration::from_millis(10)),
+            Some(Outcome::TimedOut)
+        ));
+        assert!(run("0", Duration::from_secs(30)).is_none());
     }
 
     #[test]
     fn a_pump_ends_though_no_one_connected() {
         let dir = tempfile::tempdir().unwrap();
-        let pump = Pump::start(dir.path().join("p"), Box::new(io::sink())).unwrap();
+        let (tell, _news) = mpsc::channel();
+        let pump = Pump::start(dir.path().join("p"), Box::new(io::sink()), tell).unwrap();
+        pump.finish().unwrap();
+    }
+
+    #[test]
+    fn a_pump_reads_on_when_no_one_reads_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let (tell, news) = mpsc::channel();
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let pump = Pump::start(path.clone(), Box::new(writer), tell).unwrap();
+        let mut port = UnixStream::connect(path).unwrap();
+        // More than a socket holds.
+        port.write_all(&vec![0; 4 << 20]).unwrap();
+        drop(port);
+        assert!(matches!(news.recv(), Ok(News::Unread)));
         pump.finish().unwrap();
     }
 }

@@ -15,8 +15,10 @@ pub struct Failure {
 /// The results so far.
 #[derive(Debug, Default, PartialEq)]
 pub struct Results {
-    /// How many tests there are, from the plan.
-    pub planned: Option<usize>,
+    /// How many tests each plan says that there are; there is to be one plan.
+    pub plans: Vec<usize>,
+    /// The numbers of the results, as they came.
+    pub numbers: Vec<usize>,
     /// How many passed.
     pub passed: usize,
     /// How many were skipped.
@@ -34,14 +36,19 @@ impl Results {
             if let Some(diagnostic) = line.strip_prefix("# ") {
                 diagnostics.push(diagnostic.to_owned());
             } else if let Some(plan) = line.strip_prefix("1..") {
-                results.planned = plan.trim().parse().ok();
+                // A plan that is no number is one that no results fulfil.
+                results
+                    .plans
+                    .push(plan.trim().parse().unwrap_or(usize::MAX));
             } else if let Some(rest) = line.strip_prefix("ok ") {
+                results.numbers.push(number(rest));
                 match result(rest) {
                     (_, Some(why)) if why.starts_with("SKIP") => results.skipped += 1,
                     _ => results.passed += 1,
                 }
                 diagnostics.clear();
             } else if let Some(rest) = line.strip_prefix("not ok ") {
+                results.numbers.push(number(rest));
                 let (name, why) = result(rest);
                 results.failures.push(Failure {
                     name: name.to_owned(),
@@ -58,9 +65,34 @@ impl Results {
 
     /// How many tests the plan has that gave no result.
     pub fn missing(&self) -> usize {
-        let seen = self.passed + self.skipped + self.failures.len();
-        self.planned.unwrap_or(0).saturating_sub(seen)
+        let planned = self.plans.first().copied().unwrap_or(0);
+        planned.saturating_sub(self.numbers.len())
     }
+
+    /// Why these results prove nothing, though no test failed or is missing.
+    pub fn trouble(&self) -> Option<String> {
+        let [planned] = self.plans[..] else {
+            return Some(format!("it printed {} plans, not one", self.plans.len()));
+        };
+        let mut numbers = self.numbers.clone();
+        numbers.sort_unstable();
+        if self.missing() == 0 && !numbers.iter().copied().eq(1..=planned) {
+            return Some(format!(
+                "its results are numbered {:?}, by a plan of 1..{planned}",
+                self.numbers
+            ));
+        }
+        (self.passed == 0 && self.failures.is_empty() && self.missing() == 0)
+            .then(|| format!("no test ran: {} were skipped", self.skipped))
+    }
+}
+
+/// The number in what follows "ok "; 0, which no plan has, if there is none.
+fn number(rest: &str) -> usize {
+    rest.split(' ')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
 }
 
 /// The name and the directive of what follows "ok ": `3 - name # directive`.
@@ -103,5 +135,24 @@ mod tests {
         let results = Results::parse("");
         assert_eq!(results, Results::default());
         assert_eq!(results.missing(), 0);
+        assert!(results.trouble().unwrap().contains("0 plans"));
+    }
+
+    #[test]
+    fn each_test_of_one_plan_has_one_result() {
+        let trouble = |text| Results::parse(text).trouble();
+        assert_eq!(trouble("1..3\nok 2 a\nok 1 b\nok 3 c # SKIP\n"), None);
+        // That one is missing is told apart.
+        assert_eq!(trouble("1..3\nok 1 a\nok 2 b\n"), None);
+        for bad in [
+            "1..3\nok 1 a\nok 1 b\nok 2 c\n",
+            "1..3\nok 1 a\nok 2 b\nok 3 c\nok 4 d\nok 5 e\n",
+            "1..1\nok a\n",
+            "1..1\n1..1\nok 1 a\n",
+            "1..0\n",
+            "1..2\nok 1 a # SKIP\nok 2 b # SKIP\n",
+        ] {
+            assert!(trouble(bad).is_some(), "{bad}");
+        }
     }
 }

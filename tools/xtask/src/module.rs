@@ -2,7 +2,7 @@
 
 //! Builds rust_perf.ko.
 
-use anyhow::{bail, ensure, Result};
+use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
 use std::collections::HashMap;
 use std::fs;
@@ -152,13 +152,9 @@ pub fn for_kernel(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
     build(ctx, &kernel::kdir(ctx, kernel)?, false)
 }
 
-/// Builds the module with clippy, from scratch; a warning is an error.
+/// Builds the module with clippy; a warning is an error.
 pub fn lint(ctx: &Context, kernel: &Kernel) -> Result<()> {
     let kdir = kernel::kdir(ctx, kernel)?;
-    let out = output_dir(ctx, &kernel.release, true);
-    if out.exists() {
-        fs::remove_dir_all(&out)?;
-    }
     build(ctx, &kdir, true).map(drop)
 }
 
@@ -169,12 +165,17 @@ fn output_dir(ctx: &Context, release: &str, clippy: bool) -> PathBuf {
     ctx.out.join(name).join(release)
 }
 
+/// Returns a copy that is this run's alone: another may build the module anew.
 fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
     let tree = Tree::read(kdir)?;
     let chain = ToolChain::of(&tree, kdir)?;
     let out = output_dir(ctx, &tree.release, clippy);
-    fs::create_dir_all(&out)?;
     let _lock = cache::lock(&ctx.out.join(".lock-module"), "the module")?;
+    if clippy && out.exists() {
+        // What is not compiled again gives no warnings.
+        fs::remove_dir_all(&out)?;
+    }
+    fs::create_dir_all(&out)?;
 
     let (name, with) = if clippy {
         ("clippy-module", ", with clippy")
@@ -212,7 +213,9 @@ fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
         "the build made no {}: is Kbuild there?",
         module.display()
     );
-    Ok(module)
+    let copy = ctx.private("rust_perf.ko");
+    fs::copy(module, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
+    Ok(copy)
 }
 
 /// Whether a build's log has warnings of rustc, clippy, a C compiler or objtool.

@@ -76,8 +76,7 @@ impl Qemu {
     pub fn patched(ctx: &Context) -> Result<Self> {
         let version = packages::source_version(ctx, "qemu")?;
         let patches = patches(ctx)?;
-        let library = bridge(ctx)?;
-        let header = ctx.top.join("qemu/bridge/pmu_bridge.h");
+        let (library, header) = bridge(ctx)?;
 
         let option = format!("-Dx86_pmu={WORK}/pmu");
         let mut key = Key::new(ctx)
@@ -146,8 +145,11 @@ fn patches(ctx: &Context) -> Result<Vec<PathBuf>> {
 }
 
 /// Builds the model as the static library that QEMU links.
-fn bridge(ctx: &Context) -> Result<PathBuf> {
+/// Returns copies of it and of its header that are this run's alone, so that
+/// what a key says is what is linked.
+fn bridge(ctx: &Context) -> Result<(PathBuf, PathBuf)> {
     let target = ctx.out.join("target");
+    let _lock = cache::lock(&ctx.out.join(".lock-bridge"), "PMU model")?;
     let step = Step::start(ctx, "bridge", "PMU model")?;
     step.run(
         Command::new("cargo")
@@ -156,8 +158,12 @@ fn bridge(ctx: &Context) -> Result<PathBuf> {
             .arg(&target)
             .current_dir(&ctx.top),
     )?;
+    let library = ctx.private(LIBRARY);
+    fs::copy(target.join("release").join(LIBRARY), &library)?;
+    let header = ctx.private("pmu_bridge.h");
+    fs::copy(ctx.top.join("qemu/bridge/pmu_bridge.h"), &header)?;
     step.done();
-    Ok(target.join("release/libpmu_bridge.a"))
+    Ok((library, header))
 }
 
 /// Builds QEMU in `dir`/build.

@@ -13,12 +13,14 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::cache;
 use crate::context::Context;
 use crate::guest::{self, Guest, Outcome, Parts};
 use crate::kernel;
 use crate::ktap::Results;
 use crate::module;
 use crate::qemu::Qemu;
+use crate::signals;
 use crate::step::{indent, last_lines, Step};
 
 /// Which tests.
@@ -45,7 +47,7 @@ impl Tally {
             Ok(()) => self.passed += 1,
             Err(error) => {
                 // After a signal this would be noise.
-                crate::signals::park_if_interrupted();
+                signals::park_if_interrupted();
                 eprintln!("{error:#}");
                 self.failed += 1;
             }
@@ -55,19 +57,33 @@ impl Tally {
 
 /// `make test`.
 pub fn test(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
-    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     let mut tally = Tally::default();
-    if options.suite.is_none() {
-        host(ctx, &parts, &mut tally)?;
+    // Whatever keeps the tests from running is a failure too: the last line is
+    // there however this ends.
+    if let Err(error) = run(ctx, kernel, options, &mut tally) {
+        tally.check(|| Err(error));
     }
-    let suites = suites(ctx, options.suite.as_deref())?;
-    run_suites(ctx, &parts, &options.guest, &suites, &mut tally)?;
-
     println!("{} passed, {} failed", tally.passed, tally.failed);
     Ok(match tally.failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
+}
+
+fn run(
+    ctx: &Context,
+    kernel: &kernel::Options,
+    options: &Options,
+    tally: &mut Tally,
+) -> Result<()> {
+    // Two runs in one checkout would take each other's logs for their results.
+    let _lock = cache::lock(&ctx.out.join(".lock-test"), "make test")?;
+    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
+    if options.suite.is_none() {
+        host(ctx, &parts, tally)?;
+    }
+    let suites = suites(ctx, options.suite.as_deref())?;
+    run_suites(ctx, &parts, &options.guest, &suites, tally)
 }
 
 fn cargo(ctx: &Context, subcommand: &str) -> Command {
@@ -243,30 +259,38 @@ fn run_suites(
             scope.spawn(move || loop {
                 let suite = queue.lock().ok().and_then(|mut queue| queue.next());
                 let Some(suite) = suite else { return };
-                let verdict = run_suite(ctx, parts, user, suite, module);
+                let started = Instant::now();
+                let (results, trouble) = run_suite(ctx, parts, user, suite, module)
+                    .unwrap_or_else(|error| (Results::default(), Some(format!("{error:#}"))));
+                // Our own killing of the guest says nothing, and starts no other.
+                signals::park_if_interrupted();
+                let verdict = Verdict {
+                    results,
+                    trouble,
+                    elapsed: started.elapsed(),
+                };
                 // The receiver is gone only if this whole function is.
                 let _ = report.send((suite, verdict));
             });
         }
         drop(report);
         for (suite, verdict) in reports {
-            let verdict = verdict.with_context(|| format!("suite {}", suite.name))?;
             show(&suite.name, &verdict);
             tally.passed += verdict.results.passed;
             tally.failed += verdict.failed();
         }
-        Ok(())
-    })
+    });
+    Ok(())
 }
 
+/// The results of a suite, and what trouble there was besides.
 fn run_suite(
     ctx: &Context,
     parts: &Parts,
     user: &guest::Options,
     suite: &Suite,
     module: &Path,
-) -> Result<Verdict> {
-    let started = Instant::now();
+) -> Result<(Results, Option<String>)> {
     let name = format!("suite-{}", suite.name);
     let options = suite.options(user, parts.qemu.cpu());
     let command = format!("exec /run/xtask/guest-tests --suite {}", suite.name);
@@ -280,7 +304,7 @@ fn run_suite(
     };
     let ktap = ctx.logs.join(format!("{name}.ktap"));
     let errors = ctx.logs.join(format!("{name}.stderr.log"));
-    let outcome = guest.run(
+    let end = guest.run(
         ctx,
         parts,
         Box::new(File::create(&ktap)?),
@@ -290,21 +314,34 @@ fn run_suite(
     let results = Results::parse(&String::from_utf8_lossy(&fs::read(&ktap)?));
     let stderr = fs::read(&errors)?;
     let stderr = String::from_utf8_lossy(&stderr);
-    let trouble = match outcome {
-        Outcome::Exited(0) if results.planned.is_none() => Some("it printed no plan".to_owned()),
-        Outcome::Exited(0) => None,
-        Outcome::Exited(_) if !results.failures.is_empty() && results.missing() == 0 => None,
+    let trouble = match end.outcome {
+        Outcome::Exited(0) => results.trouble(),
+        Outcome::Exited(_) if !results.failures.is_empty() && results.missing() == 0 => {
+            results.trouble()
+        }
         Outcome::Exited(status) => Some(format!(
             "it exited with {status}:\n{}",
             indent(last_lines(&stderr, 15))
         )),
-        Outcome::TimedOut | Outcome::Died => Some(guest.explain(ctx, &outcome)),
+        Outcome::TimedOut | Outcome::Unread | Outcome::Died => Some(guest.explain(ctx, &end)),
     };
-    Ok(Verdict {
-        results,
-        trouble,
-        elapsed: started.elapsed(),
-    })
+    let trouble = trouble.or_else(|| complaint(&end.console));
+    Ok((results, trouble))
+}
+
+/// What the kernel complained about, perhaps when the tests were over.
+fn complaint(console: &str) -> Option<String> {
+    const COMPLAINTS: &[&str] = &["Kernel panic", "Oops", "BUG:", "WARNING:"];
+    let mut lines = console.lines();
+    lines
+        .find(|line| COMPLAINTS.iter().any(|what| line.contains(what)))
+        .map(|first| {
+            let after = lines.take(15).collect::<Vec<_>>().join("\n");
+            format!(
+                "its kernel complained:\n{}",
+                indent(&format!("{first}\n{after}"))
+            )
+        })
 }
 
 fn show(suite: &str, verdict: &Verdict) {
@@ -387,6 +424,15 @@ mod tests {
             (options.smp, options.cpu.as_deref()),
             (Some(4), Some("qemu64"))
         );
+    }
+
+    #[test]
+    fn a_complaint_of_the_kernel_is_seen() {
+        let console = "..MP-BIOS bug: 8254 timer not connected to IO-APIC\n\
+                       INFO: NMI handler took too long\n";
+        assert_eq!(complaint(console), None);
+        let console = format!("{console}[    9.1] WARNING: CPU: 0 PID: 1 at x\nCall Trace:\n");
+        assert!(complaint(&console).unwrap().contains("Call Trace"));
     }
 
     #[test]
