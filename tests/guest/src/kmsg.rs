@@ -43,6 +43,8 @@ const HARMLESS: &[&str] = &[
     "NMI watchdog: Enabled.",
     "smpboot: ",
     "Dynamic interrupt throttling disabled",
+    // The guest's root is an overlay.
+    "evm: overlay not supported",
     // The kernel generates its random numbers late in a short-lived guest.
     "random: ",
 ];
