@@ -607,7 +607,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p");
         let (tell, news) = mpsc::channel();
-        let (reader, writer) = io::pipe().unwrap();
+        let (reader, writer) = UnixStream::pair().unwrap();
         drop(reader);
         let pump = Pump::start(path.clone(), Box::new(writer), tell).unwrap();
         let mut port = UnixStream::connect(path).unwrap();
