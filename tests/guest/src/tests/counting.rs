@@ -111,7 +111,7 @@ fn hundred_million(ctx: &Ctx) -> Result<()> {
 fn timer_interrupts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let before = interrupts("LOC")?;
-    expect_exact(&pmu, &workload::tight_loop(40_000_000))?;
+    expect_exact(&pmu, &workload::tight_loop(100_000_000))?;
     let ticks = interrupts("LOC")? - before;
     ensure!(ticks >= 10, "only {ticks} timer interrupts");
     Ok(())

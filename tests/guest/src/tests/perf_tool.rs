@@ -423,7 +423,7 @@ fn report_three_to_one(ctx: &Ctx) -> Result<()> {
 fn report_by_frequency(ctx: &Ctx) -> Result<()> {
     let event = ctx.pmu()?.tool_event(Event::CpuCycles, "");
     let installed = THREE_TO_ONE.install()?;
-    let data = record(&installed, &event, &["-F", "2000"])?;
+    let data = record(&installed, &event, &["-F", "5000"])?;
     expect_samples(&data, None)?;
     let overheads = overheads(&data)?;
     let (three, one) = (overheads.get("three"), overheads.get("one"));
