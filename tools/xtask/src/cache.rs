@@ -28,6 +28,12 @@ impl Key {
         Self(Sha256::new()).text(&ctx.root.file_name().unwrap_or_default().to_string_lossy())
     }
 
+    /// How often what fills the entry has changed in a way that nothing else in
+    /// the key tells, such as its layout: count up when it does.
+    pub fn recipe(self, changes: u32) -> Self {
+        (0..changes).fold(self, |key, _| key.text("recipe"))
+    }
+
     /// Adds a text.
     pub fn text(mut self, text: &str) -> Self {
         // The length keeps "ab", "c" apart from "a", "bc".
@@ -72,13 +78,23 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
+    /// Its name in the cache.
+    pub fn full_name(&self) -> String {
+        format!("{}-{}", self.name, self.key)
+    }
+
+    /// Whether it is there.
+    pub fn exists(&self, ctx: &Context) -> bool {
+        ctx.cache.join(self.full_name()).is_dir()
+    }
+
     /// Returns the entry's directory, having `make` fill it if it is not there.
     pub fn get(
         &self,
         ctx: &Context,
         make: impl FnOnce(&Step, &Path) -> Result<()>,
     ) -> Result<PathBuf> {
-        let name = format!("{}-{}", self.name, self.key);
+        let name = self.full_name();
         let entry = ctx.cache.join(&name);
         if entry.is_dir() {
             return Ok(entry);
@@ -90,8 +106,9 @@ impl Entry<'_> {
         need_space(&ctx.cache, self.megabytes, &self.title)?;
         let step = Step::start(ctx, self.name, &self.title)?;
         let staging = Staging::create(ctx.cache.join(format!(".staging-{name}")))?;
-        make(&step, staging.path())?;
-        fs::rename(staging.path(), &entry)?;
+        make(&step, staging.path())
+            .and_then(|()| Ok(staging.commit(&entry)?))
+            .map_err(|error| step.explain(error))?;
         step.done();
         Ok(entry)
     }
@@ -168,6 +185,7 @@ mod tests {
             key().texts(["a", "b"]).finish(),
             key().text("a").text("b").finish()
         );
+        assert_ne!(key().recipe(1).finish(), key().recipe(2).finish());
         assert_eq!(key().finish().len(), 16);
     }
 

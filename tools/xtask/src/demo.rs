@@ -79,7 +79,11 @@ fn xz(ctx: &Context) -> Result<PathBuf> {
     let version = packages::source_version(ctx, "xz-utils")?;
     let entry = Entry {
         name: "xz",
-        key: Key::new(ctx).text(&version).texts(CONFIGURE).finish(),
+        key: Key::new(ctx)
+            .recipe(0)
+            .text(&version)
+            .texts(CONFIGURE)
+            .finish(),
         title: format!("xz {version}, with symbols"),
         megabytes: 50,
     }

@@ -14,7 +14,7 @@ use cpio::{write_cpio, NewcBuilder};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use std::fs::{self, File};
-use std::io::{self, Cursor, Read, Write};
+use std::io::{self, Cursor, IsTerminal, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -444,6 +444,7 @@ fn initramfs(ctx: &Context, kernel: &Kernel, image: &Image) -> Result<PathBuf> {
     let entry = Entry {
         name: "initramfs",
         key: Key::new(ctx)
+            .recipe(0)
             .text(&kernel.release)
             .text(&kernel.version.to_string())
             .text(INIT)
@@ -529,6 +530,10 @@ pub fn command(
 
 /// `make shell`.
 pub fn shell(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
+    ensure!(
+        io::stdin().is_terminal(),
+        "make shell needs a terminal; for one command: make guest CMD='…'"
+    );
     eprintln!(
         "The module is loaded, perf is there, {} is /mnt/share, the checkout /mnt/checkout.\n\
          exit or Ctrl-D powers off; Ctrl-A x ends the guest at once.",

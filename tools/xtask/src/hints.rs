@@ -9,7 +9,14 @@ const HINTS: &[(&[&str], &str)] = &[
         "there is no space left: free some, or set XDG_CACHE_HOME to where there is",
     ),
     (
-        &["404  Not Found", "404 Not Found", "was not found"],
+        &[
+            "404  Not Found",
+            "404 Not Found",
+            // With apt's quote: pkg-config says "was not found" too.
+            "' was not found",
+            "Unable to locate package",
+            "Unable to find a source package",
+        ],
         "the package index is older than the mirror: try make update",
     ),
     (
@@ -68,5 +75,9 @@ mod tests {
     #[test]
     fn nothing_is_said_about_the_unknown() {
         assert_eq!(hint("error[E0308]: mismatched types"), None);
+        assert_eq!(
+            hint("Package x was not found in the pkg-config search path"),
+            None
+        );
     }
 }

@@ -101,6 +101,24 @@ impl Kernel {
         ]
     }
 
+    fn available(&self, index: &Index) -> bool {
+        self.packages()
+            .iter()
+            .all(|name| index.has(name, &self.version))
+    }
+
+    /// Whether a kernel that was recorded can still be used: the list of
+    /// series may have changed since, and the mirror keeps no old packages.
+    fn usable(&self, ctx: &Context) -> Result<bool> {
+        Ok(SUPPORTED.contains(&self.series())
+            && (image_entry(ctx, self).exists(ctx) && kdir_entry(ctx, self).exists(ctx)
+                || self.available(&Index::read(ctx)?)))
+    }
+
+    fn announce(&self) {
+        eprintln!("kernel: Debian's {} ({})", self.release, self.version);
+    }
+
     fn recorded(path: &Path) -> Option<Self> {
         Self::parse(&fs::read_to_string(path).ok()?)
     }
@@ -137,12 +155,7 @@ fn newest(index: &Index, release: Option<&str>) -> Option<Kernel> {
             .filter(|kernel| wanted(kernel, series))
             // Debian has kernels like 7.3.4+deb13-cloud-amd64 and "unsigned" ones.
             .filter(|kernel| kernel.release.starts_with(|c: char| c.is_ascii_digit()))
-            .filter(|kernel| {
-                kernel
-                    .packages()
-                    .iter()
-                    .all(|name| index.has(name, &kernel.version))
-            })
+            .filter(|kernel| kernel.available(index))
             .max_by(|a, b| a.version.cmp(&b.version))
     })
 }
@@ -153,7 +166,10 @@ pub fn resolve(ctx: &Context, options: &Options) -> Result<Kernel> {
     let release = options.kernel.as_deref();
     let record = record(ctx, release)?;
     if let Some(kernel) = Kernel::recorded(&record) {
-        return Ok(kernel);
+        if kernel.usable(ctx)? {
+            kernel.announce();
+            return Ok(kernel);
+        }
     }
     let kernel = match newest(&Index::read(ctx)?, release) {
         Some(kernel) => kernel,
@@ -163,7 +179,7 @@ pub fn resolve(ctx: &Context, options: &Options) -> Result<Kernel> {
         }
     };
     kernel.record(&record)?;
-    eprintln!("kernel: Debian's {} ({})", kernel.release, kernel.version);
+    kernel.announce();
     Ok(kernel)
 }
 
@@ -214,20 +230,28 @@ pub struct Image {
     pub modules: PathBuf,
 }
 
-/// Gets the image of a kernel.
-pub fn image(ctx: &Context, kernel: &Kernel) -> Result<Image> {
-    // "base" has modules.builtin and modules.order, for depmod.
-    let names = ["binary", "modules", "base"].map(|kind| kernel.package(kind));
-    let entry = Entry {
+/// The packages of an image; "base" has modules.builtin and modules.order, for depmod.
+fn image_packages(kernel: &Kernel) -> [String; 3] {
+    ["binary", "modules", "base"].map(|kind| kernel.package(kind))
+}
+
+fn image_entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
+    Entry {
         name: "kernel",
         key: Key::new(ctx)
-            .texts(&names)
+            .recipe(0)
+            .texts(image_packages(kernel))
             .text(&kernel.version.to_string())
             .finish(),
         title: format!("kernel {}", kernel.release),
         megabytes: 600,
     }
-    .get(ctx, |step, dir| {
+}
+
+/// Gets the image of a kernel.
+pub fn image(ctx: &Context, kernel: &Kernel) -> Result<Image> {
+    let entry = image_entry(ctx, kernel).get(ctx, |step, dir| {
+        let names = image_packages(kernel);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         packages::unpack(ctx, step, &names, &kernel.version, dir)?;
         let modules = dir.join("usr/lib/modules");
@@ -250,11 +274,11 @@ pub fn image(ctx: &Context, kernel: &Kernel) -> Result<Image> {
     })
 }
 
-/// Makes the build tree of a kernel, with Rust metadata.
-pub fn kdir(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+fn kdir_entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
     Entry {
         name: "kdir",
         key: Key::new(ctx)
+            .recipe(0)
             .text(&kernel.release)
             .text(&kernel.version.to_string())
             .texts(MAKE_ARGS)
@@ -263,7 +287,11 @@ pub fn kdir(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
         title: format!("Rust metadata for {}", kernel.release),
         megabytes: 3500,
     }
-    .get(ctx, |step, kdir| {
+}
+
+/// Makes the build tree of a kernel, with Rust metadata.
+pub fn kdir(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+    kdir_entry(ctx, kernel).get(ctx, |step, kdir| {
         let source = kernel.source_package();
         let packages = tempfile::tempdir_in(kdir)?;
         packages::unpack(
@@ -394,11 +422,14 @@ pub fn rust_headers(ctx: &Context, options: &Options) -> Result<ExitCode> {
     let symbols = fs::read_to_string(kdir.join("rust/symbols"))?;
     eprintln!(
         "Rust symbols exported by the rebuilt crates, found in the stock {}: {}.\n\
-         Any Rust module for this kernel builds there, with the build root's tools:\n  \
-         tools/bootstrap run make -C KDIR M=DIRECTORY {} modules\n\
+         Any Rust module for this kernel builds with it and the build root's tools. In the\n\
+         module's directory:\n  \
+         {}/tools/bootstrap run make -C {} M=$PWD {} modules\n\
          KDIR is",
         kernel.release,
         symbols.trim().replace('\n', ", "),
+        ctx.top.display(),
+        kdir.display(),
         MAKE_ARGS.join(" ")
     );
     println!("{}", kdir.display());

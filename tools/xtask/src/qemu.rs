@@ -56,7 +56,11 @@ impl Qemu {
         let version = packages::source_version(ctx, "qemu")?;
         let entry = Entry {
             name: "qemu-pristine",
-            key: Key::new(ctx).text(&version).texts(CONFIGURE).finish(),
+            key: Key::new(ctx)
+                .recipe(0)
+                .text(&version)
+                .texts(CONFIGURE)
+                .finish(),
             title: format!("QEMU {version}, pristine"),
             megabytes: 1500,
         }
@@ -80,6 +84,7 @@ impl Qemu {
 
         let option = format!("-Dx86_pmu={WORK}/pmu");
         let mut key = Key::new(ctx)
+            .recipe(0)
             .text(&version)
             .texts(CONFIGURE)
             .text(&option)
@@ -102,13 +107,19 @@ impl Qemu {
 
         let linked = Entry {
             name: "qemu",
-            key: Key::new(ctx).text(&built.key).file(&library)?.finish(),
+            key: Key::new(ctx)
+                .recipe(0)
+                .text(&built.key)
+                .file(&library)?
+                .finish(),
             title: "QEMU with this PMU model".to_owned(),
             megabytes: 100,
         }
         .get(ctx, |step, dir| {
-            let name = format!("{}-{}", built.name, built.key);
-            let _lock = cache::lock(&cache::lock_of(ctx, &name), "QEMU's build directory")?;
+            let _lock = cache::lock(
+                &cache::lock_of(ctx, &built.full_name()),
+                "QEMU's build directory",
+            )?;
             fs::copy(&library, built_dir.join("pmu").join(LIBRARY))?;
             let work = Mount::new(&built_dir)?;
             step.run(&mut work.ninja())?;

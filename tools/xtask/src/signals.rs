@@ -9,17 +9,18 @@ use anyhow::Result;
 use nix::errno::Errno;
 use nix::sys::signal::{kill, Signal};
 use nix::sys::termios::{self, SetArg, Termios};
-use nix::sys::wait::wait;
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
+use std::time::Duration;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static STAGING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -45,8 +46,17 @@ impl Staging {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Gives it its final name: it is complete. A signal finds it either as it
+    /// was or under that name, where it stays.
+    pub fn commit(&self, to: &Path) -> io::Result<()> {
+        let mut list = lock(&STAGING);
+        fs::rename(&self.0, to)?;
+        list.retain(|path| path != &self.0);
+        Ok(())
     }
 
     fn remove(&self) {
@@ -99,10 +109,19 @@ pub fn install() -> Result<()> {
 }
 
 fn end(signal: i32) -> ! {
-    // All of the namespace but us; ESRCH when there is no one.
-    let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
-    while !matches!(wait(), Err(Errno::ECHILD)) {}
-    for path in lock(&STAGING).iter() {
+    // Again and again: another thread may be about to start something.
+    loop {
+        // All of the namespace but us; ESRCH when there is no one.
+        let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Err(Errno::ECHILD) => break,
+            Ok(WaitStatus::StillAlive) => thread::sleep(Duration::from_millis(10)),
+            _ => {}
+        }
+    }
+    // Held to the end: the other threads can commit nothing any more.
+    let staging = lock(&STAGING);
+    for path in staging.iter() {
         let _ = fs::remove_dir_all(path);
     }
     restore_terminal();
@@ -110,12 +129,30 @@ fn end(signal: i32) -> ! {
     process::exit(128 + signal);
 }
 
-/// Called on an error: after a signal its cause is our own killing of
-/// children, which says nothing, and the signal's thread ends the process.
+/// Called on an error, whose cause after a signal is our own killing of
+/// children and says nothing, and before something is started. The signal's
+/// thread ends the process.
 pub fn park_if_interrupted() {
     if INTERRUPTED.load(Ordering::SeqCst) {
         loop {
             thread::park();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_committed_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let staging = Staging::create(dir.path().join("staging")).unwrap();
+        fs::write(staging.path().join("a"), "").unwrap();
+        staging.commit(&dir.path().join("entry")).unwrap();
+        assert!(!lock(&STAGING).iter().any(|path| path == staging.path()));
+        drop(staging);
+        assert!(dir.path().join("entry/a").exists());
+        assert!(!dir.path().join("staging").exists());
     }
 }

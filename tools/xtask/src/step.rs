@@ -3,8 +3,9 @@
 //! A named step: shows progress and elapsed time, keeps a log, and says what
 //! is wrong when it fails.
 
-use anyhow::{bail, Context as _, Result};
+use anyhow::{bail, Context as _, Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::hints;
+use crate::signals;
 
 /// How much of a log a failure shows.
 const TAIL_LINES: usize = 15;
@@ -56,6 +58,7 @@ impl Step {
     pub fn run(&self, command: &mut Command) -> Result<()> {
         let mut log = self.log_file()?;
         writeln!(log, "+ {}", describe(command))?;
+        signals::park_if_interrupted();
         let status = command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -78,18 +81,27 @@ impl Step {
     }
 
     /// What a user is told when the step fails.
-    pub fn failure(&self, what: &str) -> String {
+    pub fn failure(&self, what: &str) -> Failure {
         self.bar.finish_and_clear();
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let hint = hints::hint(last_lines(&log, 100))
+            .or_else(|| hints::hint(what))
             .unwrap_or("the log has the whole story; the next run starts this step again");
-        format!(
+        Failure(format!(
             "{} failed: {what}\n{}\n  log: {}\n  try: {hint}",
             self.title,
             indent(last_lines(&log, TAIL_LINES)),
             self.log.display(),
-        )
+        ))
+    }
+
+    /// An error of the step, as what a user is told.
+    pub fn explain(&self, error: Error) -> Error {
+        match error.is::<Failure>() {
+            true => error,
+            false => self.failure(&format!("{error:#}")).into(),
+        }
     }
 
     /// Ends the step: it is done.
@@ -103,6 +115,18 @@ impl Step {
         }
     }
 }
+
+/// What a user is told when a step fails.
+#[derive(Debug)]
+pub struct Failure(String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
 
 impl Drop for Step {
     fn drop(&mut self) {
