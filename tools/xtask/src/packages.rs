@@ -9,7 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cache;
 use crate::context::Context;
+use crate::signals::Staging;
 use crate::step::{describe, Step};
 
 /// A package of the index.
@@ -102,16 +104,27 @@ fn output(command: &mut Command) -> Result<String> {
 
 /// Where `make update` puts a newer index than the build root has.
 fn newer_lists(ctx: &Context) -> PathBuf {
-    ctx.cache.join("apt-lists")
+    ctx.cache.join(lists_name(ctx))
+}
+
+/// An index is not for a build root that is made later: that has a newer one.
+fn lists_name(ctx: &Context) -> String {
+    let root = ctx.root.file_name().unwrap_or_default();
+    format!("lists-{}", root.to_string_lossy())
 }
 
 /// apt-get with the newest index.
 fn apt_get(ctx: &Context) -> Command {
+    let lists = newer_lists(ctx);
+    apt_get_with(lists.is_dir().then_some(lists.as_path()))
+}
+
+/// apt-get with the index in `lists` instead of the build root's.
+fn apt_get_with(lists: Option<&Path>) -> Command {
     let mut command = Command::new("apt-get");
     // Its own user does not exist in a user namespace that maps one user.
     command.args(["-q", "-o", "APT::Sandbox::User=root"]);
-    let lists = newer_lists(ctx);
-    if lists.is_dir() {
+    if let Some(lists) = lists {
         command.args(["-o", &format!("Dir::State::Lists={}", lists.display())]);
     }
     command
@@ -119,10 +132,21 @@ fn apt_get(ctx: &Context) -> Command {
 
 /// Fetches the index anew.
 pub fn update(ctx: &Context) -> Result<()> {
-    let step = Step::start(ctx, "index", "Debian package index")?;
-    fs::create_dir_all(newer_lists(ctx))?;
-    step.run(apt_get(ctx).args(["update", "--error-on=any"]))?;
+    const TITLE: &str = "Debian package index";
+    let name = lists_name(ctx);
+    let lists = newer_lists(ctx);
+    let _lock = cache::lock(&cache::lock_of(ctx, &name), TITLE)?;
+    let step = Step::start(ctx, "index", TITLE)?;
+    let staging = Staging::create(ctx.cache.join(format!(".staging-{name}")))?;
+    step.run(apt_get_with(Some(staging.path())).args(["update", "--error-on=any"]))?;
+    // Should the last line not be reached, this is swept as a staging directory is.
+    let old = ctx.cache.join(format!(".staging-{name}-old"));
+    if lists.is_dir() {
+        fs::rename(&lists, &old)?;
+    }
+    staging.commit(&lists)?;
     step.done();
+    let _ = fs::remove_dir_all(old);
     Ok(())
 }
 
