@@ -3,9 +3,10 @@
 # The front door. Everything is done by tools/xtask; tools/bootstrap gets it
 # running on a bare Debian. The kernel's own build reads Kbuild, not this file.
 
-# A variable goes to xtask as it was written: CMD='echo $HOME' needs no $$.
+# A variable goes to xtask as it was written: CMD='echo $HOME' needs no $$. An
+# empty one is as good as none.
 define pass
-ifneq ($(origin $(1)),undefined)
+ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
@@ -34,11 +35,12 @@ define usage
 | make test           every test; the last line is "N passed, N failed". SUITE=name: one
 |                     suite of guest tests
 | make shell          an interactive guest with the module loaded
-| make guest CMD=…    run one command in a fresh guest, exit with its status
+| make guest CMD=…    run one command in a fresh guest. make exits with 2 when the command
+|                     fails; tools/bootstrap guest --cmd '…' with the command's own status
 | make module         build out/rust_perf.ko. KDIR=dir: for that kernel build tree;
 |                     CLIPPY=1: with clippy
 | make rust-headers   make the stock Debian kernel's build tree fit for Rust modules,
-|                     any Rust modules, and print where it is
+|                     any Rust modules, and print where it is and how to use it
 | make bench          what the emulated PMU costs, in paired runs
 | make update         look for a newer kernel in the package index
 | make clean          remove what was built in this checkout

@@ -24,7 +24,7 @@ mod signals;
 mod step;
 mod test;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -52,7 +52,7 @@ enum Command {
     Guest {
         /// The command, for sh.
         #[arg(long, env = "RUST_PERF_CMD")]
-        cmd: String,
+        cmd: Option<String>,
         #[command(flatten)]
         options: guest::Options,
     },
@@ -64,7 +64,7 @@ enum Command {
     Bench(bench::Options),
     /// Look for a newer kernel in the package index.
     Update,
-    /// Run a command in the build root.
+    /// Run a command in the build root, in the directory where one is.
     Run {
         /// The command and its arguments.
         #[arg(trailing_var_arg = true, required = true)]
@@ -80,7 +80,12 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Demo(options) => demo::demo(&ctx, &cli.kernel, options),
         Command::Test(options) => test::test(&ctx, &cli.kernel, options),
         Command::Shell(options) => guest::shell(&ctx, &cli.kernel, options),
-        Command::Guest { cmd, options } => guest::command(&ctx, &cli.kernel, options, cmd),
+        Command::Guest { cmd, options } => {
+            let cmd = cmd
+                .as_deref()
+                .context("say what to run: make guest CMD='perf stat true'")?;
+            guest::command(&ctx, &cli.kernel, options, cmd)
+        }
         Command::Module(options) => module::module(&ctx, &cli.kernel, options),
         Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),
         Command::Bench(options) => bench::bench(&ctx, &cli.kernel, options),
@@ -88,7 +93,9 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Run { argv } => {
             let status = std::process::Command::new(&argv[0])
                 .args(&argv[1..])
-                .status()?;
+                .current_dir(std::env::var_os("RUST_PERF_CWD").unwrap_or(".".into()))
+                .status()
+                .with_context(|| format!("cannot run {}", argv[0]))?;
             Ok(step::exit_code(status))
         }
     }

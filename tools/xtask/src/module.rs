@@ -187,6 +187,9 @@ fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
     let mut make = chain.command("make");
     make.arg("-C").arg(kdir);
     match chain {
+        ToolChain::Host if tree.config("CONFIG_CC_IS_CLANG") == Some("y") => {
+            make.arg("LLVM=1");
+        }
         ToolChain::Host => {}
         ToolChain::Root if tree.config("CONFIG_CC_IS_CLANG") == Some("y") => {
             make.arg("LLVM=-19");
