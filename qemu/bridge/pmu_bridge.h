@@ -67,7 +67,7 @@ typedef struct PmuConfig {
 } PmuConfig;
 
 /**
- * What retired in user mode (CPL 3) and in kernel mode (CPL 0 to 2).
+ * What retired in user mode (CPL 1 to 3) and in kernel mode (CPL 0).
  */
 typedef struct PmuCounts {
   /**

@@ -39,7 +39,7 @@ pub struct PmuConfig {
 /// PmuConfig.fixed: as many as the version usually has.
 pub const PMU_FIXED_USUAL: u8 = 0xff;
 
-/// What retired in user mode (CPL 3) and in kernel mode (CPL 0 to 2).
+/// What retired in user mode (CPL 1 to 3) and in kernel mode (CPL 0).
 #[repr(C)]
 pub struct PmuCounts {
     /// Instructions, branches among them.

@@ -44,13 +44,11 @@
 //! A CMASK is reached if a cycle can have that many: 1, or up to 4 slots. Core
 //! cycles and slots never begin and never end: with EDGE they count nothing.
 
-/// The privilege levels that counters tell apart.
+/// The privilege levels that counters tell apart (SDM vol. 3B, "Performance
+/// Monitoring", USR and OS flags of IA32_PERFEVTSELx).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// CPL 3, counted with EVENTSEL.USR.
-    ///
-    /// The SDM has USR count at CPL 1 and 2 too. No system that can run here
-    /// uses those, and they are counted with the kernel.
+    /// CPL 1 to 3, counted with EVENTSEL.USR.
     User = 0,
     /// CPL 0, counted with EVENTSEL.OS.
     Kernel = 1,
