@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 use perf_event::Counter;
 
-use super::{cpus, expect, need_general};
+use super::{cpus, expect, measure_alone, need_general};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{read_all, BuilderExt, Event, Mode, Pmu};
 use crate::tests;
@@ -46,7 +46,7 @@ fn derived_events(ctx: &Ctx) -> Result<()> {
         let workload = workload::whole_periods(periods);
         for event in Event::ALL {
             let mut counter = pmu.open(event, Mode::User)?;
-            workload.measure(&counter)?;
+            measure_alone(&workload, &mut counter)?;
             let want = modelled(event, workload.instructions(), workload.branches());
             expect(workload.name(), event.name(), counter.read()?, want)?;
         }
@@ -121,7 +121,7 @@ fn count_raw(pmu: &Pmu, config: u64, workload: &Workload) -> Result<u64> {
         .raw(config)
         .build()
         .with_context(|| format!("config {config:#x}"))?;
-    workload.measure(&counter)?;
+    measure_alone(workload, &mut counter)?;
     Ok(counter.read()?)
 }
 

@@ -5,8 +5,8 @@ use anyhow::{ensure, Context, Result};
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
-use super::{expect, need_general};
-use crate::ctx::{Ctx, Test};
+use super::{expect, measure_alone, need_general};
+use crate::ctx::{skip, Ctx, Test};
 use crate::pmu::{ArchPerfmon, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
@@ -17,6 +17,7 @@ pub const TESTS: &[Test] = tests![
     group_too_large,
     group_with_software_events,
     fixed_counters_first,
+    makes_room,
     multiplexed,
     multiplexed_groups,
     pinned,
@@ -132,7 +133,7 @@ fn fixed_counters_first(ctx: &Ctx) -> Result<()> {
     }
     let workload = workload::whole_periods(50);
     let mut group = pmu.open_group(&events)?;
-    workload.measure(&group[0])?;
+    measure_alone(&workload, &mut group[0])?;
     for (counter, (event, _)) in group.iter_mut().zip(&events) {
         let want = match event {
             Event::Branches => workload.branches(),
@@ -141,6 +142,52 @@ fn fixed_counters_first(ctx: &Ctx) -> Result<()> {
             _ => workload.instructions() + 15 * (workload.branches() / 64) + 100 * 50,
         };
         expect("with fixed counters", event.name(), counter.read()?, want)?;
+    }
+    Ok(())
+}
+
+/// An event that counts on a general counter gives it up to one that can count
+/// nowhere else, when a fixed counter has become free for it.
+fn makes_room(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 1_000_000;
+    let pmu = ctx.pmu()?;
+    let ArchPerfmon { general, fixed, .. } = ArchPerfmon::probe();
+    if fixed == 0 {
+        return skip("no fixed counters");
+    }
+    let loop_once = workload::tight_loop(N);
+    let start = |event| -> Result<Counter> {
+        let mut counter = pmu.open(event, Mode::User)?;
+        counter.enable()?;
+        Ok(counter)
+    };
+    let on_fixed = start(Event::Instructions)?;
+    let mut moved = start(Event::Instructions)?;
+    let mut branches = (1..general)
+        .map(|_| start(Event::Branches))
+        .collect::<Result<Vec<_>>>()?;
+    loop_once.run();
+    drop(on_fixed);
+    let mut last = start(Event::Branches)?;
+    loop_once.run();
+
+    let expect = |what: &str, counter: &mut Counter, least: u64| -> Result<()> {
+        counter.disable()?;
+        let data = counter.read_full()?;
+        ensure!(
+            data.time_running() == data.time_enabled(),
+            "{what} had to wait"
+        );
+        // The rest is between the events' ioctls.
+        let count = data.count();
+        let good = (least..least + 200_000).contains(&count);
+        ensure!(good, "{what}: {count}, {least} of them in the loops");
+        Ok(())
+    };
+    expect("the last event", &mut last, N)?;
+    expect("the one that was moved", &mut moved, 4 * N)?;
+    for event in &mut branches {
+        expect("one that was there", event, 2 * N)?;
     }
     Ok(())
 }

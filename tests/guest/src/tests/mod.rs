@@ -18,7 +18,9 @@ pub mod watchdog;
 
 use std::fs;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
+use perf_event::events::Software;
+use perf_event::{Builder, Counter};
 
 use crate::ctx::skip;
 use crate::pmu::{ArchPerfmon, Event, Mode, Pmu};
@@ -50,6 +52,27 @@ fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
         branches.read()?,
         workload.branches(),
     )
+}
+
+/// Measures a workload for events that are functions of instructions and
+/// branches, again and again till no other task ran in between.
+///
+/// Such an event goes on from where it was on this CPU, and what others run
+/// there meanwhile moves that place by a part of a step.
+fn measure_alone(workload: &Workload, leader: &mut Counter) -> Result<()> {
+    for _ in 0..200 {
+        let mut switches = Builder::new(Software::CONTEXT_SWITCHES)
+            .include_kernel()
+            .build()?;
+        leader.reset_group()?;
+        switches.enable()?;
+        workload.measure(leader)?;
+        switches.disable()?;
+        if switches.read()? == 0 {
+            return Ok(());
+        }
+    }
+    bail!("{}: never alone on the CPU", workload.name())
 }
 
 fn expect(what: &str, unit: &str, got: u64, want: u64) -> Result<()> {

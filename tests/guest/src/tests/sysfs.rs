@@ -8,7 +8,7 @@ use anyhow::{ensure, Context, Result};
 use perf_event::events::Dynamic;
 use perf_event::Builder;
 
-use super::expect;
+use super::{expect, measure_alone};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{ArchPerfmon, BuilderExt, Event, Mode};
 use crate::tests;
@@ -113,10 +113,10 @@ fn events_count_what_they_say(ctx: &Ctx) -> Result<()> {
             .exclude_hv(false)
             .filter(Mode::User)
             .build()?;
-        workload.measure(&counter)?;
+        measure_alone(&workload, &mut counter)?;
         let by_name = counter.read()?;
         let mut counter = pmu.open(event, Mode::User)?;
-        workload.measure(&counter)?;
+        measure_alone(&workload, &mut counter)?;
         expect(
             "by name and by config",
             event.name(),
