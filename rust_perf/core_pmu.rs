@@ -142,7 +142,7 @@ impl CorePmu {
     fn acquire(&self) -> Result {
         let mut owner = self.owner.lock();
         if owner.reservation.is_none() {
-            let reservation = Reservation::take(self.hardware.hal, self.hardware.capabilities.counters)
+            let reservation = Reservation::take(&self.hardware.capabilities)
                 .inspect_err(|_| {
                     pr_warn_once!(
                         "the counters are in use, by events of the in-tree `cpu` PMU or the NMI watchdog; \
@@ -180,9 +180,15 @@ impl CorePmu {
         place(counters)
     }
 
+    /// Those counters that can count what `eventsel` says.
+    fn counters_of(&self, eventsel: EventSel) -> CounterSet {
+        let capabilities = &self.hardware.capabilities;
+        eventsel.counters(capabilities.counters, capabilities.generation.fixed_events)
+    }
+
     /// Those counters that can count an event.
     fn counters_for(&self, event: &Event) -> CounterSet {
-        EventSel::from_bits(event.config()).counters(self.hardware.capabilities.counters)
+        self.counters_of(EventSel::from_bits(event.config()))
     }
 
     /// Takes this CPU's counters over, if that was not done since they were
@@ -191,8 +197,7 @@ impl CorePmu {
         let tenure = self.tenure.load(Relaxed);
         if cpu.tenure.load(Relaxed) != tenure {
             let hardware = &self.hardware;
-            cpu.bank
-                .take_over(hardware.hal, &hardware.cpu, hardware.capabilities.counters);
+            cpu.bank.take_over(&hardware.capabilities, &hardware.cpu);
             hardware.apic.deliver_pmi_as_nmi();
             cpu.tenure.store(tenure, Relaxed);
         }
@@ -201,7 +206,7 @@ impl CorePmu {
     /// Runs just these counters.
     fn run(&self, cpu: &Cpu, counters: CounterSet) {
         cpu.bank
-            .run(self.hardware.hal, &self.hardware.cpu, counters);
+            .run(&self.hardware.capabilities, &self.hardware.cpu, counters);
     }
 
     /// Runs the active counters, if they are to run. Any context.
@@ -256,7 +261,7 @@ impl CorePmu {
         event.prev_count().store(value as i64, Relaxed);
         let eventsel = EventSel::from_bits(event.config());
         cpu.bank.program(
-            self.hardware.hal,
+            &self.hardware.capabilities,
             &self.hardware.cpu,
             counter,
             eventsel,
@@ -291,9 +296,9 @@ impl CorePmu {
 
         let hardware = &self.hardware;
         self.run(cpu, CounterSet::EMPTY);
-        let overflowed = hardware
-            .hal
-            .take_overflows(&hardware.cpu, hardware.capabilities.counters);
+        let overflowed =
+            cpu.bank
+                .take_overflows(&hardware.capabilities, &hardware.cpu, cpu.active());
         for counter in overflowed {
             // A sample may have had the events of other counters stopped.
             if !cpu.active().contains(counter) {
@@ -336,6 +341,7 @@ impl Pmu for CorePmu {
         let host = !attr.exclude_host();
         let eventsel = EventSel::from_config(
             self.resolve(attr.selector())?,
+            self.hardware.capabilities.generation.config_mask,
             host && !attr.exclude_user(),
             host && !attr.exclude_kernel(),
         )
@@ -348,10 +354,7 @@ impl Pmu for CorePmu {
                 return Err(EACCES);
             }
         }
-        self.fits_in_group(
-            event,
-            eventsel.counters(self.hardware.capabilities.counters),
-        )?;
+        self.fits_in_group(event, self.counters_of(eventsel))?;
 
         event.set_config(eventsel.bits());
         if !event.is_sampling() {
@@ -373,11 +376,9 @@ impl Pmu for CorePmu {
                 |cpu| cpu.tenure.load(Relaxed) == tenure,
                 |on| {
                     on.state().tenure.store(0, Relaxed);
-                    on.state().bank.give_back(
-                        hardware.hal,
-                        &hardware.cpu,
-                        hardware.capabilities.counters,
-                    );
+                    on.state()
+                        .bank
+                        .give_back(&hardware.capabilities, &hardware.cpu);
                 },
             );
             self.tenure.store(tenure.wrapping_add(1), Relaxed);
@@ -491,11 +492,11 @@ fn cache_event_exists(id: u64) -> bool {
 /// so far as this CPU has the events.
 pub(crate) fn attribute_groups(capabilities: &Capabilities) -> Result<AttributeGroups> {
     let mut format = KVec::new();
-    for (name, bits) in FORMAT {
-        format.push(File::new(name, fmt!("config:{bits}"))?, GFP_KERNEL)?;
-    }
-    if capabilities.any_thread {
-        format.push(File::new(c"any", fmt!("config:21"))?, GFP_KERNEL)?;
+    for field in capabilities.format() {
+        format.push(
+            File::new(field.name, fmt!("config:{}", field.bits))?,
+            GFP_KERNEL,
+        )?;
     }
 
     let mut events = KVec::new();
@@ -511,13 +512,3 @@ pub(crate) fn attribute_groups(capabilities: &Capabilities) -> Result<AttributeG
     }
     AttributeGroups::new([(c"format", format), (c"events", events)])
 }
-
-/// Where the bits of `attr.config` are, see [`EventSel`].
-const FORMAT: [(&CStr, &str); 6] = [
-    (c"event", "0-7"),
-    (c"umask", "8-15"),
-    (c"edge", "18"),
-    (c"pc", "19"),
-    (c"inv", "23"),
-    (c"cmask", "24-31"),
-];

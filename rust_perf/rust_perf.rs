@@ -58,8 +58,8 @@ impl kernel::Module for RustPerf {
         )?;
 
         pr_info!(
-            "rust_pmu: version {}, {} general counters of {} bits, {} fixed of {}\n",
-            capabilities.version,
+            "rust_pmu: {}, {} general counters of {} bits, {} fixed of {}\n",
+            capabilities.generation.name,
             capabilities.counters.general_part().len(),
             capabilities.general_width,
             capabilities.counters.fixed_part().len(),

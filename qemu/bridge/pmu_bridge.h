@@ -50,18 +50,21 @@ typedef struct PmuConfig {
   uint8_t vendor;
   /**
    * Intel: the version of architectural performance monitoring, 1 to 5; 0: 4.
+   * AMD: 1 the legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0: 3.
    */
   uint8_t version;
   /**
-   * General counters, 1 to 8; 0: as many as the version usually has.
+   * General counters, 1 to 8 (AMD: 4 with version 1, 6 with version 2); 0: as
+   * many as the version usually has.
    */
   uint8_t general;
   /**
-   * Fixed counters, 0 to 4; PMU_FIXED_USUAL: as many as the version usually has.
+   * Fixed counters, 0 to 4 (AMD: 0); PMU_FIXED_USUAL: as many as the version
+   * usually has.
    */
   uint8_t fixed;
   /**
-   * Bits of a counter, 32 to 48; 0: as many as the version usually has.
+   * Bits of a counter, 32 to 48 (AMD: 48); 0: as many as the version usually has.
    */
   uint8_t width;
 } PmuConfig;
@@ -105,6 +108,16 @@ bool pmu_cpuid(const struct PmuBridge *pmu, uint32_t leaf, uint32_t subleaf, uin
  * The value of PERF_CAPABILITIES; CPUID.1:ECX.PDCM is set when it is not 0.
  */
 uint64_t pmu_perf_capabilities(const struct PmuBridge *pmu);
+
+/**
+ * Whether CPUID.80000001H:ECX.PerfCtrExtCore is set.
+ */
+bool pmu_perfctr_core(const struct PmuBridge *pmu);
+
+/**
+ * Whether delivering a PMI sets the mask bit of LVTPC: on Intel, and not on AMD.
+ */
+bool pmu_pmi_masks_lvtpc(const struct PmuBridge *pmu);
 
 /**
  * So much has retired since this was called last.

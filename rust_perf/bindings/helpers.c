@@ -138,3 +138,8 @@ int rust_perf_rdmsr_safe(u32 msr, u64 *value)
 {
 	return rdmsrq_safe(msr, value);
 }
+
+int rust_perf_wrmsr_safe(u32 msr, u64 value)
+{
+	return wrmsrq_safe(msr, value);
+}

@@ -26,4 +26,5 @@ void rust_perf_sysfs_attr_init(struct attribute *attr);
 bool rust_perf_has_apic(void);
 void rust_perf_apic_write_lvtpc(u32 value);
 int rust_perf_rdmsr_safe(u32 msr, u64 *value);
+int rust_perf_wrmsr_safe(u32 msr, u64 value);
 #endif

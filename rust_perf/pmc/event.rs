@@ -8,10 +8,12 @@ use super::counter::{
 };
 
 /// A value of IA32_PERFEVTSELx (SDM vol. 3, "Architectural Performance
-/// Monitoring Version 1 Facilities", figure "Layout of IA32_PERFEVTSELx").
+/// Monitoring Version 1 Facilities", figure "Layout of IA32_PERFEVTSELx") or
+/// AMD's PERF_CTLx (APM vol. 2, "Performance Event-Select Registers"), which
+/// differ little.
 ///
-/// Its lower 32 bits but for USR, OS, PC, INT and EN are also what perf's
-/// `attr.config` holds, as the in-tree driver has it.
+/// But for USR, OS, PC, INT and EN it is also what perf's `attr.config` holds,
+/// as the in-tree driver has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventSel(u64);
 
@@ -39,29 +41,35 @@ impl EventSel {
     /// Counts cycles with at least so many occurrences.
     pub const CMASK: u64 = 0xff << 24;
 
-    /// What the user chooses in `attr.config`.
-    const CHOSEN: u64 =
-        Self::EVENT | Self::UMASK | Self::EDGE | Self::ANY | Self::INV | Self::CMASK;
+    /// AMD's upper bits of the event select.
+    pub const EVENT_HIGH: u64 = 0xf << 32;
+
+    /// What the user chooses in `attr.config` on either.
+    const COMMON: u64 = Self::EVENT | Self::UMASK | Self::EDGE | Self::INV | Self::CMASK;
+    /// What the user chooses on Intel's.
+    pub const INTEL: u64 = Self::COMMON | Self::ANY;
+    /// What the user chooses on AMD's.
+    pub const AMD: u64 = Self::COMMON | Self::EVENT_HIGH;
+
     /// What the driver decides on. Raw event codes are often passed around as
     /// whole PERFEVTSEL values (`0x5300c0`), so these bits are ignored there,
     /// as the in-tree driver does.
     const DECIDED: u64 = Self::USR | Self::OS | Self::PC | Self::INT | Self::EN;
 
-    /// The event that `attr.config` asks for, to be counted in these modes.
+    /// The event that `attr.config` asks for, to be counted in these modes;
+    /// `chosen` is [`Self::INTEL`] or [`Self::AMD`].
     ///
     /// The INT bit is always set: a counter that is only read must still be
     /// noticed when it wraps.
     ///
     /// Returns `None` if a reserved bit is set.
-    pub const fn from_config(config: u64, user: bool, kernel: bool) -> Option<Self> {
-        if config & !(Self::CHOSEN | Self::DECIDED) != 0 {
+    pub const fn from_config(config: u64, chosen: u64, user: bool, kernel: bool) -> Option<Self> {
+        if config & !(chosen | Self::DECIDED) != 0 {
             return None;
         }
         let user = if user { Self::USR } else { 0 };
         let kernel = if kernel { Self::OS } else { 0 };
-        Some(EventSel(
-            (config & Self::CHOSEN) | user | kernel | Self::INT,
-        ))
+        Some(EventSel((config & chosen) | user | kernel | Self::INT))
     }
 
     /// A value that was an `EventSel` before.
@@ -100,9 +108,10 @@ impl EventSel {
         os | (usr << 1) | (any << 2) | (pmi << 3)
     }
 
-    /// Those of the counters `present` that can count this event.
-    pub fn counters(self, present: CounterSet) -> CounterSet {
-        let fixed = FIXED_EVENTS
+    /// Those of the counters `present` that can count this event, where fixed
+    /// counters count `fixed_events`.
+    pub fn counters(self, present: CounterSet, fixed_events: &[FixedEvent]) -> CounterSet {
+        let fixed = fixed_events
             .iter()
             .find(|event| event.code == self.code() && self.is_plain())
             .and_then(|event| Counter::fixed(event.counter))
@@ -120,7 +129,7 @@ impl EventSel {
 }
 
 /// What a fixed counter counts.
-struct FixedEvent {
+pub struct FixedEvent {
     code: u16,
     counter: u8,
 }
@@ -128,7 +137,7 @@ struct FixedEvent {
 /// SDM vol. 3, table "Association of Fixed-Function Performance Counters with
 /// Architectural Performance Events". Where there is no PERFEVTSEL encoding,
 /// the code is perf's pseudo-encoding.
-const FIXED_EVENTS: [FixedEvent; 4] = [
+pub const INTEL_FIXED: [FixedEvent; 4] = [
     // INST_RETIRED.ANY
     FixedEvent {
         code: 0x00c0,
@@ -159,29 +168,38 @@ mod tests {
         CounterSet::from_bits(CounterSet::general(4).bits() | CounterSet::fixed(0b111).bits());
 
     fn counters(config: u64) -> CounterSet {
-        EventSel::from_config(config, true, true)
+        EventSel::from_config(config, EventSel::INTEL, true, true)
             .unwrap()
-            .counters(ALL)
+            .counters(ALL, &INTEL_FIXED)
     }
 
     #[test]
     fn modes_and_int_are_ours() {
-        let event = EventSel::from_config(0xc0, true, false).unwrap();
+        let event = EventSel::from_config(0xc0, EventSel::INTEL, true, false).unwrap();
         assert_eq!(event.bits(), 0x1100c0);
         assert_eq!(event.fixed_ctrl(), 0b1010);
-        let event = EventSel::from_config(0x5300c0, false, true).unwrap();
+        let event = EventSel::from_config(0x5300c0, EventSel::INTEL, false, true).unwrap();
         assert_eq!(event.bits(), 0x1200c0);
         assert_eq!(event.fixed_ctrl(), 0b1001);
     }
 
     #[test]
     fn every_reserved_bit_is_refused() {
-        for bit in 32..64 {
-            assert_eq!(EventSel::from_config(0xc0 | (1 << bit), true, true), None);
+        let allowed = |config, chosen| EventSel::from_config(config, chosen, true, true).is_some();
+        for bit in 0..64 {
+            let config = 0xc0 | (1 << bit);
+            assert_eq!(allowed(config, EventSel::INTEL), bit < 32, "bit {bit}");
+            // No AnyThread, but an event select of 12 bits.
+            let amd = bit < 36 && bit != 21;
+            assert_eq!(allowed(config, EventSel::AMD), amd, "bit {bit}");
         }
-        for bit in 0..32 {
-            assert!(EventSel::from_config(1 << bit, true, true).is_some());
-        }
+    }
+
+    #[test]
+    fn event_select_zero_is_an_event_where_nothing_is_fixed() {
+        let event = EventSel::from_config(0x0300, EventSel::AMD, true, true).unwrap();
+        let six = CounterSet::general(6);
+        assert_eq!(event.counters(six, &[]), six);
     }
 
     #[test]

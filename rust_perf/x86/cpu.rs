@@ -3,11 +3,18 @@
 //! The CPU that the code runs on: CPUID, MSRs and RDPMC.
 
 use super::hal::{
+    Capabilities,
     CpuidLeaf,
     Msr,
     Registers, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    pmc::{
+        counter::Counter,
+        event::EventSel, //
+    }, //
+};
 use core::arch::{
     asm,
     x86_64::__cpuid_count, //
@@ -17,7 +24,8 @@ use core::arch::{
 ///
 /// # Invariants
 ///
-/// Every CPU has the registers that the [`Hal`](super::hal::Hal) for it uses.
+/// Every CPU has the registers of the [`Generation`](super::hal::Generation)
+/// that was detected.
 pub(crate) struct ThisCpu(());
 
 impl ThisCpu {
@@ -30,8 +38,9 @@ impl ThisCpu {
 
 /// The registers of the leaf `leaf`, subleaf 0; all 0 if the CPU has no such leaf.
 pub(super) fn cpuid(leaf: u32) -> CpuidLeaf {
-    // SAFETY: Every 64-bit CPU has CPUID, and leaf 0.
-    let highest = unsafe { __cpuid_count(0, 0) }.eax;
+    // The first leaf of a range says which is the last.
+    // SAFETY: Every 64-bit CPU has CPUID, and leaves 0 and 80000000H.
+    let highest = unsafe { __cpuid_count(leaf & 0x8000_0000, 0) }.eax;
     if leaf > highest {
         return CpuidLeaf::default();
     }
@@ -51,6 +60,31 @@ pub(super) fn rdmsr_safe(msr: Msr) -> Option<u64> {
     // SAFETY: `value` is valid for writes; a fault is caught.
     let error = unsafe { bindings::rust_perf_rdmsr_safe(msr.address(), &mut value) };
     (error == 0).then_some(value)
+}
+
+/// Whether there is a counter that keeps what is written to it. A counter that
+/// somebody is using is not touched: it exists. Task context.
+pub(super) fn is_counter(caps: &Capabilities, counter: Counter) -> bool {
+    let generation = caps.generation;
+    match rdmsr_safe(generation.eventsel(counter)) {
+        None => false,
+        Some(eventsel) if eventsel & EventSel::EN != 0 => true,
+        Some(_) => {
+            let msr = generation.counter(counter);
+            let Some(before) = rdmsr_safe(msr) else {
+                return false;
+            };
+            let kept = wrmsr_safe(msr, before ^ 0xffff) && rdmsr_safe(msr) == Some(before ^ 0xffff);
+            kept && wrmsr_safe(msr, before)
+        }
+    }
+}
+
+/// Writes a register that need not exist; returns whether it does.
+fn wrmsr_safe(msr: Msr, value: u64) -> bool {
+    // SAFETY: A fault is caught; an `Msr` is one of the performance monitoring registers, which
+    // affect no memory.
+    unsafe { bindings::rust_perf_wrmsr_safe(msr.address(), value) == 0 }
 }
 
 impl Registers for ThisCpu {

@@ -21,15 +21,10 @@ pub(crate) use self::{
     reservation::Reservation, //
 };
 
-/// How this kernel's CPUs are driven.
-pub(crate) type CpuHal = dyn hal::Hal<ThisCpu>;
-
 /// What all CPUs of this machine have for performance monitoring.
 pub(crate) struct Hardware {
-    /// What the counters can do.
+    /// What the counters can do, and how they are driven.
     pub(crate) capabilities: hal::Capabilities,
-    /// How they are driven.
-    pub(crate) hal: &'static CpuHal,
     /// Access to their registers.
     pub(crate) cpu: ThisCpu,
     /// What delivers their interrupts.
@@ -55,16 +50,24 @@ impl Hardware {
         }
         let apic = LocalApic::find().ok_or_else(|| missing("there is no local APIC"))?;
         let perf_capabilities = if cpu::cpuid(1).ecx & PDCM != 0 {
-            cpu::rdmsr_safe(hal::msr::PERF_CAPABILITIES)
+            cpu::rdmsr_safe(hal::msr::intel::PERF_CAPABILITIES)
         } else {
             None
         };
-        let (capabilities, hal) = hal::detect(cpu::cpuid(0xa), perf_capabilities)
-            .ok_or_else(|| missing("CPUID leaf 0xA has no architectural performance monitoring of version 2 or later"))?;
+        let capabilities = hal::detect(cpu::cpuid, perf_capabilities)
+            .ok_or_else(|| missing("CPUID leaf 0xA has no architectural performance monitoring"))?;
+        // AMD's oldest counters are not enumerated, and a hypervisor may have left out any.
+        if !capabilities
+            .counters
+            .general_part()
+            .into_iter()
+            .all(|counter| cpu::is_counter(&capabilities, counter))
+        {
+            return Err(missing("the counters do not keep what is written to them"));
+        }
         Ok(Hardware {
             capabilities,
-            hal,
-            // The registers that `hal` uses were just enumerated, and the CPUs are all alike.
+            // The registers were just seen to exist, and the CPUs are all alike.
             cpu: ThisCpu::new(),
             apic,
         })

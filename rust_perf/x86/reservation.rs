@@ -10,7 +10,10 @@
 //! global controls without it, Intel PT's interrupt and BPF's snapshots of the
 //! branch stack: next to those, counters that were stopped may run.
 
-use super::CpuHal;
+use super::hal::{
+    Capabilities,
+    Generation, //
+};
 use crate::{
     bindings,
     pmc::counter::{
@@ -26,20 +29,21 @@ use kernel::prelude::*;
 ///
 /// The EVENTSEL and counter registers of each of `counters` are reserved.
 pub(crate) struct Reservation {
-    hal: &'static CpuHal,
+    generation: &'static Generation,
     counters: CounterSet,
 }
 
 impl Reservation {
-    /// Reserves `counters`, or fails with `EBUSY` if someone else has any.
-    pub(crate) fn take(hal: &'static CpuHal, counters: CounterSet) -> Result<Self> {
+    /// Reserves all counters, or fails with `EBUSY` if someone else has any.
+    pub(crate) fn take(capabilities: &Capabilities) -> Result<Self> {
         // INVARIANT: No counter is in it yet.
+        let generation = capabilities.generation;
         let mut taken = Reservation {
-            hal,
+            generation,
             counters: CounterSet::EMPTY,
         };
-        for counter in counters.general_part() {
-            reserve(hal, counter)?;
+        for counter in capabilities.counters.general_part() {
+            reserve(generation, counter)?;
             // INVARIANT: Just reserved.
             taken.counters = taken.counters | CounterSet::of(counter);
         }
@@ -52,18 +56,18 @@ impl Drop for Reservation {
         for counter in self.counters {
             // SAFETY: Reserved by us, by the type invariant.
             unsafe {
-                bindings::release_evntsel_nmi(self.hal.eventsel(counter).address());
-                bindings::release_perfctr_nmi(self.hal.counter(counter).address());
+                bindings::release_evntsel_nmi(self.generation.eventsel(counter).address());
+                bindings::release_perfctr_nmi(self.generation.counter(counter).address());
             }
         }
     }
 }
 
 /// Reserves both registers of a counter, or none.
-fn reserve(hal: &CpuHal, counter: Counter) -> Result {
+fn reserve(generation: &Generation, counter: Counter) -> Result {
     let (eventsel, value) = (
-        hal.eventsel(counter).address(),
-        hal.counter(counter).address(),
+        generation.eventsel(counter).address(),
+        generation.counter(counter).address(),
     );
     // SAFETY: No preconditions; the functions only keep the books.
     unsafe {

@@ -27,12 +27,15 @@ pub struct PmuConfig {
     /// 0 Intel, 1 AMD.
     pub vendor: u8,
     /// Intel: the version of architectural performance monitoring, 1 to 5; 0: 4.
+    /// AMD: 1 the legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0: 3.
     pub version: u8,
-    /// General counters, 1 to 8; 0: as many as the version usually has.
+    /// General counters, 1 to 8 (AMD: 4 with version 1, 6 with version 2); 0: as
+    /// many as the version usually has.
     pub general: u8,
-    /// Fixed counters, 0 to 4; PMU_FIXED_USUAL: as many as the version usually has.
+    /// Fixed counters, 0 to 4 (AMD: 0); PMU_FIXED_USUAL: as many as the version
+    /// usually has.
     pub fixed: u8,
-    /// Bits of a counter, 32 to 48; 0: as many as the version usually has.
+    /// Bits of a counter, 32 to 48 (AMD: 48); 0: as many as the version usually has.
     pub width: u8,
 }
 
@@ -55,19 +58,24 @@ pub const PMU_GP: c_int = 1;
 /// An access: the register is not the PMU's.
 pub const PMU_NOT_MINE: c_int = 2;
 
-/// The version that is meant by none.
-const USUAL_VERSION: u8 = 4;
-
-fn config(config: &PmuConfig) -> Result<Config, ConfigError> {
-    let vendor = match config.vendor {
-        0 => Vendor::Intel,
-        1 => Vendor::Amd,
-        _ => return Err(ConfigError::Vendor),
+/// The PMU that is asked for, if there is one; if not, what to tell who set QEMU's
+/// properties.
+fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
+    let (vendor, usual_version) = match config.vendor {
+        0 => (Vendor::Intel, 4),
+        1 => (Vendor::Amd, 3),
+        _ => return Err(c"pmu=on: only the PMUs of Intel and AMD are modelled"),
     };
     let version = match config.version {
-        0 => USUAL_VERSION,
+        0 => usual_version,
         version => version,
     };
+    shaped(config, vendor, version)
+        .and_then(Pmu::new)
+        .map_err(|error| message(error, vendor))
+}
+
+fn shaped(config: &PmuConfig, vendor: Vendor, version: u8) -> Result<Config, ConfigError> {
     let mut pmu = Config::new(vendor, version)?;
     if config.general != 0 {
         pmu.shape.general = config.general;
@@ -81,14 +89,22 @@ fn config(config: &PmuConfig) -> Result<Config, ConfigError> {
     Ok(pmu)
 }
 
-/// What to tell who set QEMU's properties.
-fn message(error: ConfigError) -> &'static CStr {
-    match error {
-        ConfigError::Vendor => c"pmu=on: no PMU of this vendor is modelled, only Intel's",
-        ConfigError::Version => c"pmu-version must be 1 to 5",
-        ConfigError::General => c"pmu-counters must be 1 to 8",
-        ConfigError::Fixed => c"pmu-fixed must be 0 (pmu-version 1), 0 to 3 (2 to 4) or 0 to 4 (5)",
-        ConfigError::Width => c"pmu-width must be 32 to 48",
+fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
+    match (vendor, error) {
+        (Vendor::Intel, ConfigError::Version) => c"pmu-version must be 1 to 5",
+        (Vendor::Intel, ConfigError::General) => c"pmu-counters must be 1 to 8",
+        (Vendor::Intel, ConfigError::Fixed) => {
+            c"pmu-fixed must be 0 (pmu-version 1), 0 to 3 (2 to 4) or 0 to 4 (5)"
+        }
+        (Vendor::Intel, ConfigError::Width) => c"pmu-width must be 32 to 48",
+        (Vendor::Amd, ConfigError::Version) => {
+            c"pmu-version must be 1 (legacy), 2 (PerfCtrExtCore) or 3 (PerfMonV2) on AMD"
+        }
+        (Vendor::Amd, ConfigError::General) => {
+            c"pmu-counters must be 4 (pmu-version 1), 6 (2) or 1 to 8 (3) on AMD"
+        }
+        (Vendor::Amd, ConfigError::Fixed) => c"pmu-fixed must be 0 on AMD",
+        (Vendor::Amd, ConfigError::Width) => c"pmu-width must be 48 on AMD",
     }
 }
 
@@ -116,11 +132,11 @@ pub unsafe extern "C" fn pmu_new(
 ) -> *mut PmuBridge {
     // SAFETY: C passes a config that lives during the call.
     let cfg = unsafe { &*cfg };
-    match config(cfg).and_then(Pmu::new) {
+    match create(cfg) {
         Ok(pmu) => Box::into_raw(Box::new(PmuBridge(pmu))),
         Err(why) => {
             // SAFETY: C passes a place for a pointer.
-            unsafe { error.write(message(why).as_ptr()) };
+            unsafe { error.write(why.as_ptr()) };
             ptr::null_mut()
         }
     }
@@ -171,6 +187,22 @@ pub unsafe extern "C" fn pmu_perf_capabilities(pmu: *const PmuBridge) -> u64 {
     // SAFETY: It is from `pmu_new`, and no one else writes to it now.
     let PmuBridge(pmu) = unsafe { &*pmu };
     pmu.perf_capabilities()
+}
+
+/// Whether CPUID.80000001H:ECX.PerfCtrExtCore is set.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_perfctr_core(pmu: *const PmuBridge) -> bool {
+    // SAFETY: It is from `pmu_new`, and no one else writes to it now.
+    let PmuBridge(pmu) = unsafe { &*pmu };
+    pmu.perfctr_core()
+}
+
+/// Whether delivering a PMI sets the mask bit of LVTPC: on Intel, and not on AMD.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_pmi_masks_lvtpc(pmu: *const PmuBridge) -> bool {
+    // SAFETY: It is from `pmu_new`, and no one else writes to it now.
+    let PmuBridge(pmu) = unsafe { &*pmu };
+    pmu.pmi_masks_lvtpc()
 }
 
 /// So much has retired since this was called last.

@@ -17,6 +17,8 @@ const INTEL: PmuConfig = PmuConfig {
     width: 0,
 };
 
+const AMD: PmuConfig = PmuConfig { vendor: 1, ..INTEL };
+
 fn create(config: &PmuConfig) -> Result<*mut PmuBridge, &'static str> {
     let mut error: *const c_char = ptr::null();
     // SAFETY: Both live during the call.
@@ -32,8 +34,7 @@ fn create(config: &PmuConfig) -> Result<*mut PmuBridge, &'static str> {
 #[test]
 fn what_is_wrong_with_a_configuration() {
     for (config, property) in [
-        (PmuConfig { vendor: 1, ..INTEL }, "vendor"),
-        (PmuConfig { vendor: 9, ..INTEL }, "vendor"),
+        (PmuConfig { vendor: 9, ..INTEL }, "pmu=on"),
         (
             PmuConfig {
                 version: 6,
@@ -50,6 +51,18 @@ fn what_is_wrong_with_a_configuration() {
         ),
         (PmuConfig { fixed: 4, ..INTEL }, "pmu-fixed"),
         (PmuConfig { width: 31, ..INTEL }, "pmu-width"),
+        (PmuConfig { version: 4, ..AMD }, "pmu-version"),
+        (PmuConfig { general: 9, ..AMD }, "pmu-counters"),
+        (
+            PmuConfig {
+                version: 1,
+                general: 6,
+                ..AMD
+            },
+            "pmu-counters",
+        ),
+        (PmuConfig { fixed: 1, ..AMD }, "pmu-fixed"),
+        (PmuConfig { width: 40, ..AMD }, "pmu-width"),
     ] {
         let error = create(&config).unwrap_err();
         assert!(error.contains(property), "{error}");
@@ -73,8 +86,40 @@ fn what_is_set_is_set() {
         assert_eq!(regs, [0x0721_0502, 0, 0, (33 << 5) | 1]);
         assert!(!pmu_cpuid(pmu, 0x7, 0, regs.as_mut_ptr()));
         assert_ne!(pmu_perf_capabilities(pmu), 0);
+        assert!(pmu_pmi_masks_lvtpc(pmu));
+        assert!(!pmu_perfctr_core(pmu));
         pmu_free(pmu);
         pmu_free(ptr::null_mut());
+    }
+}
+
+#[test]
+fn amd() {
+    for (version, general, leaf, core) in [
+        (1, 0, None, false),
+        (2, 6, None, true),
+        (0, 0, Some([1, 6, 0, 0]), true),
+        (3, 8, Some([1, 8, 0, 0]), true),
+    ] {
+        let pmu = create(&PmuConfig {
+            version,
+            general,
+            ..AMD
+        })
+        .unwrap();
+        let mut regs = [0; 4];
+        // SAFETY: The PMU is this test's, and the registers live during the calls.
+        unsafe {
+            let there = pmu_cpuid(pmu, 0x8000_0022, 0, regs.as_mut_ptr());
+            assert_eq!(there.then_some(regs), leaf);
+            assert_eq!(pmu_perfctr_core(pmu), core);
+            assert_eq!(pmu_perf_capabilities(pmu), 0);
+            assert!(!pmu_pmi_masks_lvtpc(pmu));
+            // Branches; the bits that are reserved are dropped.
+            assert_eq!(pmu_wrmsr(pmu, 0xc001_0000, 0xffff_fcf0_0052_00c2), PMU_OK);
+            assert!(pmu_counting(pmu));
+            pmu_free(pmu);
+        }
     }
 }
 

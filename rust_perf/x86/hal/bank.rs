@@ -3,8 +3,7 @@
 //! The counters of one CPU, and what they are programmed to.
 
 use super::{
-    msr,
-    Hal,
+    Capabilities,
     Registers, //
 };
 use crate::pmc::{
@@ -13,7 +12,8 @@ use crate::pmc::{
         CounterSet,
         MAX_COUNTERS, //
     },
-    event::EventSel, //
+    event::EventSel,
+    period, //
 };
 use core::sync::atomic::{
     AtomicU64,
@@ -49,7 +49,8 @@ impl Word {
 /// From [`Self::take_over`] to [`Self::give_back`]:
 ///
 /// - `running` is the set of counters that may count;
-/// - `eventsel` and `fixed_ctrl` are what is in those registers;
+/// - `eventsel` and `fixed_ctrl` are what is in those registers, but that where
+///   there is no global control EN is set for just the counters in `running`;
 /// - `value` is what a counter holds, if it is in `known`; such a counter is
 ///   not in `running`.
 pub struct Bank {
@@ -58,7 +59,7 @@ pub struct Bank {
     fixed_ctrl: Word,
     known: Word,
     value: [Word; MAX_COUNTERS],
-    /// What the global controls were.
+    /// What the global control was.
     saved: Word,
 }
 
@@ -76,46 +77,50 @@ impl Default for Bank {
 }
 
 impl Bank {
-    /// Takes `counters`, all there are, in whatever state they are: none
-    /// counts, and no overflow is pending. IRQs disabled.
-    pub fn take_over<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R, counters: CounterSet) {
-        self.saved.set(hal.save(regs, counters));
+    /// Takes all counters, in whatever state they are: none counts, and no
+    /// overflow of any is pending. IRQs disabled.
+    pub fn take_over<R: Registers>(&self, caps: &Capabilities, regs: &R) {
+        if let Some(global) = &caps.generation.global {
+            self.saved.set(regs.rdmsr(global.ctrl));
+            regs.wrmsr(global.ctrl, 0);
+            regs.wrmsr(global.clear, caps.counters.bits());
+        }
         self.running.set(0);
         self.known.set(0);
-        for counter in counters.general_part() {
-            self.write_eventsel(hal, regs, counter, 0);
+        for counter in caps.counters.general_part() {
+            self.write_eventsel(caps, regs, counter, 0);
         }
-        if !counters.fixed_part().is_empty() {
-            self.write_fixed_ctrl(regs, 0);
-        }
+        self.write_fixed_ctrl(caps, regs, 0);
     }
 
     /// Leaves the counters to others: none is programmed any more, and the
-    /// global controls are what they were. IRQs disabled.
-    pub fn give_back<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R, counters: CounterSet) {
-        self.run(hal, regs, CounterSet::EMPTY);
-        for counter in counters.general_part() {
+    /// global control is what it was. IRQs disabled.
+    pub fn give_back<R: Registers>(&self, caps: &Capabilities, regs: &R) {
+        self.run(caps, regs, CounterSet::EMPTY);
+        for counter in caps.counters.general_part() {
             if self.eventsel_of(counter) != 0 {
-                self.write_eventsel(hal, regs, counter, 0);
+                self.write_eventsel(caps, regs, counter, 0);
             }
         }
         if self.fixed_ctrl.get() != 0 {
-            self.write_fixed_ctrl(regs, 0);
+            self.write_fixed_ctrl(caps, regs, 0);
         }
-        hal.restore(regs, self.saved.get());
+        if let Some(global) = &caps.generation.global {
+            regs.wrmsr(global.ctrl, self.saved.get());
+        }
     }
 
     /// Has `counter`, which must not be running, count `event` from `value`
     /// on, once it is run.
     pub fn program<R: Registers>(
         &self,
-        hal: &dyn Hal<R>,
+        caps: &Capabilities,
         regs: &R,
         counter: Counter,
         event: EventSel,
         value: u64,
     ) {
-        self.write_value(hal, regs, counter, value);
+        self.write_value(caps, regs, counter, value);
         match counter.as_fixed() {
             Some(i) => {
                 // There are 16 fields of 4 bits: nothing is shifted out.
@@ -123,13 +128,15 @@ impl Bank {
                 let others = self.fixed_ctrl.get() & !at(FIXED_FIELD);
                 let wanted = others | at(event.fixed_ctrl());
                 if wanted != self.fixed_ctrl.get() {
-                    self.write_fixed_ctrl(regs, wanted);
+                    self.write_fixed_ctrl(caps, regs, wanted);
                 }
             }
             None => {
-                let wanted = event.bits() | EventSel::EN;
+                // Without global control EN is what runs the counter.
+                let enable = caps.generation.global.as_ref().map_or(0, |_| EventSel::EN);
+                let wanted = event.bits() | enable;
                 if wanted != self.eventsel_of(counter) {
-                    self.write_eventsel(hal, regs, counter, wanted);
+                    self.write_eventsel(caps, regs, counter, wanted);
                 }
             }
         }
@@ -145,14 +152,29 @@ impl Bank {
     }
 
     /// Has just the counters of `run`, all of them programmed, count.
-    pub fn run<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R, run: CounterSet) {
-        if self.running.get() == run.bits() {
+    pub fn run<R: Registers>(&self, caps: &Capabilities, regs: &R, run: CounterSet) {
+        let running = self.running.get();
+        if running == run.bits() {
             return;
         }
         // In this order, so that the invariant holds in between as well.
         self.known.set(self.known.get() & !run.bits());
-        self.running.set(self.running.get() | run.bits());
-        hal.run(regs, run);
+        self.running.set(running | run.bits());
+        match &caps.generation.global {
+            Some(global) => regs.wrmsr(global.ctrl, run.bits()),
+            None => {
+                let changed = CounterSet::from_bits(running ^ run.bits()) & caps.counters;
+                for counter in changed {
+                    let enable = if run.contains(counter) {
+                        EventSel::EN
+                    } else {
+                        0
+                    };
+                    let eventsel = self.eventsel_of(counter) & !EventSel::EN;
+                    self.write_eventsel(caps, regs, counter, eventsel | enable);
+                }
+            }
+        }
         self.running.set(run.bits());
     }
 
@@ -162,13 +184,48 @@ impl Bank {
         self.running.set(u64::MAX);
     }
 
-    fn write_value<R: Registers>(&self, hal: &dyn Hal<R>, regs: &R, counter: Counter, value: u64) {
+    /// The counters that have overflowed since they were last asked for or
+    /// programmed; where only their values tell, those of `active`, which must
+    /// have been started at half their range or above. To be called while none
+    /// runs.
+    pub fn take_overflows<R: Registers>(
+        &self,
+        caps: &Capabilities,
+        regs: &R,
+        active: CounterSet,
+    ) -> CounterSet {
+        let Some(global) = &caps.generation.global else {
+            return active
+                .into_iter()
+                .filter(|&counter| {
+                    let value = self.read(regs, counter);
+                    value <= period::max_distance(caps.width(counter))
+                })
+                .fold(CounterSet::EMPTY, |set, counter| {
+                    set | CounterSet::of(counter)
+                });
+        };
+        // The other bits are for others to find: Processor Trace's, for one.
+        let overflowed = CounterSet::from_bits(regs.rdmsr(global.status)) & caps.counters;
+        if !overflowed.is_empty() {
+            regs.wrmsr(global.clear, overflowed.bits());
+        }
+        overflowed
+    }
+
+    fn write_value<R: Registers>(
+        &self,
+        caps: &Capabilities,
+        regs: &R,
+        counter: Counter,
+        value: u64,
+    ) {
         let known = self.known.get() & CounterSet::of(counter).bits() != 0;
         let current = self.value.get(counter.index()).map(Word::get);
         if known && current == Some(value) {
             return;
         }
-        regs.wrmsr(hal.counter(counter), value);
+        regs.wrmsr(caps.generation.counter(counter), value);
         self.learn(counter, value);
     }
 
@@ -186,19 +243,24 @@ impl Bank {
 
     fn write_eventsel<R: Registers>(
         &self,
-        hal: &dyn Hal<R>,
+        caps: &Capabilities,
         regs: &R,
         counter: Counter,
         value: u64,
     ) {
-        regs.wrmsr(hal.eventsel(counter), value);
+        regs.wrmsr(caps.generation.eventsel(counter), value);
         if let Some(word) = self.eventsel.get(counter.index()) {
             word.set(value);
         }
     }
 
-    fn write_fixed_ctrl<R: Registers>(&self, regs: &R, value: u64) {
-        regs.wrmsr(msr::FIXED_CTR_CTRL, value);
-        self.fixed_ctrl.set(value);
+    fn write_fixed_ctrl<R: Registers>(&self, caps: &Capabilities, regs: &R, value: u64) {
+        if let (Some(fixed), false) = (
+            &caps.generation.fixed,
+            caps.counters.fixed_part().is_empty(),
+        ) {
+            regs.wrmsr(fixed.ctrl, value);
+            self.fixed_ctrl.set(value);
+        }
     }
 }

@@ -2,23 +2,32 @@
 
 //! How the counters of a generation of CPUs are driven.
 //!
-//! [`detect`] chooses a [`Hal`], a file a generation, from what CPUID says.
-//! [`Bank`] drives one CPU's counters through it and knows at any time what
-//! they are programmed to, so that no register is read to learn, nor written
-//! to no effect: in a virtual machine each access may cost an exit.
+//! [`detect`] chooses a [`Generation`], a file each, from what CPUID says.
+//! [`Bank`] drives one CPU's counters by it and knows at any time what they
+//! are programmed to, so that no register is read to learn, nor written to no
+//! effect: in a virtual machine each access may cost an exit.
 //!
 //! Nothing in here depends on the kernel, so that the host tests of
 //! `tests/driver` can run it on a model of the hardware. All but [`detect`]
 //! may be called in NMIs.
 
+mod amd_core;
+mod amd_legacy;
+mod amd_v2;
 mod bank;
 mod events;
+mod generation;
+mod intel_v1;
 mod intel_v2;
 pub mod msr;
 
 pub use self::{
     bank::Bank,
-    events::NamedEvent,
+    events::{
+        FormatField,
+        NamedEvent, //
+    },
+    generation::Generation,
     msr::Msr, //
 };
 
@@ -28,6 +37,7 @@ use crate::pmc::{
         Counter,
         CounterSet, //
     },
+    event::EventSel,
     period, //
 };
 
@@ -44,30 +54,6 @@ pub trait Registers {
     fn rdpmc(&self, index: u32) -> u64;
 }
 
-/// A generation of counters: which registers it has and how they work.
-pub trait Hal<R: Registers>: Sync {
-    /// The register that says what a general counter counts.
-    fn eventsel(&self, counter: Counter) -> Msr;
-
-    /// The register through which a counter's value is written.
-    fn counter(&self, counter: Counter) -> Msr;
-
-    /// Has just the counters `run` count, of those that are programmed.
-    fn run(&self, regs: &R, run: CounterSet);
-
-    /// Those of `counters` that have overflowed since they were last asked for.
-    ///
-    /// To be called while none counts.
-    fn take_overflows(&self, regs: &R, counters: CounterSet) -> CounterSet;
-
-    /// Stops all counters, forgets overflows of `counters`, and returns what
-    /// [`Self::restore`] needs to bring the global controls back.
-    fn save(&self, regs: &R, counters: CounterSet) -> u64;
-
-    /// Undoes [`Self::save`].
-    fn restore(&self, regs: &R, saved: u64);
-}
-
 /// The four registers that CPUID returns for a leaf.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuidLeaf {
@@ -82,20 +68,22 @@ pub struct CpuidLeaf {
 }
 
 /// What a CPU's counters can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Capabilities {
-    /// The version of Intel's architectural performance monitoring.
-    pub version: u8,
+    /// How they are driven.
+    pub generation: &'static Generation,
     /// The counters there are.
     pub counters: CounterSet,
     /// The width of the general counters in bits.
     pub general_width: u8,
     /// The width of the fixed counters in bits.
     pub fixed_width: u8,
-    /// Whether all bits of a general counter can be written, not just 32.
-    pub full_width_writes: bool,
+    /// How many bits of a general counter can be written.
+    writable_width: u8,
     /// Whether events can be counted for all threads of a core.
     pub any_thread: bool,
+    /// The events that have a name, but for those that are missing.
+    named: &'static [NamedEvent],
     /// Architectural events that are missing: bits of CPUID.0AH:EBX.
     missing_events: u32,
 }
@@ -103,10 +91,22 @@ pub struct Capabilities {
 impl Capabilities {
     /// The named events that the CPU has.
     pub fn events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
-        events::INTEL.iter().filter(|event| match event.presence {
+        self.named.iter().filter(|event| match event.presence {
             Presence::Architectural(bit) => self.missing_events & (1 << bit) == 0,
             Presence::Fixed(i) => Counter::fixed(i).is_some_and(|i| self.counters.contains(i)),
+            Presence::Always => true,
         })
+    }
+
+    /// The fields of `attr.config`.
+    pub fn format(&self) -> &'static [FormatField] {
+        match (self.generation.config_mask, self.any_thread) {
+            (EventSel::AMD, _) => &events::AMD_FORMAT,
+            (_, true) => &events::INTEL_FORMAT,
+            (_, false) => events::INTEL_FORMAT
+                .split_last()
+                .map_or(&[], |(_, rest)| rest),
+        }
     }
 
     /// The width of a counter in bits.
@@ -119,64 +119,107 @@ impl Capabilities {
 
     /// How far from wrapping any counter can be started.
     pub fn max_distance(&self) -> u64 {
-        // Without full-width writes bit 31 is extended to the bits above (SDM
-        // vol. 3, "Full-Width Writes to Performance Counter Registers").
-        let general = if self.full_width_writes {
-            self.general_width
-        } else {
-            32
-        };
         let fixed = if self.counters.fixed_part().is_empty() {
-            general
+            self.writable_width
         } else {
             self.fixed_width
         };
-        period::max_distance(general.min(fixed))
+        period::max_distance(self.writable_width.min(fixed))
     }
 }
 
-/// Reads the capabilities from CPUID leaf 0AH (SDM vol. 2, CPUID,
-/// "Architectural Performance Monitoring Leaf") and, if the CPU has that
-/// register, IA32_PERF_CAPABILITIES, and chooses the generation.
+/// Finds out what a CPU's counters can do, and which generation they are of,
+/// from the leaves of CPUID and from IA32_PERF_CAPABILITIES, `None` if the CPU
+/// does not have that.
 ///
-/// Returns `None` if this is no generation that the driver knows.
-pub fn detect<R: Registers>(
-    leaf: CpuidLeaf,
+/// Returns `None` if this is no generation that the driver knows. That AMD's
+/// oldest counters are there nothing enumerates: it is for the caller to see.
+pub fn detect(
+    cpuid: impl Fn(u32) -> CpuidLeaf,
     perf_capabilities: Option<u64>,
-) -> Option<(Capabilities, &'static dyn Hal<R>)> {
+) -> Option<Capabilities> {
+    let vendor = cpuid(0);
+    let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+    match vendor.as_flattened() {
+        b"AuthenticAMD" | b"HygonGenuine" => Some(detect_amd(cpuid)),
+        // Intel's scheme, whoever made the CPU: Zhaoxin and Centaur have it too.
+        _ => detect_intel(cpuid(0xa), perf_capabilities),
+    }
+}
+
+/// CPUID leaf 0AH (SDM vol. 2, CPUID, "Architectural Performance Monitoring
+/// Leaf").
+fn detect_intel(leaf: CpuidLeaf, perf_capabilities: Option<u64>) -> Option<Capabilities> {
     let version = leaf.eax as u8;
     let general = (leaf.eax >> 8) as u8;
-    if version < 2 || general == 0 {
-        return None;
-    }
-
-    let contiguous = leaf.edx & 0x1f;
-    let fixed = ((1u64 << contiguous) - 1) as u32 | if version >= 5 { leaf.ecx } else { 0 };
-    let full_width_writes = perf_capabilities
-        .is_some_and(|capabilities| capabilities & msr::PERF_CAPABILITIES_FW_WRITE != 0);
-    // Events beyond the length of the bit vector are missing as well.
-    let length = leaf.eax >> 24;
-    let beyond = u32::MAX.checked_shl(length).unwrap_or(0);
-
-    let (general_width, fixed_width) = ((leaf.eax >> 16) as u8, (leaf.edx >> 5) as u8);
+    let general_width = (leaf.eax >> 16) as u8;
     let usable = |width| (32..=64).contains(&width);
-    if !usable(general_width) || (fixed != 0 && !usable(fixed_width)) {
+    if version == 0 || general == 0 || !usable(general_width) {
         return None;
     }
 
-    let capabilities = Capabilities {
-        version,
+    let contiguous = ((1u64 << (leaf.edx & 0x1f)) - 1) as u32;
+    let fixed = match version {
+        1 => 0,
+        2..=4 => contiguous,
+        _ => contiguous | leaf.ecx,
+    };
+    let fixed_width = (leaf.edx >> 5) as u8;
+    if fixed != 0 && !usable(fixed_width) {
+        return None;
+    }
+
+    // Without full-width writes bit 31 is extended to the bits above (SDM
+    // vol. 3, "Full-Width Writes to Performance Counter Registers").
+    let full_width = perf_capabilities.is_some_and(|bits| bits & msr::intel::FW_WRITE != 0);
+    let generation = match (version, full_width) {
+        (1, false) => &intel_v1::INTEL_V1,
+        (1, true) => &intel_v1::INTEL_V1_FULL_WIDTH,
+        (_, false) => &intel_v2::INTEL_V2,
+        (_, true) => &intel_v2::INTEL_V2_FULL_WIDTH,
+    };
+    // Events beyond the length of the bit vector are missing as well.
+    let beyond = u32::MAX.checked_shl(leaf.eax >> 24).unwrap_or(0);
+
+    Some(Capabilities {
+        generation,
         counters: CounterSet::general(general) | CounterSet::fixed(fixed),
         general_width,
         fixed_width,
-        full_width_writes,
+        writable_width: if full_width { general_width } else { 32 },
         any_thread: version >= 3 && leaf.edx & (1 << 15) == 0,
+        named: &events::INTEL,
         missing_events: leaf.ebx | beyond,
-    };
-    let hal = if full_width_writes {
-        &intel_v2::FULL_WIDTH
+    })
+}
+
+/// The extended leaves of CPUID (APM vol. 3, appendix E).
+fn detect_amd(cpuid: impl Fn(u32) -> CpuidLeaf) -> Capabilities {
+    let signature = cpuid(1).eax;
+    let family = ((signature >> 8) & 0xf) + ((signature >> 20) & 0xff);
+    let v2 = cpuid(0x8000_0022);
+    let core = cpuid(0x8000_0001).ecx & amd_core::CPUID_ECX != 0;
+
+    let (generation, counters) = if core && v2.eax & amd_v2::CPUID_EAX != 0 {
+        (&amd_v2::AMD_V2, (v2.ebx & 0xf) as u8)
+    } else if core {
+        (&amd_core::AMD_CORE, amd_core::COUNTERS)
     } else {
-        &intel_v2::LEGACY_WIDTH
+        (&amd_legacy::AMD_LEGACY, amd_legacy::COUNTERS)
     };
-    Some((capabilities, hal))
+    Capabilities {
+        generation,
+        counters: CounterSet::general(counters),
+        // All counters have 48 bits (APM vol. 2, "Performance Counter Registers").
+        general_width: 48,
+        fixed_width: 0,
+        writable_width: 48,
+        any_thread: false,
+        named: if family >= 0x17 {
+            &events::AMD_ZEN
+        } else {
+            &events::AMD_K7
+        },
+        missing_events: 0,
+    }
 }

@@ -9,7 +9,7 @@ use driver_tests::{
         event::EventSel,
         period,
     },
-    x86::hal::{detect, Bank, Capabilities, CpuidLeaf, Hal, Msr, Registers},
+    x86::hal::{detect, Bank, Capabilities, CpuidLeaf, Msr, Registers},
 };
 use pmu_model::{Config, Mode, Pmu, Retired, Vendor};
 use proptest::prelude::*;
@@ -31,11 +31,19 @@ impl Cpu {
         }
     }
 
-    fn detect(&self) -> Option<(Capabilities, &'static dyn Hal<Cpu>)> {
+    fn detect(&self) -> Option<Capabilities> {
         let pmu = self.pmu.borrow();
-        let [eax, ebx, ecx, edx] = pmu.cpuid(0xa)?;
-        let leaf = CpuidLeaf { eax, ebx, ecx, edx };
-        detect(leaf, Some(pmu.perf_capabilities()))
+        let cpuid = |leaf| match (leaf, pmu.cpuid(leaf)) {
+            (0, _) => CpuidLeaf {
+                ebx: u32::from_le_bytes(*b"Genu"),
+                edx: u32::from_le_bytes(*b"ineI"),
+                ecx: u32::from_le_bytes(*b"ntel"),
+                ..CpuidLeaf::default()
+            },
+            (_, Some([eax, ebx, ecx, edx])) => CpuidLeaf { eax, ebx, ecx, edx },
+            (_, None) => CpuidLeaf::default(),
+        };
+        detect(cpuid, Some(pmu.perf_capabilities()))
     }
 
     /// Retires plain instructions in user mode.
@@ -91,69 +99,68 @@ fn config(version: u8, general: u8, fixed: u8, width: u8) -> Config {
 }
 
 fn instructions() -> EventSel {
-    EventSel::from_config(0xc0, true, true).unwrap()
+    EventSel::from_config(0xc0, EventSel::INTEL, true, true).unwrap()
 }
 
 /// A bank that has taken over a CPU, and what it works on.
 struct Driven {
     cpu: Cpu,
     bank: Bank,
-    capabilities: Capabilities,
-    hal: &'static dyn Hal<Cpu>,
+    caps: Capabilities,
 }
 
 impl Driven {
     fn new(config: Config) -> Self {
         let cpu = Cpu::new(config);
-        let (capabilities, hal) = cpu.detect().expect("version 2 or later");
+        let caps = cpu.detect().expect("counters that the driver knows");
         let bank = Bank::default();
-        bank.take_over(hal, &cpu, capabilities.counters);
-        Driven {
-            cpu,
-            bank,
-            capabilities,
-            hal,
-        }
+        bank.take_over(&caps, &cpu);
+        Driven { cpu, bank, caps }
     }
 
     fn program(&self, counter: Counter, event: EventSel, value: u64) {
         self.bank
-            .program(self.hal, &self.cpu, counter, event, value);
+            .program(&self.caps, &self.cpu, counter, event, value);
     }
 
     fn run(&self, run: CounterSet) {
-        self.bank.run(self.hal, &self.cpu, run);
+        self.bank.run(&self.caps, &self.cpu, run);
     }
 
     fn read(&self, counter: Counter) -> u64 {
         self.bank.read(&self.cpu, counter)
     }
+
+    fn take_overflows(&self, active: CounterSet) -> CounterSet {
+        self.bank.take_overflows(&self.caps, &self.cpu, active)
+    }
 }
 
 #[test]
 fn what_cpuid_says_is_found() {
-    for version in 2..=5 {
+    for version in 1..=5 {
         for (general, fixed, width) in [(1, 0, 32), (4, 3, 40), (8, 4, 48)] {
-            if version < 5 && fixed == 4 {
-                continue;
-            }
+            let fixed = match version {
+                1 => 0,
+                5 => fixed,
+                _ => fixed.min(3),
+            };
             let cpu = Cpu::new(config(version, general, fixed, width));
-            let (found, _) = cpu.detect().unwrap();
-            assert_eq!(found.version, version);
+            let caps = cpu.detect().unwrap();
             assert_eq!(
-                found.counters,
+                caps.counters,
                 CounterSet::general(general) | CounterSet::fixed((1 << fixed) - 1)
             );
-            assert_eq!(found.general_width, width);
+            assert_eq!(caps.general_width, width);
+            let v1 = caps.generation.name.ends_with("v1");
+            assert_eq!(v1, version == 1);
         }
     }
 }
 
 #[test]
-fn a_cpu_without_global_control_is_refused() {
-    let cpu = Cpu::new(config(1, 4, 0, 40));
-    assert!(cpu.detect().is_none());
-    assert!(detect::<Cpu>(CpuidLeaf::default(), None).is_none());
+fn a_cpu_without_counters_is_refused() {
+    assert!(detect(|_| CpuidLeaf::default(), None).is_none());
 }
 
 #[test]
@@ -185,13 +192,11 @@ fn accesses_are_only_made_where_something_changes() {
     );
     // Another value is one write, another event one more.
     assert_eq!(cost(&|| start(general)), (0, 1));
-    let cycles = EventSel::from_config(0x3c, true, true).unwrap();
+    let cycles = EventSel::from_config(0x3c, EventSel::INTEL, true, true).unwrap();
     assert_eq!(cost(&|| driven.program(general, cycles, 7)), (0, 2));
     // Asking for overflows is a read where there are none, and a write where there are.
     let overflows = || {
-        driven
-            .hal
-            .take_overflows(&driven.cpu, driven.capabilities.counters);
+        driven.take_overflows(CounterSet::of(general));
     };
     assert_eq!(cost(&overflows), (1, 0));
     driven.program(general, instructions(), period::start_value(3, 48));
@@ -202,18 +207,32 @@ fn accesses_are_only_made_where_something_changes() {
 }
 
 #[test]
+fn without_global_control_each_counter_is_switched() {
+    let driven = Driven::new(config(1, 4, 0, 48));
+    let [first, second] = [0, 1].map(|i| Counter::general(i).unwrap());
+    let both = CounterSet::of(first) | CounterSet::of(second);
+    let cost = |f: &dyn Fn()| driven.cpu.cost(f);
+
+    driven.program(first, instructions(), period::start_value(10, 48));
+    driven.program(second, instructions(), period::start_value(20, 48));
+    assert_eq!(cost(&|| driven.run(both)), (0, 2));
+    driven.cpu.run(10);
+    assert_eq!(cost(&|| driven.run(CounterSet::EMPTY)), (0, 2));
+    // Which has overflowed its value says.
+    assert_eq!(driven.take_overflows(both), CounterSet::of(first));
+    assert_eq!(cost(&|| driven.run(CounterSet::of(second))), (0, 1));
+}
+
+#[test]
 fn counters_are_left_as_they_were_found() {
     let driven = Driven::new(config(4, 4, 3, 48));
     let global = driven.cpu.pmu.borrow().rdmsr(0x38f).unwrap();
     assert_eq!(global, 0);
-    for counter in driven.capabilities.counters {
-        let event = EventSel::from_config(0xc0, true, true).unwrap();
-        driven.program(counter, event, 1);
+    for counter in driven.caps.counters {
+        driven.program(counter, instructions(), 1);
     }
-    driven.run(driven.capabilities.counters);
-    driven
-        .bank
-        .give_back(driven.hal, &driven.cpu, driven.capabilities.counters);
+    driven.run(driven.caps.counters);
+    driven.bank.give_back(&driven.caps, &driven.cpu);
 
     let pmu = driven.cpu.pmu.borrow();
     for i in 0..4 {
@@ -229,17 +248,17 @@ fn counters_are_left_as_they_were_found() {
 fn overflows_from_before_are_not_ours() {
     let cpu = Cpu::new(config(4, 4, 3, 48));
     cpu.pmu.borrow_mut().inject_status(0x7_0000_000f);
-    let (capabilities, hal) = cpu.detect().unwrap();
+    let caps = cpu.detect().unwrap();
     let bank = Bank::default();
-    bank.take_over(hal, &cpu, capabilities.counters);
-    assert!(hal.take_overflows(&cpu, capabilities.counters).is_empty());
+    bank.take_over(&caps, &cpu);
+    assert!(bank.take_overflows(&caps, &cpu, caps.counters).is_empty());
 }
 
 /// Samples `total` instructions at `period` as the module's PMI handler does,
 /// and returns after how many instructions each sample was.
 fn sample(driven: &Driven, counter: Counter, period: u64, total: u64) -> Vec<u64> {
-    let width = driven.capabilities.width(counter);
-    let max = driven.capabilities.max_distance();
+    let width = driven.caps.width(counter);
+    let max = driven.caps.max_distance();
     let set = CounterSet::of(counter);
     let mut samples = Vec::new();
     let mut left = 0;
@@ -261,7 +280,7 @@ fn sample(driven: &Driven, counter: Counter, period: u64, total: u64) -> Vec<u64
         done += step;
         if driven.cpu.pmu.borrow_mut().take_pmi() {
             driven.run(CounterSet::EMPTY);
-            assert_eq!(driven.hal.take_overflows(&driven.cpu, set), set);
+            assert_eq!(driven.take_overflows(set), set);
             let now = driven.read(counter);
             left -= period::delta(previous, now, width) as i64;
             let (value, elapsed) = arm(&mut left);
@@ -276,10 +295,12 @@ fn sample(driven: &Driven, counter: Counter, period: u64, total: u64) -> Vec<u64
 
 #[test]
 fn a_period_longer_than_the_counter_ends_where_it_should() {
-    for (version, width) in [(2, 32), (3, 40), (5, 48)] {
-        let driven = Driven::new(config(version, 2, 1, width));
+    for (version, fixed, width) in [(1, 0, 32), (2, 1, 32), (3, 1, 40), (5, 1, 48)] {
+        let driven = Driven::new(config(version, 2, fixed, width));
         let period = (1 << 47) + 12345;
-        for counter in [Counter::general(1).unwrap(), Counter::fixed(0).unwrap()] {
+        let general = Counter::general(1);
+        let fixed = Counter::fixed(0).filter(|_| fixed > 0);
+        for counter in general.into_iter().chain(fixed) {
             assert_eq!(
                 sample(&driven, counter, period, 2 * period + 1),
                 [period, 2 * period]
@@ -292,9 +313,10 @@ fn a_period_longer_than_the_counter_ends_where_it_should() {
 proptest! {
     #[test]
     fn a_sample_is_taken_after_each_period(
-        version in 2u8..=5, width in 32u8..=48, fixed: bool, period in 1u64..5000, total in 0u64..50_000,
+        version in 1u8..=5, width in 32u8..=48, fixed: bool, period in 1u64..5000, total in 0u64..50_000,
     ) {
-        let driven = Driven::new(config(version, 1, 1, width));
+        let fixed = fixed && version > 1;
+        let driven = Driven::new(config(version, 1, fixed.into(), width));
         let counter = if fixed { Counter::fixed(0) } else { Counter::general(0) }.unwrap();
         let expected: Vec<_> = (1..=total / period).map(|n| n * period).collect();
         prop_assert_eq!(sample(&driven, counter, period, total), expected);
@@ -304,11 +326,11 @@ proptest! {
     /// retires while it runs.
     #[test]
     fn counters_count_while_they_run(
-        version in 2u8..=5,
+        version in 1u8..=5,
         steps in prop::collection::vec((any::<u64>(), any::<u64>(), 0u64..100_000), 1..30),
     ) {
-        let driven = Driven::new(config(version, 3, 2, 40));
-        let all = driven.capabilities.counters;
+        let driven = Driven::new(config(version, 3, if version > 1 { 2 } else { 0 }, 40));
+        let all = driven.caps.counters;
         let mut running = CounterSet::EMPTY;
         let mut expected: Vec<Option<u64>> = vec![None; 48];
         for (reprogram, run, retire) in steps {

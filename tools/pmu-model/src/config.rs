@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// The most general counters there can be: IA32_PMC7 and IA32_A_PMC7 are the last
-/// (SDM vol. 4, table "IA-32 Architectural MSRs").
+/// (SDM vol. 4, table "IA-32 Architectural MSRs"). AMD's CPUID could tell of 15; its
+/// processors have 6.
 pub const MAX_GENERAL: usize = 8;
 /// The most fixed counters there can be: those that architectural performance
 /// monitoring gives an event to.
@@ -21,20 +22,21 @@ pub const MAX_FIXED: usize = 4;
 pub enum Vendor {
     /// Intel: architectural performance monitoring.
     Intel,
-    /// AMD. No generation of it is modelled yet.
+    /// AMD: the core performance counters.
     Amd,
 }
 
 /// How many counters there are, and what they are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// General counters, 1 to [`MAX_GENERAL`].
+    /// General counters, 1 to [`MAX_GENERAL`], or what the generation has.
     pub general: u8,
     /// Fixed counters, 0 to [`MAX_FIXED`] or what the generation has.
     pub fixed: u8,
-    /// Bits of a counter, 32 to 48.
+    /// Bits of a counter, 32 to 48; on AMD 48.
     pub width: u8,
-    /// Whether general counters can be written in full (PERF_CAPABILITIES.FW_WRITE).
+    /// Intel: whether general counters can be written in full
+    /// (PERF_CAPABILITIES.FW_WRITE). On AMD they always can, by their only number.
     pub full_width: bool,
 }
 
@@ -64,7 +66,9 @@ const fn low_bits(n: u8) -> u64 {
 pub struct Config {
     /// The vendor.
     pub vendor: Vendor,
-    /// Intel: the version of architectural performance monitoring, 1 to 5.
+    /// Intel: the version of architectural performance monitoring, 1 to 5. AMD, which
+    /// has no number for all of them: 1 the legacy counters, 2 PerfCtrExtCore,
+    /// 3 PerfMonV2.
     pub version: u8,
     /// The counters.
     pub shape: Shape,
@@ -83,13 +87,13 @@ impl Config {
     /// The generation asked for, if it can have this shape.
     pub(crate) fn generation(&self) -> Result<&'static dyn Generation, ConfigError> {
         let generation = generation::select(self.vendor, self.version)?;
-        if !(1..=MAX_GENERAL).contains(&self.shape.general.into()) {
+        if !generation.general_counters().contains(&self.shape.general) {
             return Err(ConfigError::General);
         }
         if self.shape.fixed > generation.max_fixed() {
             return Err(ConfigError::Fixed);
         }
-        if !(32..=48).contains(&self.shape.width) {
+        if !generation.widths().contains(&self.shape.width) {
             return Err(ConfigError::Width);
         }
         Ok(generation)
@@ -99,11 +103,9 @@ impl Config {
 /// Why there is no such PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// No generation of this vendor is modelled.
-    Vendor,
     /// There is no such version.
     Version,
-    /// Too many general counters, or none.
+    /// More or fewer general counters than the version has.
     General,
     /// More fixed counters than the version has.
     Fixed,
@@ -114,13 +116,16 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ConfigError::Vendor => "only Intel's PMU is modelled, not this vendor's",
-            ConfigError::Version => "the version of the PMU must be 1 to 5",
-            ConfigError::General => "the PMU must have 1 to 8 general counters",
-            ConfigError::Fixed => {
-                "the PMU has at most 0 (version 1), 3 (versions 2 to 4) or 4 (version 5) fixed counters"
+            ConfigError::Version => "the version of the PMU must be 1 to 5, or on AMD 1 to 3",
+            ConfigError::General => {
+                "the PMU must have 1 to 8 general counters, or on AMD 4 (version 1), \
+                 6 (version 2) or 1 to 8 (version 3)"
             }
-            ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide",
+            ConfigError::Fixed => {
+                "the PMU has at most 0 (version 1), 3 (versions 2 to 4) or 4 (version 5) fixed \
+                 counters, and on AMD none"
+            }
+            ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide, or on AMD 48",
         })
     }
 }

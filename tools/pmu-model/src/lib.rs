@@ -10,20 +10,22 @@
 //! caused it.
 //!
 //! Modelled is Intel's architectural performance monitoring, versions 1 to 5, with
-//! 1 to 8 general counters of 32 to 48 bits and the fixed counters of the version.
-//! Each version is a file in `generation/` that says what it adds to the one before.
-//! AMD's generations (legacy, PerfCtrExtCore, PerfMonV2) have their place there, but
-//! none is modelled, and a [`Config`] for AMD is refused. Registers are declared in
-//! [`msr`].
+//! 1 to 8 general counters of 32 to 48 bits and the fixed counters of the version;
+//! and AMD's core performance counters in three generations: the four legacy ones,
+//! the six of PerfCtrExtCore, and PerfMonV2's 1 to 8 with global control and status.
+//! Each is a file in `generation/` that says what it adds to the one before.
+//! Registers are declared in [`msr`].
 //!
 //! What events count is a function of the instructions and branches that have
 //! retired, so that every count is exact and every overflow is where it can be
 //! computed to be: see [`event`].
 //!
-//! Not modelled: PEBS and the debug store, last branch records (their freeze bits
+//! Not modelled: PEBS and the debug store, last branch records (Intel's freeze bits
 //! are there), Processor Trace, uncore counters, and the hyper-threads that
 //! AnyThread is for: a core has one thread. Bits of status that only these would set
-//! can be set and cleared by hand where the version has them.
+//! can be set and cleared by hand where the version has them. Of AMD's also not: IBS,
+//! the northbridge's and the L3's counters, the LBR stack and the freezing of counters,
+//! merged counters (event FFFH), and SVM, which is taken to be off.
 //!
 //! # Example
 //!

@@ -6,6 +6,12 @@
 //! Numbers are from vol. 4, table "IA-32 Architectural MSRs"; fields from vol. 3B,
 //! chapter "Performance Monitoring", and its sections on the versions of
 //! architectural performance monitoring.
+//!
+//! "APM" is the AMD64 Architecture Programmer's Manual, "PPR" and "BKDG" are the
+//! Processor Programming References and the BIOS and Kernel Developer's Guides of
+//! AMD's families. Numbers are from APM vol. 2, appendix "MSR Cross-Reference"; fields
+//! from its chapter "Debug and Performance Resources", section "Performance Monitoring
+//! Counters".
 
 /// First of the general counters' legacy numbers: IA32_PMC0.
 pub const IA32_PMC0: u32 = 0x0c1;
@@ -32,6 +38,23 @@ pub const IA32_PERF_GLOBAL_INUSE: u32 = 0x392;
 /// First of the general counters' full-width aliases.
 pub const IA32_A_PMC0: u32 = 0x4c1;
 
+/// First of AMD's legacy PERF_CTLs, which are what Intel calls EVENTSEL.
+pub const K7_PERF_CTL0: u32 = 0xc001_0000;
+/// First of AMD's legacy PERF_CTRs, which are what Intel calls PMC.
+pub const K7_PERF_CTR0: u32 = 0xc001_0004;
+/// First of AMD's PERF_CTLs; each is followed by its PERF_CTR, and then by the next.
+pub const PERF_CTL0: u32 = 0xc001_0200;
+/// First of AMD's PERF_CTRs.
+pub const PERF_CTR0: u32 = 0xc001_0201;
+/// AMD's PerfCntrGlobalStatus.
+pub const PERF_CNTR_GLOBAL_STATUS: u32 = 0xc000_0300;
+/// AMD's PerfCntrGlobalCtl.
+pub const PERF_CNTR_GLOBAL_CTL: u32 = 0xc000_0301;
+/// AMD's PerfCntrGlobalStatusClr.
+pub const PERF_CNTR_GLOBAL_STATUS_CLR: u32 = 0xc000_0302;
+/// AMD's PerfCntrGlobalStatusSet.
+pub const PERF_CNTR_GLOBAL_STATUS_SET: u32 = 0xc000_0303;
+
 /// A register of the PMU, whatever number a generation gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Register {
@@ -40,7 +63,7 @@ pub(crate) enum Register {
     /// A general counter; a write is sign-extended from bit 31 (SDM vol. 3B,
     /// "Full-Width Writes to Performance Counter Registers").
     Pmc(usize),
-    /// The same counter, written in full.
+    /// The same counter, written in full, as AMD's only ever is.
     FullPmc(usize),
     FixedCtr(usize),
     FixedCtrCtrl,
@@ -53,7 +76,7 @@ pub(crate) enum Register {
     DebugCtl,
 }
 
-/// The value of an EVENTSEL register.
+/// The value of an EVENTSEL register, or of a PERF_CTL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSel(pub u64);
 
@@ -80,6 +103,13 @@ impl EventSel {
     pub const INV: u64 = 1 << 23;
     /// Bits 31:24, compared with the number of events in a cycle.
     pub const CMASK: u64 = 0xff << 24;
+    /// AMD: bits 11:8 of the event.
+    pub const EVENT_HIGH: u64 = 0xf << 32;
+    /// AMD: count in guests only. With EFER.SVME clear, as it is taken to be here,
+    /// this and HOST_ONLY each keep the counter from counting.
+    pub const GUEST_ONLY: u64 = 1 << 40;
+    /// AMD: count in the host only.
+    pub const HOST_ONLY: u64 = 1 << 41;
 
     /// Whether all of `bits` are set.
     pub const fn has(self, bits: u64) -> bool {
@@ -88,6 +118,11 @@ impl EventSel {
 
     pub(crate) const fn event(self) -> u8 {
         self.0 as u8
+    }
+
+    /// AMD's event, which has 12 bits.
+    pub(crate) const fn event12(self) -> u16 {
+        self.event() as u16 | ((self.0 & EventSel::EVENT_HIGH) >> 24) as u16
     }
 
     pub(crate) const fn umask(self) -> u8 {

@@ -9,7 +9,8 @@ use crate::{
     event::{Filter, Mode, Quantity, Retired, Totals},
     generation::{Freeze, Generation},
     msr::{
-        debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE, PMI_IN_USE,
+        debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE,
+        IA32_PERF_CAPABILITIES, PMI_IN_USE,
     },
     pmi::{PmiFault, PmiLine},
 };
@@ -138,11 +139,20 @@ impl Pmu {
     /// The value of PERF_CAPABILITIES. The register is there, and CPUID.1:ECX.PDCM
     /// set, when it is not 0.
     pub fn perf_capabilities(&self) -> u64 {
-        if self.shape.full_width {
-            FW_WRITE
-        } else {
-            0
+        match self.register(IA32_PERF_CAPABILITIES) {
+            Ok(_) => FW_WRITE,
+            Err(_) => 0,
         }
+    }
+
+    /// Whether CPUID.80000001H:ECX.PerfCtrExtCore is set.
+    pub fn perfctr_core(&self) -> bool {
+        self.generation.perfctr_core()
+    }
+
+    /// Whether the local APIC sets the mask bit of LVTPC when it delivers a PMI.
+    pub fn pmi_masks_lvtpc(&self) -> bool {
+        self.generation.pmi_masks_lvtpc()
     }
 
     /// So much has retired, by [`Mode`], since this was called last.
@@ -226,7 +236,10 @@ impl Pmu {
         for (i, &eventsel) in self.eventsel.iter().enumerate() {
             let counter = Counter::General(i);
             let modes = [eventsel.has(EventSel::USR), eventsel.has(EventSel::OS)];
-            if !eventsel.has(EventSel::EN) || !enabled(counter) || modes == [false; 2] {
+            // SVM is off: neither in a guest nor in a host.
+            let elsewhere = eventsel.0 & (EventSel::GUEST_ONLY | EventSel::HOST_ONLY) != 0;
+            if !eventsel.has(EventSel::EN) || !enabled(counter) || modes == [false; 2] || elsewhere
+            {
                 continue;
             }
             let filter = Filter {
@@ -315,10 +328,11 @@ impl Pmu {
     /// WRMSR. Everything that has retired must have been told by [`Pmu::retire`].
     pub fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), MsrError> {
         let register = self.register(msr)?;
-        match self.generation.writable(&self.shape, register) {
-            Some(writable) if value & !writable == 0 => {}
+        let value = match self.generation.writable(&self.shape, register) {
+            Some(writable) if self.generation.drops_reserved() => value & writable,
+            Some(writable) if value & !writable == 0 => value,
             _ => return Err(MsrError::GeneralProtection),
-        }
+        };
         match register {
             Register::EventSel(i) => self.eventsel[i] = EventSel(value),
             Register::Pmc(i) => {
@@ -332,8 +346,10 @@ impl Pmu {
             Register::GlobalStatusReset => self.global_status &= !value,
             Register::GlobalStatusSet => self.global_status |= value,
             Register::DebugCtl => self.debugctl = value,
-            Register::GlobalStatus | Register::GlobalInUse | Register::PerfCapabilities => {
-                unreachable!("nothing in a read-only register is writable")
+            // Where a write to it is no #GP, it is ignored.
+            Register::GlobalStatus => {}
+            Register::GlobalInUse | Register::PerfCapabilities => {
+                unreachable!("a write to a read-only register is a #GP")
             }
         }
         self.reprogram();

@@ -49,11 +49,38 @@ fn instructions(program: &[Stretch]) -> Vec<Instruction> {
 
 /// An EVENTSEL with every field that matters, and events that there are and are not.
 fn eventsel() -> impl Strategy<Value = u64> {
-    let event = prop_oneof![
-        8 => prop::sample::select(vec![
+    fields(
+        &[
             0x003c, 0x013c, 0x00c0, 0x00c4, 0x00c5, 0x4f2e, 0x412e, 0x01a4,
-        ]),
-        1 => 0..0x1_0000u64,
+        ],
+        0xffff,
+    )
+}
+
+/// The same for a PERF_CTL.
+fn perf_ctl() -> impl Strategy<Value = u64> {
+    let events = &[
+        0x0076,
+        0x00c0,
+        0x00c2,
+        0x00c3,
+        0x037d,
+        0x077d,
+        0xff60,
+        0x037e,
+        0x077e,
+        0x0964,
+        0x1_0000_0120,
+    ];
+    let elsewhere = prop_oneof![8 => Just(0), 1 => 1..4u64].prop_map(|bits| bits << 40);
+    (fields(events, 0xf_0000_ffff), elsewhere).prop_map(|(fields, elsewhere)| fields | elsewhere)
+}
+
+/// The fields that both have, with one of `events` or any that fits `mask`.
+fn fields(events: &'static [u64], mask: u64) -> impl Strategy<Value = u64> {
+    let event = prop_oneof![
+        8 => prop::sample::select(events),
+        1 => any::<u64>().prop_map(move |any| any & mask),
     ];
     let cmask = prop_oneof![4 => Just(0), 2 => Just(1), 1 => 2..6u64];
     (
@@ -89,6 +116,26 @@ struct Setup {
 }
 
 fn setup() -> impl Strategy<Value = Setup> {
+    prop_oneof![intel(), amd()]
+}
+
+fn amd() -> impl Strategy<Value = Setup> {
+    (1..=3u8, 1..=8u8).prop_flat_map(|(version, general)| {
+        let mut config = Config::new(Vendor::Amd, version).unwrap();
+        if version == 3 {
+            config.shape.general = general;
+        }
+        let general =
+            prop::collection::vec((perf_ctl(), distance()), usize::from(config.shape.general));
+        general.prop_map(move |general| Setup {
+            config,
+            general,
+            fixed: Vec::new(),
+        })
+    })
+}
+
+fn intel() -> impl Strategy<Value = Setup> {
     (2..=5u8, 1..=8u8, 0..=4u8, 32..=48u8).prop_flat_map(|(version, general, fixed, width)| {
         let fixed = fixed.min(if version == 5 { 4 } else { 3 });
         let config = Config {
@@ -117,6 +164,42 @@ fn setup() -> impl Strategy<Value = Setup> {
 impl Setup {
     /// The model and the reference, programmed alike.
     fn build(&self) -> (Pmu, Reference) {
+        match self.config.vendor {
+            Vendor::Intel => self.build_intel(),
+            Vendor::Amd => self.build_amd(),
+        }
+    }
+
+    /// The register of status, if there is one.
+    fn status(&self) -> Option<u32> {
+        match (self.config.vendor, self.config.version) {
+            (Vendor::Intel, _) => Some(IA32_PERF_GLOBAL_STATUS),
+            (Vendor::Amd, 3) => Some(PERF_CNTR_GLOBAL_STATUS),
+            (Vendor::Amd, _) => None,
+        }
+    }
+
+    fn build_amd(&self) -> (Pmu, Reference) {
+        let Config { version, .. } = self.config;
+        let mut pmu = Pmu::new(self.config).unwrap();
+        let mut counters = Vec::new();
+        for (i, &(perf_ctl, distance)) in (0..).zip(&self.general) {
+            let value = (1 << 48) - distance;
+            let (ctl, ctr) = match version {
+                1 => (K7_PERF_CTL0 + i, K7_PERF_CTR0 + i),
+                _ => (PERF_CTL0 + 2 * i, PERF_CTR0 + 2 * i),
+            };
+            pmu.wrmsr(ctl, perf_ctl).unwrap();
+            pmu.wrmsr(ctr, value).unwrap();
+            // Reference cycles are an event of version 3.
+            let known = version == 3 || perf_ctl & 0xf_0000_ffff != 0x1_0000_0120;
+            let perf_ctl = if known { perf_ctl } else { 0 };
+            counters.push(Counter::new(Vendor::Amd, perf_ctl, i, 48, value));
+        }
+        (pmu, Reference::new(counters))
+    }
+
+    fn build_intel(&self) -> (Pmu, Reference) {
         let width = self.config.shape.width;
         let mut pmu = Pmu::new(self.config).unwrap();
         let mut counters = Vec::new();
@@ -129,7 +212,13 @@ impl Setup {
             // Slots are an event of version 5.
             let known = self.config.version == 5 || eventsel & 0xffff != 0x01a4;
             let eventsel = if known { eventsel } else { 0 };
-            counters.push(Counter::new(eventsel, i as u32, width, value));
+            counters.push(Counter::new(
+                Vendor::Intel,
+                eventsel,
+                i as u32,
+                width,
+                value,
+            ));
         }
         let mut fixed_ctr_ctrl = 0;
         for (i, &(ctrl, distance)) in self.fixed.iter().enumerate() {
@@ -148,7 +237,13 @@ impl Setup {
                     eventsel |= in_eventsel;
                 }
             }
-            counters.push(Counter::new(eventsel, bit as u32, width, value));
+            counters.push(Counter::new(
+                Vendor::Intel,
+                eventsel,
+                bit as u32,
+                width,
+                value,
+            ));
         }
         pmu.wrmsr(IA32_FIXED_CTR_CTRL, fixed_ctr_ctrl).unwrap();
         pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, global_ctrl).unwrap();
@@ -156,7 +251,7 @@ impl Setup {
     }
 }
 
-fn assert_same(pmu: &Pmu, reference: &Reference) -> Result<(), TestCaseError> {
+fn assert_same(setup: &Setup, pmu: &Pmu, reference: &Reference) -> Result<(), TestCaseError> {
     let mut status = 0;
     for counter in &reference.counters {
         let ecx = match counter.bit {
@@ -167,7 +262,9 @@ fn assert_same(pmu: &Pmu, reference: &Reference) -> Result<(), TestCaseError> {
         prop_assert_eq!(value, counter.value, "{:?}", counter);
         status |= u64::from(counter.overflowed) << counter.bit;
     }
-    prop_assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(status));
+    if let Some(msr) = setup.status() {
+        prop_assert_eq!(pmu.rdmsr(msr), Ok(status));
+    }
     Ok(())
 }
 
@@ -209,7 +306,7 @@ proptest! {
                 let overflowed = reference.retire(instruction);
                 pmi |= reference.raises_pmi(overflowed);
             }
-            assert_same(&pmu, &reference)?;
+            assert_same(&setup, &pmu, &reference)?;
             prop_assert_eq!(pmu.take_pmi(), pmi);
             prop_assert!(!pmu.take_pmi());
         }
@@ -238,7 +335,7 @@ proptest! {
             if budget[mode] == 0 {
                 pmu.retire(&sum(&program[told..=i]));
                 told = i + 1;
-                assert_same(&pmu, &reference)?;
+                assert_same(&setup, &pmu, &reference)?;
                 prop_assert_eq!(pmu.take_pmi(), reference.raises_pmi(overflowed));
                 budget = [0; 2];
             } else {

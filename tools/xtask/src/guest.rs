@@ -290,7 +290,8 @@ impl Guest<'_> {
             .args([
                 "-append",
                 &format!(
-                    "console=ttyS0 loglevel=5 panic=-1 oops=panic nmi_watchdog=0 {}",
+                    "console=ttyS0 loglevel=5 panic=-1 oops=panic \
+                     no_timer_check nmi_watchdog=0 {}",
                     options.append
                 ),
             ])

@@ -6,13 +6,18 @@
 //! written, which event an encoding means, and how it describes itself. What
 //! registers then do is common to all, and is in [`crate::pmu`].
 
+use core::ops::RangeInclusive;
+
 use crate::{
-    config::{ConfigError, Shape, Vendor},
+    config::{ConfigError, Shape, Vendor, MAX_GENERAL},
     event::Event,
     msr::{EventSel, Register},
     pmu::Counter,
 };
 
+mod amd_core;
+mod amd_legacy;
+mod amd_v2;
 mod intel_v1;
 mod intel_v2;
 mod intel_v3;
@@ -27,8 +32,10 @@ pub(crate) fn select(vendor: Vendor, version: u8) -> Result<&'static dyn Generat
         (Vendor::Intel, 3) => Ok(&intel_v3::IntelV3),
         (Vendor::Intel, 4) => Ok(&intel_v4::IntelV4),
         (Vendor::Intel, 5) => Ok(&intel_v5::IntelV5),
-        (Vendor::Intel, _) => Err(ConfigError::Version),
-        (Vendor::Amd, _) => Err(ConfigError::Vendor),
+        (Vendor::Amd, 1) => Ok(&amd_legacy::AmdLegacy),
+        (Vendor::Amd, 2) => Ok(&amd_core::AmdCore),
+        (Vendor::Amd, 3) => Ok(&amd_v2::AmdV2),
+        (Vendor::Intel | Vendor::Amd, _) => Err(ConfigError::Version),
     }
 }
 
@@ -56,6 +63,17 @@ pub(crate) trait Generation: Sync {
     /// The counters that processors of this generation have by and large.
     fn usual_shape(&self) -> Shape;
 
+    /// How many general counters it can have.
+    fn general_counters(&self) -> RangeInclusive<u8> {
+        self.base()
+            .map_or(1..=MAX_GENERAL as u8, |base| base.general_counters())
+    }
+
+    /// How many bits its counters can have.
+    fn widths(&self) -> RangeInclusive<u8> {
+        self.base().map_or(32..=48, |base| base.widths())
+    }
+
     /// The most fixed counters it can have.
     fn max_fixed(&self) -> u8 {
         self.base().map_or(0, |base| base.max_fixed())
@@ -71,10 +89,15 @@ pub(crate) trait Generation: Sync {
         self.base().is_some_and(|base| base.owns(msr))
     }
 
-    /// The bits of a register that can be written, `None` if it is read-only.
-    /// Setting any other bit is a #GP.
+    /// The bits of a register that can be written, `None` if a write is a #GP.
     fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
         self.base()?.writable(shape, register)
+    }
+
+    /// Whether a write drops the bits that cannot be written. If not, setting one
+    /// of them is a #GP.
+    fn drops_reserved(&self) -> bool {
+        self.base().is_some_and(|base| base.drops_reserved())
     }
 
     /// The value of GLOBAL_CTRL at reset: which counters it lets count.
@@ -103,8 +126,21 @@ pub(crate) trait Generation: Sync {
         self.base().map_or(Freeze::Never, |base| base.freeze())
     }
 
+    /// Whether a PMI sets the mask bit of LVTPC, so that software has to clear it
+    /// for the next one (SDM vol. 3A, "Local Vector Table").
+    fn pmi_masks_lvtpc(&self) -> bool {
+        self.base().is_none_or(|base| base.pmi_masks_lvtpc())
+    }
+
     /// EAX, EBX, ECX and EDX of a CPUID leaf that describes the PMU.
-    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]>;
+    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
+        self.base()?.cpuid(shape, leaf)
+    }
+
+    /// CPUID.80000001H:ECX.PerfCtrExtCore.
+    fn perfctr_core(&self) -> bool {
+        self.base().is_some_and(|base| base.perfctr_core())
+    }
 }
 
 /// The place of `msr` in a row of at most `n` registers that starts at `first`.

@@ -4,7 +4,7 @@
 //! instruction after the other, one cycle after the other, one signal level after
 //! the other. It shares no code with the model, only what the documentation says.
 
-use pmu_model::{msr::*, Mode};
+use pmu_model::{msr::*, Mode, Vendor};
 
 /// An instruction that retires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,8 @@ type Levels = [bool; 2];
 /// What one counter is programmed to do, and what it has done.
 #[derive(Clone, Debug)]
 pub struct Counter {
-    /// An EVENTSEL, or what would be one for a fixed counter.
+    vendor: Vendor,
+    /// An EVENTSEL or a PERF_CTL, or what would be one for a fixed counter.
     eventsel: u64,
     /// The bit of GLOBAL_CTRL.
     pub bit: u32,
@@ -72,8 +73,9 @@ pub struct Counter {
 }
 
 impl Counter {
-    pub fn new(eventsel: u64, bit: u32, width: u8, value: u64) -> Counter {
+    pub fn new(vendor: Vendor, eventsel: u64, bit: u32, width: u8, value: u64) -> Counter {
         Counter {
+            vendor,
             eventsel,
             bit,
             width: width.into(),
@@ -87,7 +89,10 @@ impl Counter {
             Mode::User => EventSel::USR,
             Mode::Kernel => EventSel::OS,
         };
-        self.eventsel & bit != 0 && self.eventsel & EventSel::EN != 0
+        let elsewhere = EventSel::GUEST_ONLY | EventSel::HOST_ONLY;
+        self.eventsel & bit != 0
+            && self.eventsel & EventSel::EN != 0
+            && self.eventsel & elsewhere == 0
     }
 
     fn raises_pmi(&self) -> bool {
@@ -96,15 +101,17 @@ impl Counter {
 
     /// How often the event happens in a cycle, and if it lasts the whole cycle.
     fn happens(&self, cycle: Cycle) -> Option<(u64, bool)> {
-        Some(match self.eventsel & 0xffff {
-            0x003c => (1, true),
-            0x01a4 => (4, true),
-            0x00c0 => (cycle.instruction.into(), false),
-            0x00c4 => (cycle.branch.into(), false),
-            0x00c5 => (cycle.branch_miss.into(), false),
-            0x4f2e => (cycle.llc_reference.into(), false),
-            0x412e => (cycle.llc_miss.into(), false),
-            0x013c => (cycle.reference_tick.into(), false),
+        use Vendor::{Amd, Intel};
+        let pulse = |happens: bool| (u64::from(happens), false);
+        Some(match (self.vendor, self.eventsel & 0xf_0000_ffff) {
+            (Intel, 0x003c) | (Amd, 0x0076) => (1, true),
+            (Intel, 0x01a4) => (4, true),
+            (Intel | Amd, 0x00c0) => pulse(cycle.instruction),
+            (Intel, 0x00c4) | (Amd, 0x00c2) => pulse(cycle.branch),
+            (Intel, 0x00c5) | (Amd, 0x00c3) => pulse(cycle.branch_miss),
+            (Intel, 0x4f2e) | (Amd, 0x037d | 0x077d | 0xff60) => pulse(cycle.llc_reference),
+            (Intel, 0x412e) | (Amd, 0x037e | 0x077e | 0x0964) => pulse(cycle.llc_miss),
+            (Intel, 0x013c) | (Amd, 0x1_0000_0120) => pulse(cycle.reference_tick),
             _ => return None,
         })
     }

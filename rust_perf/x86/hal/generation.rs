@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What tells the generations of counters apart: a [`Generation`] each, in a
+//! file of its own.
+
+use super::msr::{
+    Msr,
+    Row, //
+};
+use crate::pmc::{
+    counter::Counter,
+    event::FixedEvent, //
+};
+
+/// A generation of counters: which registers it has, and what they mean.
+pub struct Generation {
+    /// What the generation is called.
+    pub name: &'static str,
+    /// The registers that say what the general counters count.
+    pub(super) eventsel: Row,
+    /// The registers through which general counters are written.
+    pub(super) counter: Row,
+    /// The fixed counters' registers.
+    pub(super) fixed: Option<FixedRegisters>,
+    /// The registers that control all counters at once; without them, a
+    /// counter counts while EN is set in its EVENTSEL, and nothing says which
+    /// have overflowed but their values.
+    pub(super) global: Option<GlobalRegisters>,
+    /// The bits of `attr.config` that choose an event.
+    pub config_mask: u64,
+    /// The events that fixed counters count.
+    pub fixed_events: &'static [FixedEvent],
+}
+
+/// The registers of fixed counters.
+pub(super) struct FixedRegisters {
+    /// What they count, four bits each.
+    pub(super) ctrl: Msr,
+    /// The counters.
+    pub(super) counter: Row,
+}
+
+/// The registers that control all counters.
+pub(super) struct GlobalRegisters {
+    /// Which counters count.
+    pub(super) ctrl: Msr,
+    /// Which have overflowed.
+    pub(super) status: Msr,
+    /// Clears bits of `status`.
+    pub(super) clear: Msr,
+}
+
+impl Generation {
+    /// The register that says what a general counter counts.
+    pub fn eventsel(&self, counter: Counter) -> Msr {
+        self.eventsel.nth(counter.index())
+    }
+
+    /// The register through which a counter is written.
+    pub fn counter(&self, counter: Counter) -> Msr {
+        match (counter.as_fixed(), &self.fixed) {
+            (Some(i), Some(fixed)) => fixed.counter.nth(i.into()),
+            _ => self.counter.nth(counter.index()),
+        }
+    }
+}
