@@ -111,6 +111,7 @@ const SUITES: &[Suite] = &[
     Suite::new("no-pmu", &[no_pmu::TESTS])
         .unloaded()
         .cpu("pmu=off"),
+    Suite::new("hw-v1", HARDWARE).cpu("pmu-version=1"),
     Suite::new("hw-v2", HARDWARE).cpu("pmu-version=2"),
     Suite::new("hw-v3", HARDWARE).cpu("pmu-version=3"),
     Suite::new("hw-v4", HARDWARE).cpu("pmu-version=4"),
