@@ -15,6 +15,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{self, Cursor, IsTerminal, Read, Write};
+use std::iter;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -331,7 +332,7 @@ impl Guest<'_> {
         format!(
             "{what}{qemu}\nThe end of its console, {}:\n{}",
             self.console(ctx).display(),
-            indent(last_lines(&end.console, 25))
+            indent(&telling_end(&end.console))
         )
     }
 
@@ -348,6 +349,21 @@ impl Guest<'_> {
             Outcome::Died => bail!("{}", self.explain(ctx, &end)),
         }
     }
+}
+
+/// The last lines of a console; of a kernel that complained, how the first
+/// complaint begins, since the last lines are but the end of its stack.
+fn telling_end(console: &str) -> String {
+    complaint(console).unwrap_or_else(|| last_lines(console, 25).to_owned())
+}
+
+/// The kernel's first complaint, if there is one, and some of what follows.
+pub fn complaint(console: &str) -> Option<String> {
+    const COMPLAINTS: &[&str] = &["Kernel panic", "Oops", "BUG:", "WARNING:"];
+    let mut lines = console.lines();
+    let first = lines.find(|line| COMPLAINTS.iter().any(|what| line.contains(what)))?;
+    let some: Vec<_> = iter::once(first).chain(lines.take(24)).collect();
+    Some(some.join("\n"))
 }
 
 /// What ends the wait for a guest.
@@ -568,6 +584,13 @@ fn user_guest(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_shown_from_its_start() {
+        let console = format!("boot\nKernel panic - not syncing\n{}", "stack\n".repeat(50));
+        assert!(telling_end(&console).starts_with("Kernel panic"));
+        assert_eq!(telling_end("MP-BIOS bug\nhung"), "MP-BIOS bug\nhung");
+    }
 
     #[test]
     fn dependencies_are_loaded_first() {

@@ -32,9 +32,13 @@ impl Results {
     pub fn parse(text: &str) -> Self {
         let mut results = Self::default();
         let mut diagnostics = Vec::new();
+        let mut before = "";
         for line in text.lines() {
             if let Some(diagnostic) = line.strip_prefix("# ") {
-                diagnostics.push(diagnostic.to_owned());
+                // Some follow their test, and are named after it.
+                if diagnostic.split(':').next() != Some(before) {
+                    diagnostics.push(diagnostic.to_owned());
+                }
             } else if let Some(plan) = line.strip_prefix("1..") {
                 // A plan that is no number is one that no results fulfil.
                 results
@@ -42,14 +46,17 @@ impl Results {
                     .push(plan.trim().parse().unwrap_or(usize::MAX));
             } else if let Some(rest) = line.strip_prefix("ok ") {
                 results.numbers.push(number(rest));
-                match result(rest) {
-                    (_, Some(why)) if why.starts_with("SKIP") => results.skipped += 1,
+                let (name, directive) = result(rest);
+                before = name;
+                match directive {
+                    Some(why) if why.starts_with("SKIP") => results.skipped += 1,
                     _ => results.passed += 1,
                 }
                 diagnostics.clear();
             } else if let Some(rest) = line.strip_prefix("not ok ") {
                 results.numbers.push(number(rest));
                 let (name, why) = result(rest);
+                before = name;
                 results.failures.push(Failure {
                     name: name.to_owned(),
                     why: why
@@ -112,7 +119,7 @@ mod tests {
     #[test]
     fn results() {
         let results = Results::parse(
-            "KTAP version 1\n1..5\nok 1 exact\n# exact: 5 ms\nok 2 - other # SKIP no such event\n\
+            "KTAP version 1\n1..5\nok 1 other # SKIP no such event\nok 2 - exact\n# exact: 5 ms\n\
              noise\n# expected 5\n# found 4\nnot ok 3 sum # 4 != 5\nok 4 more\n",
         );
         assert_eq!((results.passed, results.skipped), (2, 1));

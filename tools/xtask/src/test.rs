@@ -325,23 +325,12 @@ fn run_suite(
         )),
         Outcome::TimedOut | Outcome::Unread | Outcome::Died => Some(guest.explain(ctx, &end)),
     };
-    let trouble = trouble.or_else(|| complaint(&end.console));
+    let trouble = trouble.or_else(|| {
+        // Perhaps when the tests were over.
+        guest::complaint(&end.console)
+            .map(|complaint| format!("its kernel complained:\n{}", indent(&complaint)))
+    });
     Ok((results, trouble))
-}
-
-/// What the kernel complained about, perhaps when the tests were over.
-fn complaint(console: &str) -> Option<String> {
-    const COMPLAINTS: &[&str] = &["Kernel panic", "Oops", "BUG:", "WARNING:"];
-    let mut lines = console.lines();
-    lines
-        .find(|line| COMPLAINTS.iter().any(|what| line.contains(what)))
-        .map(|first| {
-            let after = lines.take(15).collect::<Vec<_>>().join("\n");
-            format!(
-                "its kernel complained:\n{}",
-                indent(&format!("{first}\n{after}"))
-            )
-        })
 }
 
 fn show(suite: &str, verdict: &Verdict) {
@@ -430,9 +419,9 @@ mod tests {
     fn a_complaint_of_the_kernel_is_seen() {
         let console = "..MP-BIOS bug: 8254 timer not connected to IO-APIC\n\
                        INFO: NMI handler took too long\n";
-        assert_eq!(complaint(console), None);
+        assert_eq!(guest::complaint(console), None);
         let console = format!("{console}[    9.1] WARNING: CPU: 0 PID: 1 at x\nCall Trace:\n");
-        assert!(complaint(&console).unwrap().contains("Call Trace"));
+        assert!(guest::complaint(&console).unwrap().contains("Call Trace"));
     }
 
     #[test]
