@@ -11,7 +11,8 @@ use crate::{
     },
     x86::{
         nmi,
-        Hardware, //
+        Hardware,
+        Limits, //
     }, //
 };
 use kernel::prelude::*;
@@ -39,7 +40,7 @@ struct RustPerf {
 
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let hardware = Hardware::detect()?;
+        let hardware = Hardware::detect(&Limits::default())?;
         let capabilities = hardware.capabilities;
         let overflow = perf::OverflowHandler::find().inspect_err(|_| {
             pr_err!(

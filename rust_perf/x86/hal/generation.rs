@@ -25,7 +25,7 @@ pub struct Generation {
     /// The registers that control all counters at once; without them, a
     /// counter counts while EN is set in its EVENTSEL, and nothing says which
     /// have overflowed but their values.
-    pub(super) global: Option<GlobalRegisters>,
+    pub(super) global: Option<&'static GlobalRegisters>,
     /// The bits of `attr.config` that choose an event.
     pub config_mask: u64,
     /// The events that fixed counters count.
