@@ -50,6 +50,7 @@ use crate::{
     x86::{
         hal::{
             Bank,
+            CacheEvent,
             Capabilities, //
         },
         nmi,
@@ -159,16 +160,15 @@ impl CorePmu {
     fn resolve(&self, selector: Selector) -> Result<u64> {
         match selector {
             Selector::Config(config) => Ok(config),
-            Selector::Hardware(id) if id < PERF_COUNT_HW_MAX => self
-                .hardware
-                .capabilities
-                .events()
-                .find(|event| event.hardware == id)
-                .map(|event| event.config)
-                .ok_or(ENOENT),
-            // No cache event is architectural.
-            Selector::HwCache(id) if cache_event_exists(id) => Err(ENOENT),
-            Selector::Hardware(_) | Selector::HwCache(_) => Err(EINVAL),
+            Selector::Hardware(id) if id < PERF_COUNT_HW_MAX => {
+                self.hardware.capabilities.hardware_event(id).ok_or(ENOENT)
+            }
+            Selector::Hardware(_) => Err(EINVAL),
+            Selector::HwCache(id) => match self.hardware.capabilities.cache_event(id) {
+                CacheEvent::Config(config) => Ok(config),
+                CacheEvent::Missing => Err(ENOENT),
+                CacheEvent::Invalid => Err(EINVAL),
+            },
         }
     }
 
@@ -182,8 +182,7 @@ impl CorePmu {
 
     /// Those counters that can count what `eventsel` says.
     fn counters_of(&self, eventsel: EventSel) -> CounterSet {
-        let capabilities = &self.hardware.capabilities;
-        eventsel.counters(capabilities.counters, capabilities.generation.fixed_events)
+        self.hardware.capabilities.counters_for(eventsel)
     }
 
     /// Those counters that can count an event.
@@ -341,18 +340,13 @@ impl Pmu for CorePmu {
         let host = !attr.exclude_host();
         let eventsel = EventSel::from_config(
             self.resolve(attr.selector())?,
-            self.hardware.capabilities.generation.config_mask,
+            self.hardware.capabilities.config_mask(),
             host && !attr.exclude_user(),
             host && !attr.exclude_kernel(),
         )
         .ok_or(EINVAL)?;
-        if eventsel.any_thread() {
-            if !self.hardware.capabilities.any_thread {
-                return Err(EINVAL);
-            }
-            if !perf::perfmon_capable() {
-                return Err(EACCES);
-            }
+        if eventsel.any_thread() && !perf::perfmon_capable() {
+            return Err(EACCES);
         }
         self.fits_in_group(event, self.counters_of(eventsel))?;
 
@@ -481,13 +475,6 @@ impl nmi::Handler for PmiHandler {
 /// One more than the highest number of a generic hardware event.
 const PERF_COUNT_HW_MAX: u64 = 10;
 
-/// Whether perf has a cache event of this number: caches, operations and
-/// results are a byte each (`include/uapi/linux/perf_event.h`).
-fn cache_event_exists(id: u64) -> bool {
-    let [cache, op, result, ..] = id.to_le_bytes();
-    cache < 7 && op < 3 && result < 2
-}
-
 /// The folders of the PMU in sysfs: the same as the in-tree driver's `cpu` has,
 /// so far as this CPU has the events.
 pub(crate) fn attribute_groups(capabilities: &Capabilities) -> Result<AttributeGroups> {
@@ -501,14 +488,19 @@ pub(crate) fn attribute_groups(capabilities: &Capabilities) -> Result<AttributeG
 
     let mut events = KVec::new();
     for event in capabilities.events() {
-        let (code, umask) = (event.config & EventSel::EVENT, event.config >> 8);
-        for name in event.names {
-            let line = match umask {
-                0 => File::new(name, fmt!("event={code:#04x}"))?,
-                _ => File::new(name, fmt!("event={code:#04x},umask={umask:#04x}"))?,
-            };
-            events.push(line, GFP_KERNEL)?;
+        for name in event.name.files() {
+            events.push(
+                File::new(name, format_args!("{}", event.terms()))?,
+                GFP_KERNEL,
+            )?;
         }
     }
-    AttributeGroups::new([(c"format", format), (c"events", events)])
+
+    let mut caps = KVec::new();
+    // There is no PEBS: a sample is where the PMI was.
+    caps.push(File::new(c"max_precise", fmt!("0"))?, GFP_KERNEL)?;
+    if let Some(name) = capabilities.pmu_name {
+        caps.push(File::new(c"pmu_name", fmt!("{name}"))?, GFP_KERNEL)?;
+    }
+    AttributeGroups::new([(c"format", format), (c"events", events), (c"caps", caps)])
 }

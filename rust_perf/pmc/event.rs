@@ -43,10 +43,15 @@ impl EventSel {
 
     /// AMD's upper bits of the event select.
     pub const EVENT_HIGH: u64 = 0xf << 32;
+    /// Intel: counts cycles with just CMASK occurrences (where CPUID leaf 23H
+    /// has it, as the next).
+    pub const EQ: u64 = 1 << 36;
+    /// Intel: more conditions of the logic unit.
+    pub const UMASK2: u64 = 0xff << 40;
 
-    /// What the user chooses in `attr.config` on either.
-    const COMMON: u64 = Self::EVENT | Self::UMASK | Self::EDGE | Self::INV | Self::CMASK;
-    /// What the user chooses on Intel's.
+    /// What the user chooses in `attr.config` on all.
+    pub const COMMON: u64 = Self::EVENT | Self::UMASK | Self::EDGE | Self::INV | Self::CMASK;
+    /// What the user chooses on Intel's where there is AnyThread.
     pub const INTEL: u64 = Self::COMMON | Self::ANY;
     /// What the user chooses on AMD's.
     pub const AMD: u64 = Self::COMMON | Self::EVENT_HIGH;
@@ -57,7 +62,7 @@ impl EventSel {
     const DECIDED: u64 = Self::USR | Self::OS | Self::PC | Self::INT | Self::EN;
 
     /// The event that `attr.config` asks for, to be counted in these modes;
-    /// `chosen` is [`Self::INTEL`] or [`Self::AMD`].
+    /// `chosen` is what the user chooses on this CPU.
     ///
     /// The INT bit is always set: a counter that is only read must still be
     /// noticed when it wraps.
@@ -92,10 +97,20 @@ impl EventSel {
         (self.0 & (Self::UMASK | Self::EVENT)) as u16
     }
 
+    /// AMD's event select, with the upper bits above the lower.
+    const fn event12(self) -> u16 {
+        ((self.0 & Self::EVENT) | ((self.0 & Self::EVENT_HIGH) >> 24)) as u16
+    }
+
+    /// The unit mask.
+    const fn umask(self) -> u8 {
+        ((self.0 & Self::UMASK) >> 8) as u8
+    }
+
     /// Whether the event is counted as it occurs: fixed counters can do
     /// nothing else.
     const fn is_plain(self) -> bool {
-        self.0 & (Self::EDGE | Self::INV | Self::CMASK) == 0
+        self.0 & (Self::EDGE | Self::INV | Self::CMASK | Self::EQ | Self::UMASK2) == 0
     }
 
     /// This counter's field of FIXED_CTR_CTRL, shifted to bit 0 (SDM vol. 3,
@@ -108,10 +123,10 @@ impl EventSel {
         os | (usr << 1) | (any << 2) | (pmi << 3)
     }
 
-    /// Those of the counters `present` that can count this event, where fixed
-    /// counters count `fixed_events`.
-    pub fn counters(self, present: CounterSet, fixed_events: &[FixedEvent]) -> CounterSet {
-        let fixed = fixed_events
+    /// Those of the counters `present` that can count this event.
+    pub fn counters(self, present: CounterSet, constraints: &Constraints) -> CounterSet {
+        let fixed = constraints
+            .fixed
             .iter()
             .find(|event| event.code == self.code() && self.is_plain())
             .and_then(|event| Counter::fixed(event.counter))
@@ -122,10 +137,24 @@ impl EventSel {
         let general = if self.0 & Self::EVENT == 0 && !fixed.is_empty() {
             CounterSet::EMPTY
         } else {
-            present.general_part()
+            constraints
+                .general
+                .iter()
+                .find(|constraint| constraint.is_for(self))
+                .map_or(present, |constraint| present & constraint.counters)
+                .general_part()
         };
         (fixed & present) | general
     }
+}
+
+/// Which counters can count which events.
+pub struct Constraints {
+    /// What the fixed counters count.
+    pub fixed: &'static [FixedEvent],
+    /// Events that not every general counter can count. The first that is for
+    /// an event holds.
+    pub general: &'static [Constraint],
 }
 
 /// What a fixed counter counts.
@@ -134,30 +163,87 @@ pub struct FixedEvent {
     counter: u8,
 }
 
+impl FixedEvent {
+    /// Fixed counter `counter` counts the event with this unit mask and event
+    /// select.
+    pub const fn new(code: u16, counter: u8) -> Self {
+        FixedEvent { code, counter }
+    }
+}
+
+/// Events and the general counters that can count them.
+pub struct Constraint {
+    mask: u16,
+    code: u16,
+    umask: UnitMask,
+    counters: CounterSet,
+}
+
+impl Constraint {
+    /// The events whose event select of 12 bits has the value `code` in the
+    /// bits of `mask`, and whose unit mask is such, are for the general
+    /// counters whose bits are set in `counters`.
+    pub const fn new(mask: u16, code: u16, umask: UnitMask, counters: u32) -> Self {
+        Constraint {
+            mask,
+            code,
+            umask,
+            counters: CounterSet::from_bits(counters as u64),
+        }
+    }
+
+    const fn is_for(&self, event: EventSel) -> bool {
+        event.event12() & self.mask == self.code && self.umask.is(event.umask())
+    }
+}
+
+/// Unit masks.
+#[derive(Clone, Copy)]
+pub enum UnitMask {
+    /// All.
+    Any,
+    /// Those of more than one bit.
+    Several,
+    /// Those of bits in both halves.
+    BothHalves,
+}
+
+impl UnitMask {
+    const fn is(self, umask: u8) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Several => umask.count_ones() > 1,
+            Self::BothHalves => umask & 0x0f != 0 && umask & 0xf0 != 0,
+        }
+    }
+}
+
 /// SDM vol. 3, table "Association of Fixed-Function Performance Counters with
 /// Architectural Performance Events". Where there is no PERFEVTSEL encoding,
-/// the code is perf's pseudo-encoding.
-pub const INTEL_FIXED: [FixedEvent; 4] = [
+/// the code is perf's pseudo-encoding: that of fixed counter *i* is unit mask
+/// *i* + 1.
+pub const INTEL_FIXED: [FixedEvent; 16] = [
     // INST_RETIRED.ANY
-    FixedEvent {
-        code: 0x00c0,
-        counter: 0,
-    },
+    FixedEvent::new(0x00c0, 0),
     // CPU_CLK_UNHALTED.THREAD
-    FixedEvent {
-        code: 0x003c,
-        counter: 1,
-    },
+    FixedEvent::new(0x003c, 1),
     // CPU_CLK_UNHALTED.REF_TSC
-    FixedEvent {
-        code: 0x0300,
-        counter: 2,
-    },
+    FixedEvent::new(0x0300, 2),
     // TOPDOWN.SLOTS
-    FixedEvent {
-        code: 0x0400,
-        counter: 3,
-    },
+    FixedEvent::new(0x0400, 3),
+    // Not architectural from here on.
+    FixedEvent::new(0x0500, 4),
+    FixedEvent::new(0x0600, 5),
+    FixedEvent::new(0x0700, 6),
+    FixedEvent::new(0x0800, 7),
+    FixedEvent::new(0x0900, 8),
+    FixedEvent::new(0x0a00, 9),
+    FixedEvent::new(0x0b00, 10),
+    FixedEvent::new(0x0c00, 11),
+    FixedEvent::new(0x0d00, 12),
+    FixedEvent::new(0x0e00, 13),
+    FixedEvent::new(0x0f00, 14),
+    FixedEvent::new(0x1000, 15),
 ];
 
 #[cfg(test)]
@@ -167,10 +253,15 @@ mod tests {
     const ALL: CounterSet =
         CounterSet::from_bits(CounterSet::general(4).bits() | CounterSet::fixed(0b111).bits());
 
+    const INTEL: Constraints = Constraints {
+        fixed: &INTEL_FIXED,
+        general: &[],
+    };
+
     fn counters(config: u64) -> CounterSet {
         EventSel::from_config(config, EventSel::INTEL, true, true)
             .unwrap()
-            .counters(ALL, &INTEL_FIXED)
+            .counters(ALL, &INTEL)
     }
 
     #[test]
@@ -199,11 +290,20 @@ mod tests {
     fn event_select_zero_is_an_event_where_nothing_is_fixed() {
         let event = EventSel::from_config(0x0300, EventSel::AMD, true, true).unwrap();
         let six = CounterSet::general(6);
-        assert_eq!(event.counters(six, &[]), six);
+        let none = Constraints {
+            fixed: &[],
+            general: &[],
+        };
+        assert_eq!(event.counters(six, &none), six);
     }
 
     #[test]
     fn fixed_counters_count_plain_events_only() {
+        let chosen = EventSel::INTEL | EventSel::EQ | EventSel::UMASK2;
+        for bits in [EventSel::EQ, 1 << 40] {
+            let event = EventSel::from_config(0xc0 | bits, chosen, true, true).unwrap();
+            assert_eq!(event.counters(ALL, &INTEL), CounterSet::general(4));
+        }
         let general = CounterSet::general(4);
         assert_eq!(counters(0xc0), general | CounterSet::fixed(1));
         assert_eq!(counters(0x3c), general | CounterSet::fixed(2));
@@ -216,7 +316,40 @@ mod tests {
     #[test]
     fn pseudo_encodings_need_their_fixed_counter() {
         assert_eq!(counters(0x0300), CounterSet::fixed(0b100));
-        // Slots: there is no fixed counter 3 here.
-        assert_eq!(counters(0x0400), CounterSet::EMPTY);
+        // There is no fixed counter from 3 on here.
+        for i in 3..16 {
+            assert_eq!(counters((i + 1) << 8), CounterSet::EMPTY);
+        }
+        assert_eq!(counters(0x1100), CounterSet::general(4));
+    }
+
+    #[test]
+    fn the_first_constraint_for_an_event_holds() {
+        const CONSTRAINTS: Constraints = Constraints {
+            fixed: &[],
+            general: &[
+                Constraint::new(0xfff, 0x102, UnitMask::Any, 0b0001),
+                Constraint::new(0xfff, 0x003, UnitMask::Several, 0b0010),
+                Constraint::new(0xfff, 0x003, UnitMask::BothHalves, 0b1111),
+                Constraint::new(0x0f0, 0x000, UnitMask::Any, 0b1100),
+                Constraint::new(0x0f0, 0x010, UnitMask::BothHalves, 0),
+            ],
+        };
+        let counters = |config| {
+            EventSel::from_config(config, EventSel::AMD, true, true)
+                .unwrap()
+                .counters(ALL, &CONSTRAINTS)
+                .bits()
+        };
+        assert_eq!(counters(0x1_0000_0002), 0b0001);
+        assert_eq!(counters(0x0_0000_0002), 0b1100);
+        assert_eq!(counters(0x0003), 0b1100);
+        assert_eq!(counters(0x8003), 0b1100);
+        assert_eq!(counters(0x8103), 0b0010);
+        assert_eq!(counters(0x1_0000_8103), 0b1100);
+        assert_eq!(counters(0x0f11), 0b1111);
+        assert_eq!(counters(0xf011), 0b1111);
+        assert_eq!(counters(0x1011 | 0x0100), 0);
+        assert_eq!(counters(0x11_0021), 0b1111);
     }
 }

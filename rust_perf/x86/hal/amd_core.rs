@@ -7,7 +7,6 @@ use super::{
     generation::Generation,
     msr::amd, //
 };
-use crate::pmc::event::EventSel;
 
 pub(super) static AMD_CORE: Generation = Generation {
     name: "AMD PerfCtrExtCore",
@@ -15,8 +14,6 @@ pub(super) static AMD_CORE: Generation = Generation {
     counter: amd::CTR,
     fixed: None,
     global: None,
-    config_mask: EventSel::AMD,
-    fixed_events: &[],
 };
 
 /// CPUID.80000001H:ECX: there is the extension (APM vol. 3, appendix E).

@@ -7,7 +7,6 @@ use super::{
     generation::Generation,
     msr::amd, //
 };
-use crate::pmc::event::EventSel;
 
 pub(super) static AMD_LEGACY: Generation = Generation {
     name: "AMD legacy counters",
@@ -15,8 +14,6 @@ pub(super) static AMD_LEGACY: Generation = Generation {
     counter: amd::LEGACY_CTR,
     fixed: None,
     global: None,
-    config_mask: EventSel::AMD,
-    fixed_events: &[],
 };
 
 /// The number of counters, which nothing enumerates.

@@ -12,7 +12,6 @@ use super::{
     msr::amd,
     CpuidLeaf, //
 };
-use crate::pmc::event::EventSel;
 
 pub(super) static AMD_V2: Generation = Generation {
     name: "AMD PerfMonV2",
@@ -20,14 +19,13 @@ pub(super) static AMD_V2: Generation = Generation {
     counter: amd::CTR,
     fixed: None,
     global: Some(&GLOBAL),
-    config_mask: EventSel::AMD,
-    fixed_events: &[],
 };
 
 pub(super) static GLOBAL: GlobalRegisters = GlobalRegisters {
     ctrl: amd::GLOBAL_CTL,
     status: amd::GLOBAL_STATUS,
     clear: amd::GLOBAL_STATUS_CLR,
+    clears_while_on: false,
 };
 
 /// CPUID.80000022H:EAX: there is version 2 (APM vol. 3, appendix E).

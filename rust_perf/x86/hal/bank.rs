@@ -3,6 +3,7 @@
 //! The counters of one CPU, and what they are programmed to.
 
 use super::{
+    generation::GlobalRegisters,
     Capabilities,
     Registers, //
 };
@@ -83,7 +84,7 @@ impl Bank {
         if let Some(global) = caps.any_global() {
             self.saved.set(regs.rdmsr(global.ctrl));
             regs.wrmsr(global.ctrl, 0);
-            regs.wrmsr(global.clear, caps.counters.bits());
+            clear_status(global, caps, regs, caps.counters);
         }
         self.running.set(0);
         self.known.set(0);
@@ -111,7 +112,7 @@ impl Bank {
         if let Some(gate) = caps.gate {
             // Whoever is next finds no overflows of ours.
             regs.wrmsr(gate.ctrl, 0);
-            regs.wrmsr(gate.clear, caps.counters.bits());
+            clear_status(gate, caps, regs, caps.counters);
         }
         if let Some(global) = caps.any_global() {
             regs.wrmsr(global.ctrl, self.saved.get());
@@ -214,7 +215,7 @@ impl Bank {
         // The other bits are for others to find: Processor Trace's, for one.
         let overflowed = CounterSet::from_bits(regs.rdmsr(global.status)) & caps.counters;
         if !overflowed.is_empty() {
-            regs.wrmsr(global.clear, overflowed.bits());
+            clear_status(global, caps, regs, overflowed);
         }
         overflowed
     }
@@ -268,5 +269,21 @@ impl Bank {
             regs.wrmsr(fixed.ctrl, value);
             self.fixed_ctrl.set(value);
         }
+    }
+}
+
+/// Clears the status bits of `counters` while none counts.
+fn clear_status<R: Registers>(
+    global: &GlobalRegisters,
+    caps: &Capabilities,
+    regs: &R,
+    counters: CounterSet,
+) {
+    if global.clears_while_on {
+        regs.wrmsr(global.ctrl, caps.counters.bits());
+    }
+    regs.wrmsr(global.clear, counters.bits());
+    if global.clears_while_on {
+        regs.wrmsr(global.ctrl, 0);
     }
 }

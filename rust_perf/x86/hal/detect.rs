@@ -6,14 +6,24 @@ use super::{
     amd_core,
     amd_legacy,
     amd_v2,
-    events,
+    events::{
+        amd,
+        intel, //
+    },
     intel_v1,
     intel_v2,
+    intel_v6,
     msr,
+    zhaoxin,
     Capabilities,
-    CpuidLeaf, //
+    CpuidLeaf,
+    Events,
+    Generation, //
 };
-use crate::pmc::counter::CounterSet;
+use crate::pmc::{
+    counter::CounterSet,
+    event::EventSel, //
+};
 
 /// The generations, each with what those after it have too.
 #[derive(Clone, Copy)]
@@ -47,17 +57,16 @@ const NAMES: [(&str, Newest); 9] = [
 /// from CPUID, by leaf and subleaf, and from IA32_PERF_CAPABILITIES, `None` if
 /// the CPU does not have that.
 ///
-/// Returns `None` if this is no generation that the driver knows. That AMD's
-/// oldest counters are there nothing enumerates: it is for the caller to see.
+/// Returns `None` if these are no counters that the driver knows. That AMD's
+/// oldest are there nothing enumerates: it is for the caller to see.
 pub fn detect(
     cpuid: impl Fn(u32, u32) -> CpuidLeaf,
     perf_capabilities: Option<u64>,
 ) -> Option<Capabilities> {
-    if is_amd(&cpuid) {
-        detect_amd(cpuid, Amd::V2)
-    } else {
-        // Intel's scheme, whoever made the CPU: Zhaoxin and Centaur have it too.
-        detect_intel(cpuid, perf_capabilities, u8::MAX)
+    match Vendor::of(&cpuid) {
+        Vendor::Amd => detect_amd(cpuid, Amd::V2),
+        Vendor::Zhaoxin => detect_zhaoxin(cpuid),
+        Vendor::Other => detect_intel(cpuid, perf_capabilities, u8::MAX),
     }
 }
 
@@ -70,28 +79,68 @@ pub fn detect(
 /// taken over until they are given back, and EN in each EVENTSEL decides.
 ///
 /// Returns `None` also if there is no such generation, or this CPU does not
-/// reach it.
+/// reach it. Zhaoxin's and Centaur's is `v2` and nothing else.
 pub fn detect_as(
     name: &str,
     cpuid: impl Fn(u32, u32) -> CpuidLeaf,
     perf_capabilities: Option<u64>,
 ) -> Option<Capabilities> {
     let (_, newest) = NAMES.iter().find(|(known, _)| *known == name)?;
-    match (*newest, is_amd(&cpuid)) {
-        (Newest::Amd(newest), true) if newest <= amd_generation(&cpuid) => {
+    match (*newest, Vendor::of(&cpuid)) {
+        (Newest::Amd(newest), Vendor::Amd) if newest <= amd_generation(&cpuid) => {
             detect_amd(cpuid, newest)
         }
-        (Newest::Intel(newest), false) if newest <= intel_version(&cpuid) => {
+        (Newest::Intel(newest), Vendor::Other) if newest <= intel_version(&cpuid) => {
             detect_intel(cpuid, perf_capabilities, newest)
         }
+        (Newest::Intel(2), Vendor::Zhaoxin) => detect_zhaoxin(cpuid),
         _ => None,
     }
 }
 
-fn is_amd(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> bool {
-    let vendor = cpuid(0, 0);
-    let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-    matches!(vendor.as_flattened(), b"AuthenticAMD" | b"HygonGenuine")
+/// Who made the CPU.
+enum Vendor {
+    /// Or Hygon, which follows AMD.
+    Amd,
+    /// Or Centaur.
+    Zhaoxin,
+    /// Intel, or who keeps to Intel's scheme.
+    Other,
+}
+
+impl Vendor {
+    fn of(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Self {
+        let leaf = cpuid(0, 0);
+        let name = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
+        match name.as_flattened() {
+            b"AuthenticAMD" | b"HygonGenuine" => Self::Amd,
+            b"  Shanghai  " | b"CentaurHauls" => Self::Zhaoxin,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// CPUID.01H:EAX (SDM vol. 2, CPUID, "INPUT EAX = 01H"; APM vol. 3, appendix E).
+struct Signature {
+    family: u8,
+    model: u8,
+    stepping: u8,
+}
+
+impl Signature {
+    fn of(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Self {
+        let eax = cpuid(1, 0).eax;
+        let nibble = |at: u32| (eax >> at) as u8 & 0xf;
+        let family = match nibble(8) {
+            0xf => (eax >> 20) as u8,
+            _ => 0,
+        };
+        Signature {
+            family: nibble(8).saturating_add(family),
+            model: (nibble(16) << 4) | nibble(4),
+            stepping: nibble(0),
+        }
+    }
 }
 
 fn intel_version(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> u8 {
@@ -106,49 +155,82 @@ fn detect_intel(
     newest: u8,
 ) -> Option<Capabilities> {
     let leaf = cpuid(0xa, 0);
-    let has_global = leaf.eax as u8 >= 2;
-    let version = (leaf.eax as u8).min(newest);
-    let general = (leaf.eax >> 8) as u8;
-    let general_width = (leaf.eax >> 16) as u8;
-    let usable = |width| (32..=64).contains(&width);
-    if version == 0 || general == 0 || !usable(general_width) {
-        return None;
-    }
+    let has_global = intel_version(&cpuid) >= 2;
+    let version = intel_version(&cpuid).min(newest);
 
+    // Without full-width writes bit 31 is extended to the bits above (SDM
+    // vol. 3, "Full-Width Writes to Performance Counter Registers").
+    let full_width = perf_capabilities.is_some_and(|bits| bits & msr::intel::FW_WRITE != 0);
+    let generation = match (version, full_width) {
+        (0, _) => return None,
+        (1, false) => &intel_v1::INTEL_V1,
+        (1, true) => &intel_v1::INTEL_V1_FULL_WIDTH,
+        (2..=5, false) => &intel_v2::INTEL_V2,
+        (2..=5, true) => &intel_v2::INTEL_V2_FULL_WIDTH,
+        (6.., _) => &intel_v6::INTEL_V6,
+    };
+    let mut caps = architectural(leaf, version, generation, &intel::INTEL)?;
+    if full_width || version >= 6 {
+        caps.writable_width = caps.general_width;
+    }
+    caps.gate = (version < 2 && has_global).then_some(&intel_v2::GLOBAL);
+    if version >= 3 && leaf.edx & (1 << 15) == 0 {
+        caps.format |= EventSel::ANY;
+    }
+    caps.pmu_name = Some(match version {
+        1 => "generic_arch_v1",
+        2..=4 => "generic_arch_v2+",
+        _ => "generic_arch_v5+",
+    });
+
+    if let (6.., Some(extended)) = (newest, intel_v6::extended(cpuid)) {
+        caps.format |= extended.fields;
+        caps.counters = extended.counters.unwrap_or(caps.counters);
+        caps.missing_events = extended.missing_events.unwrap_or(caps.missing_events);
+    }
+    caps.check()
+}
+
+/// What leaf 0AH says of a CPU of this version.
+fn architectural(
+    leaf: CpuidLeaf,
+    version: u8,
+    generation: &'static Generation,
+    events: &'static Events,
+) -> Option<Capabilities> {
     let contiguous = ((1u64 << (leaf.edx & 0x1f)) - 1) as u32;
     let fixed = match version {
         1 => 0,
         2..=4 => contiguous,
         _ => contiguous | leaf.ecx,
     };
-    let fixed_width = (leaf.edx >> 5) as u8;
-    if fixed != 0 && !usable(fixed_width) {
-        return None;
-    }
-
-    // Without full-width writes bit 31 is extended to the bits above (SDM
-    // vol. 3, "Full-Width Writes to Performance Counter Registers").
-    let full_width = perf_capabilities.is_some_and(|bits| bits & msr::intel::FW_WRITE != 0);
-    let generation = match (version, full_width) {
-        (1, false) => &intel_v1::INTEL_V1,
-        (1, true) => &intel_v1::INTEL_V1_FULL_WIDTH,
-        (_, false) => &intel_v2::INTEL_V2,
-        (_, true) => &intel_v2::INTEL_V2_FULL_WIDTH,
-    };
     // Events beyond the length of the bit vector are missing as well.
     let beyond = u32::MAX.checked_shl(leaf.eax >> 24).unwrap_or(0);
-
-    Some(Capabilities {
+    Capabilities {
         generation,
-        gate: (version < 2 && has_global).then_some(&intel_v2::GLOBAL),
-        counters: CounterSet::general(general) | CounterSet::fixed(fixed),
-        general_width,
-        fixed_width,
-        writable_width: if full_width { general_width } else { 32 },
-        any_thread: version >= 3 && leaf.edx & (1 << 15) == 0,
-        named: &events::INTEL,
+        gate: None,
+        counters: CounterSet::general((leaf.eax >> 8) as u8) | CounterSet::fixed(fixed),
+        general_width: (leaf.eax >> 16) as u8,
+        fixed_width: (leaf.edx >> 5) as u8,
+        writable_width: 32,
+        events,
+        format: events.format,
         missing_events: leaf.ebx | beyond,
-    })
+        pmu_name: None,
+    }
+    .check()
+}
+
+/// CPUID leaf 0AH, of version 2. Writes of 32 bits do for all models; that
+/// those from the ZXD on take more nothing enumerates.
+fn detect_zhaoxin(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Option<Capabilities> {
+    let signature = Signature::of(&cpuid);
+    let (generation, events) =
+        zhaoxin::model(signature.family, signature.model, signature.stepping)?;
+    match intel_version(&cpuid) {
+        version @ 2 => architectural(cpuid(0xa, 0), version, generation, events),
+        _ => None,
+    }
 }
 
 /// The newest generation that CPUID's extended leaves tell of (APM vol. 3,
@@ -165,8 +247,6 @@ fn amd_generation(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Amd {
 
 /// What came after `newest` is left out.
 fn detect_amd(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Amd) -> Option<Capabilities> {
-    let signature = cpuid(1, 0).eax;
-    let family = ((signature >> 8) & 0xf) + ((signature >> 20) & 0xff);
     let there = amd_generation(&cpuid);
     let used = there.min(newest);
     let (generation, counters) = match used {
@@ -180,10 +260,8 @@ fn detect_amd(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Amd) -> Option<Capa
     } else {
         counters
     };
-    if counters == 0 {
-        return None;
-    }
-    Some(Capabilities {
+    let events = amd_events(cpuid, there);
+    Capabilities {
         generation,
         gate: (there == Amd::V2 && used != Amd::V2).then_some(&amd_v2::GLOBAL),
         counters: CounterSet::general(counters),
@@ -191,12 +269,40 @@ fn detect_amd(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Amd) -> Option<Capa
         general_width: 48,
         fixed_width: 0,
         writable_width: 48,
-        any_thread: false,
-        named: if family >= 0x17 {
-            &events::AMD_ZEN
-        } else {
-            &events::AMD_K7
-        },
+        events,
+        format: events.format,
         missing_events: 0,
-    })
+        pmu_name: None,
+    }
+    .check()
+}
+
+/// The events of a family, and where those differ of a model. The models of
+/// Zen 2 and Zen 4 are those that `bsp_init_amd()` in
+/// `arch/x86/kernel/cpu/amd.c` takes for them.
+fn amd_events(cpuid: impl Fn(u32, u32) -> CpuidLeaf, counters: Amd) -> &'static Events {
+    let Signature { family, model, .. } = Signature::of(&cpuid);
+    match (family, model) {
+        (0x15, _) => &amd::F15H,
+        // The northbridge has counters of its own where the core has.
+        (..0x17, _) if counters != Amd::Legacy => &amd::K7,
+        (..0x17, _) if cpuid(0x8000_0008, 0).ecx & 0xff == 0 => &amd::K7,
+        (..0x17, _) => &amd::K7_SHARED,
+        (0x17, 0x30..=0x4f | 0x60..) => &amd::ZEN2,
+        // Hygon's is a Zen 1.
+        (0x17 | 0x18, _) => &amd::ZEN1,
+        (0x19, 0x10..=0x1f | 0x60..=0xaf) => &amd::ZEN4,
+        (0x19, _) => &amd::ZEN2,
+        (0x1a.., _) => &amd::ZEN4,
+    }
+}
+
+impl Capabilities {
+    /// The same, if that is something to work with.
+    fn check(self) -> Option<Self> {
+        let usable = |width| (32..=64).contains(&width);
+        let general = !self.counters.general_part().is_empty() && usable(self.general_width);
+        let fixed = self.counters.fixed_part().is_empty() || usable(self.fixed_width);
+        (general && fixed).then_some(self)
+    }
 }

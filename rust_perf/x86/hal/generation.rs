@@ -7,10 +7,7 @@ use super::msr::{
     Msr,
     Row, //
 };
-use crate::pmc::{
-    counter::Counter,
-    event::FixedEvent, //
-};
+use crate::pmc::counter::Counter;
 
 /// A generation of counters: which registers it has, and what they mean.
 pub struct Generation {
@@ -26,13 +23,10 @@ pub struct Generation {
     /// counter counts while EN is set in its EVENTSEL, and nothing says which
     /// have overflowed but their values.
     pub(super) global: Option<&'static GlobalRegisters>,
-    /// The bits of `attr.config` that choose an event.
-    pub config_mask: u64,
-    /// The events that fixed counters count.
-    pub fixed_events: &'static [FixedEvent],
 }
 
 /// The registers of fixed counters.
+#[derive(Clone, Copy)]
 pub(super) struct FixedRegisters {
     /// What they count, four bits each.
     pub(super) ctrl: Msr,
@@ -41,6 +35,7 @@ pub(super) struct FixedRegisters {
 }
 
 /// The registers that control all counters.
+#[derive(Clone, Copy)]
 pub(super) struct GlobalRegisters {
     /// Which counters count.
     pub(super) ctrl: Msr,
@@ -48,6 +43,8 @@ pub(super) struct GlobalRegisters {
     pub(super) status: Msr,
     /// Clears bits of `status`.
     pub(super) clear: Msr,
+    /// Whether that takes a `ctrl` that lets the counters count.
+    pub(super) clears_while_on: bool,
 }
 
 impl Generation {

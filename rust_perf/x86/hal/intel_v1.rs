@@ -11,10 +11,6 @@ use super::{
         Row, //
     }, //
 };
-use crate::pmc::event::{
-    EventSel,
-    INTEL_FIXED, //
-};
 
 /// For CPUs whose general counters take 32 bits.
 pub(super) static INTEL_V1: Generation = generation(intel::PMC);
@@ -29,7 +25,5 @@ const fn generation(counter: Row) -> Generation {
         counter,
         fixed: None,
         global: None,
-        config_mask: EventSel::INTEL,
-        fixed_events: &INTEL_FIXED,
     }
 }

@@ -20,7 +20,9 @@ mod events;
 mod generation;
 mod intel_v1;
 mod intel_v2;
+mod intel_v6;
 pub mod msr;
+mod zhaoxin;
 
 pub use self::{
     bank::Bank,
@@ -29,7 +31,9 @@ pub use self::{
         detect_as, //
     },
     events::{
+        CacheEvent,
         FormatField,
+        Name,
         NamedEvent, //
     },
     generation::Generation,
@@ -37,7 +41,10 @@ pub use self::{
 };
 
 use self::{
-    events::Presence,
+    events::{
+        Events,
+        Presence, //
+    },
     generation::GlobalRegisters, //
 };
 use crate::pmc::{
@@ -92,12 +99,15 @@ pub struct Capabilities {
     pub fixed_width: u8,
     /// How many bits of a general counter can be written.
     writable_width: u8,
-    /// Whether events can be counted for all threads of a core.
-    pub any_thread: bool,
-    /// The events that have a name, but for those that are missing.
-    named: &'static [NamedEvent],
-    /// Architectural events that are missing: bits of CPUID.0AH:EBX.
+    /// The events.
+    events: &'static Events,
+    /// The bits of `attr.config` that have a name.
+    format: u64,
+    /// Architectural events that are missing, by their bits in CPUID.
     missing_events: u32,
+    /// What the in-tree driver calls the PMU of such a CPU, if it has a name
+    /// for it.
+    pub pmu_name: Option<&'static str>,
 }
 
 impl Capabilities {
@@ -125,22 +135,50 @@ impl Capabilities {
 
     /// The named events that the CPU has.
     pub fn events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
-        self.named.iter().filter(|event| match event.presence {
-            Presence::Architectural(bit) => self.missing_events & (1 << bit) == 0,
+        self.known_events().filter(|event| match event.presence {
             Presence::Fixed(i) => Counter::fixed(i).is_some_and(|i| self.counters.contains(i)),
-            Presence::Always => true,
+            Presence::Architectural(_) | Presence::Always => true,
         })
     }
 
+    /// The encoding of a generic hardware event, by its number `PERF_COUNT_HW_*`,
+    /// as in `attr.config`. There may be no counter that counts it.
+    pub fn hardware_event(&self, id: u64) -> Option<u64> {
+        self.known_events()
+            .find(|event| event.name != Name::Slots && event.name as u64 == id)
+            .map(|event| event.config)
+    }
+
+    /// A generic cache event, by its number: cache, operation and result, a
+    /// byte each (`include/uapi/linux/perf_event.h`).
+    pub fn cache_event(&self, id: u64) -> CacheEvent {
+        self.events.cache_event(id)
+    }
+
+    /// The named events, but for those that CPUID says are missing.
+    fn known_events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
+        self.events
+            .named
+            .iter()
+            .filter(|event| match event.presence {
+                Presence::Architectural(bit) => self.missing_events & (1 << bit) == 0,
+                Presence::Fixed(_) | Presence::Always => true,
+            })
+    }
+
     /// The fields of `attr.config`.
-    pub fn format(&self) -> &'static [FormatField] {
-        match (self.generation.config_mask, self.any_thread) {
-            (EventSel::AMD, _) => &events::AMD_FORMAT,
-            (_, true) => &events::INTEL_FORMAT,
-            (_, false) => events::INTEL_FORMAT
-                .split_last()
-                .map_or(&[], |(_, rest)| rest),
-        }
+    pub fn format(&self) -> impl Iterator<Item = &'static FormatField> {
+        events::format_fields(self.format)
+    }
+
+    /// The bits of `attr.config` that choose an event.
+    pub const fn config_mask(&self) -> u64 {
+        self.format & !EventSel::PC
+    }
+
+    /// The counters that can count an event.
+    pub fn counters_for(&self, event: EventSel) -> CounterSet {
+        event.counters(self.counters, &self.events.constraints)
     }
 
     /// The width of a counter in bits.

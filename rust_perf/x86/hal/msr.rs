@@ -67,6 +67,12 @@ pub mod intel {
     pub(in super::super) const GLOBAL_OVF_CTRL: Msr = Msr(0x390);
     /// IA32_A_PMCx: the general counters; writes set all bits.
     pub(in super::super) const A_PMC: Row = Row::new(0x4c1, 1);
+    /// IA32_PMC_GPx_CTR: the general counters in version 6; writes set all bits.
+    pub(in super::super) const GP_CTR: Row = Row::new(0x1900, 4);
+    /// IA32_PMC_GPx_CFG_A: what they count.
+    pub(in super::super) const GP_CFG_A: Row = Row::new(0x1901, 4);
+    /// IA32_PMC_FXx_CTR: the fixed counters in version 6.
+    pub(in super::super) const FX_CTR: Row = Row::new(0x1980, 4);
 
     /// In PERF_CAPABILITIES: IA32_A_PMCx exist.
     pub(in super::super) const FW_WRITE: u64 = 1 << 13;
