@@ -77,8 +77,53 @@ impl Cpu {
     }
 }
 
+/// CPUID leaves by hand: (leaf, subleaf) and EAX to EDX, the others being 0.
+pub struct Cpuid(Vec<((u32, u32), [u32; 4])>);
+
+impl Cpuid {
+    /// A CPU of this vendor, family, model and stepping.
+    pub fn new(name: &[u8; 12], family: u8, model: u8, stepping: u8) -> Self {
+        let [family, model, stepping] = [family, model, stepping].map(u32::from);
+        let base = family.min(0xf);
+        let signature = stepping
+            | ((model & 0xf) << 4)
+            | (base << 8)
+            | ((model >> 4) << 16)
+            | ((family - base) << 20);
+        let CpuidLeaf { eax, ebx, ecx, edx } = vendor(name);
+        Cpuid(vec![
+            ((0, 0), [eax, ebx, ecx, edx]),
+            ((1, 0), [signature, 0, 0, 0]),
+        ])
+    }
+
+    /// With this leaf.
+    #[must_use]
+    pub fn with(mut self, leaf: u32, subleaf: u32, registers: [u32; 4]) -> Self {
+        self.0.push(((leaf, subleaf), registers));
+        self
+    }
+
+    /// What the driver finds.
+    pub fn detect(&self) -> Option<Capabilities> {
+        detect(|leaf, subleaf| self.get(leaf, subleaf), None)
+    }
+
+    /// What the driver finds when it is told to look for this generation.
+    pub fn detect_as(&self, name: &str) -> Option<Capabilities> {
+        detect_as(name, |leaf, subleaf| self.get(leaf, subleaf), None)
+    }
+
+    fn get(&self, leaf: u32, subleaf: u32) -> CpuidLeaf {
+        let found = self.0.iter().find(|(at, _)| *at == (leaf, subleaf));
+        found.map_or(CpuidLeaf::default(), |&(_, [eax, ebx, ecx, edx])| {
+            CpuidLeaf { eax, ebx, ecx, edx }
+        })
+    }
+}
+
 /// CPUID leaf 0 of who is called `name` there.
-pub fn vendor(name: &[u8; 12]) -> CpuidLeaf {
+fn vendor(name: &[u8; 12]) -> CpuidLeaf {
     let word = |at: usize| u32::from_le_bytes(name[at..at + 4].try_into().unwrap());
     CpuidLeaf {
         eax: 0,
@@ -127,4 +172,24 @@ pub fn amd(version: u8, counters: u8) -> Config {
     let mut config = Config::new(Vendor::Amd, version).unwrap();
     config.shape.general = counters;
     config
+}
+
+/// Every generation, with the fewest and the most counters that it allows.
+pub fn generations() -> Vec<Config> {
+    let intel = [
+        (1, 1, 0),
+        (1, 8, 0),
+        (2, 1, 0),
+        (2, 8, 3),
+        (3, 1, 0),
+        (3, 8, 3),
+        (4, 1, 0),
+        (4, 8, 3),
+        (5, 1, 0),
+        (5, 8, 4),
+    ];
+    let amd_counters = [(1, 4), (2, 6), (3, 1), (3, 8)];
+    let intel = intel.map(|(version, general, fixed)| config(version, general, fixed, 48));
+    let amd = amd_counters.map(|(version, counters)| amd(version, counters));
+    intel.into_iter().chain(amd).collect()
 }

@@ -4,16 +4,17 @@
 //! register accesses it takes.
 
 use driver_tests::{
-    cpu::{amd, config, Cpu},
+    cpu::{amd, config, generations, Cpu, Cpuid},
     pmc::{
         counter::{Counter, CounterSet},
         event::EventSel,
         period,
     },
-    x86::hal::{detect, Bank, Capabilities, CpuidLeaf},
+    x86::hal::{detect, Bank, Capabilities, CpuidLeaf, Msr, Registers},
 };
 use pmu_model::{Config, Mode};
 use proptest::prelude::*;
+use std::cell::RefCell;
 
 fn instructions() -> EventSel {
     EventSel::from_config(0xc0, EventSel::INTEL, true, true).unwrap()
@@ -180,6 +181,41 @@ fn overflows_from_before_are_not_ours() {
     assert!(bank.take_overflows(&caps, &cpu, caps.counters).is_empty());
 }
 
+/// Registers that remember what is written to them, and read as 1.
+#[derive(Default)]
+struct Log(RefCell<Vec<(u32, u64)>>);
+
+impl Registers for Log {
+    fn rdmsr(&self, _: Msr) -> u64 {
+        1
+    }
+
+    fn wrmsr(&self, msr: Msr, value: u64) {
+        self.0.borrow_mut().push((msr.address(), value));
+    }
+
+    fn rdpmc(&self, _: u32) -> u64 {
+        1
+    }
+}
+
+/// The ZXC's status can be cleared only while the global control is on. The
+/// model knows no such thing.
+#[test]
+fn the_zxc_clears_its_status_while_on() {
+    let writes = |family, model| {
+        let leaf = [0x0730_0402, 0, 0, 0x603];
+        let cpu = Cpuid::new(b"  Shanghai  ", family, model, 0).with(0xa, 0, leaf);
+        let caps = cpu.detect().unwrap();
+        let log = Log::default();
+        Bank::default().take_overflows(&caps, &log, caps.counters);
+        log.0.into_inner()
+    };
+    let all = 0x7_0000_000f;
+    assert_eq!(writes(6, 0x19), [(0x38f, all), (0x390, 1), (0x38f, 0)]);
+    assert_eq!(writes(7, 0x1b), [(0x390, 1)]);
+}
+
 /// Samples `total` instructions at `period` as the module's PMI handler does,
 /// and returns after how many instructions each sample was.
 fn sample(driven: &Driven, counter: Counter, period: u64, total: u64) -> Vec<u64> {
@@ -269,53 +305,123 @@ fn a_period_longer_than_the_counter_ends_where_it_should() {
     }
 }
 
+/// Every generation with the fewest and the most counters, and newer ones that
+/// are taken for older.
+fn everything() -> impl Strategy<Value = (Config, Option<&'static str>)> {
+    let mut all: Vec<_> = generations().into_iter().map(|c| (c, None)).collect();
+    for (config, name) in [
+        (config(5, 8, 4, 48), "v1"),
+        (config(5, 8, 4, 40), "v4"),
+        (config(3, 2, 3, 32), "v1"),
+        (amd(3, 8), "amd-core"),
+        (amd(3, 8), "amd-legacy"),
+        (amd(2, 6), "amd-legacy"),
+    ] {
+        all.push((config, Some(name)));
+    }
+    prop::sample::select(all)
+}
+
+fn drive((config, name): (Config, Option<&str>)) -> Driven {
+    match name {
+        None => Driven::new(config),
+        Some(name) => Driven::new_as(config, name),
+    }
+}
+
+/// Counters that can count instructions.
+fn count_instructions(driven: &Driven) -> CounterSet {
+    driven.caps.counters_for(instructions())
+}
+
 proptest! {
     #[test]
     fn a_sample_is_taken_after_each_period(
-        version in 1u8..=5, width in 32u8..=48, fixed: bool, period in 1u64..5000, total in 0u64..50_000,
+        hardware in everything(), which: prop::sample::Index, period in 1u64..5000, total in 0u64..50_000,
+    ) {
+        let driven = drive(hardware);
+        let counters: Vec<_> = count_instructions(&driven).into_iter().collect();
+        let expected: Vec<_> = (1..=total / period).map(|n| n * period).collect();
+        prop_assert_eq!(sample(&driven, *which.get(&counters), period, total), expected);
+    }
+
+    /// The same on counters of all widths.
+    #[test]
+    fn the_width_makes_no_difference(
+        version in 1u8..=5, width in 32u8..=48, fixed: bool, period in 1u64..1 << 50, periods in 1u64..4,
     ) {
         let fixed = fixed && version > 1;
         let driven = Driven::new(config(version, 1, fixed.into(), width));
         let counter = if fixed { Counter::fixed(0) } else { Counter::general(0) }.unwrap();
-        let expected: Vec<_> = (1..=total / period).map(|n| n * period).collect();
-        prop_assert_eq!(sample(&driven, counter, period, total), expected);
+        // Bounds the number of rounds that the counter takes.
+        let period = period.min(9 * driven.caps.max_distance());
+        let expected: Vec<_> = (1..=periods).map(|n| n * period).collect();
+        prop_assert_eq!(sample(&driven, counter, period, periods * period), expected);
     }
 
     /// Whatever is programmed, run and stopped, each counter counts just what
     /// retires while it runs.
     #[test]
     fn counters_count_while_they_run(
-        version in 1u8..=5,
+        hardware in everything(),
         steps in prop::collection::vec((any::<u64>(), any::<u64>(), 0u64..100_000), 1..30),
     ) {
-        let driven = Driven::new(config(version, 3, if version > 1 { 2 } else { 0 }, 40));
-        let all = driven.caps.counters;
+        let driven = drive(hardware);
+        let all = count_instructions(&driven);
         let mut running = CounterSet::EMPTY;
         let mut expected: Vec<Option<u64>> = vec![None; 48];
         for (reprogram, run, retire) in steps {
             for counter in CounterSet::from_bits(reprogram) & all & !running {
-                // Fixed counter 1 counts cycles, so it has to stay idle here.
-                if counter.as_fixed() != Some(1) {
-                    let value = reprogram & period::mask(31);
-                    driven.program(counter, instructions(), value);
-                    expected[counter.index()] = Some(value);
-                }
+                let value = reprogram & period::mask(31);
+                driven.program(counter, instructions(), value);
+                expected[counter.index()] = Some(value);
             }
             running = all
                 .into_iter()
                 .filter(|counter| expected[counter.index()].is_some())
-                .fold(CounterSet::EMPTY, |set, counter| set | CounterSet::of(counter))
+                .collect::<CounterSet>()
                 & CounterSet::from_bits(run);
             driven.run(running);
             driven.cpu.run(retire);
             for counter in all {
                 if let Some(expected) = expected[counter.index()].as_mut() {
                     if running.contains(counter) {
-                        *expected = (*expected + retire) & period::mask(40);
+                        *expected = (*expected + retire) & period::mask(driven.caps.width(counter));
                     }
                     prop_assert_eq!(driven.read(counter), *expected);
                 }
             }
         }
+    }
+
+    /// Several counters that overflow at once are all found, once, and no
+    /// other is.
+    #[test]
+    fn overflows_are_found_on_all_counters(
+        hardware in everything(),
+        steps in prop::collection::vec((any::<u64>(), 1u64..1000, 0u64..2000), 1..20),
+    ) {
+        let driven = drive(hardware);
+        let all = count_instructions(&driven);
+        for (bits, distance, retire) in steps {
+            let active = all & CounterSet::from_bits(bits);
+            // Each counter has a distance of its own.
+            let distances = |counter: Counter| distance + counter.index() as u64;
+            for counter in active {
+                let width = driven.caps.width(counter);
+                let value = period::start_value(distances(counter), width);
+                driven.program(counter, instructions(), value);
+            }
+            driven.run(active);
+            driven.cpu.run(retire);
+            driven.run(CounterSet::EMPTY);
+            let due: CounterSet = active
+                .into_iter()
+                .filter(|&counter| distances(counter) <= retire)
+                .collect();
+            prop_assert_eq!(driven.take_overflows(active), due);
+        }
+        driven.bank.give_back(&driven.caps, &driven.cpu);
+        prop_assert!(!driven.cpu.pmu.borrow().counting());
     }
 }
