@@ -150,6 +150,41 @@ fn without_global_control_each_counter_is_switched() {
     assert_eq!(cost(&|| driven.run(CounterSet::of(second))), (0, 1));
 }
 
+/// However late it is looked at, up to half the range of the counter; and not
+/// before it has wrapped, however far away it started.
+#[test]
+fn without_status_the_value_tells_of_an_overflow() {
+    for width in [32, 48] {
+        let driven = Driven::new(config(1, 1, 0, width));
+        let counter = Counter::general(0).unwrap();
+        let set = CounterSet::of(counter);
+        let half = period::max_distance(width);
+        let far = driven.caps.max_distance();
+        for (distance, count, wraps) in [
+            (10, 9, false),
+            (10, 10, true),
+            (10, 10 + half, true),
+            (far, 0, false),
+            (far, far - 1, false),
+            (far, far, true),
+        ] {
+            driven.program(
+                counter,
+                instructions(),
+                period::start_value(distance, width),
+            );
+            driven.run(set);
+            driven.cpu.run(count);
+            driven.run(CounterSet::EMPTY);
+            assert_eq!(
+                !driven.take_overflows(set).is_empty(),
+                wraps,
+                "{distance} {count} {width}"
+            );
+        }
+    }
+}
+
 #[test]
 fn counters_are_left_as_they_were_found() {
     let driven = Driven::new(config(4, 4, 3, 48));
