@@ -10,7 +10,9 @@ mod apic;
 mod cpu;
 #[expect(unreachable_pub, reason = "it is part of a library on the host")]
 pub(crate) mod hal;
+mod late;
 pub(crate) mod nmi;
+mod rdpmc;
 mod reservation;
 
 use kernel::prelude::*;
@@ -18,6 +20,8 @@ use kernel::prelude::*;
 pub(crate) use self::{
     apic::LocalApic,
     cpu::ThisCpu,
+    late::LatePmi,
+    rdpmc::UserRdpmc,
     reservation::Reservation, //
 };
 
@@ -29,6 +33,8 @@ pub(crate) struct Hardware {
     pub(crate) cpu: ThisCpu,
     /// What delivers their interrupts.
     pub(crate) apic: LocalApic,
+    /// Who may read them in user mode.
+    pub(crate) user_rdpmc: UserRdpmc,
 }
 
 /// CPUID.01H:ECX.PDCM: there is IA32_PERF_CAPABILITIES (SDM vol. 2, CPUID).
@@ -70,6 +76,9 @@ impl Hardware {
             // The registers were just seen to exist, and the CPUs are all alike.
             cpu: ThisCpu::new(),
             apic,
+            user_rdpmc: UserRdpmc::find().inspect_err(|_| {
+                pr_err!("this kernel's cr4_update_pce() is not found by kprobes\n")
+            })?,
         })
     }
 }

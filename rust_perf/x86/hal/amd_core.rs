@@ -15,6 +15,7 @@ pub(super) static AMD_CORE: Generation = Generation {
     counter: amd::CTR,
     fixed: None,
     global: None,
+    masks_lvtpc: false,
     config_mask: EventSel::AMD,
     fixed_events: &[],
 };

@@ -23,6 +23,7 @@ pub(super) static AMD_V2: Generation = Generation {
         status: amd::GLOBAL_STATUS,
         clear: amd::GLOBAL_STATUS_CLR,
     }),
+    masks_lvtpc: false,
     config_mask: EventSel::AMD,
     fixed_events: &[],
 };

@@ -29,6 +29,7 @@ const fn generation(counter: Row) -> Generation {
         counter,
         fixed: None,
         global: None,
+        masks_lvtpc: true,
         config_mask: EventSel::INTEL,
         fixed_events: &INTEL_FIXED,
     }

@@ -41,6 +41,7 @@ const fn generation(counter: Row) -> Generation {
             status: intel::GLOBAL_STATUS,
             clear: intel::GLOBAL_OVF_CTRL,
         }),
+        masks_lvtpc: true,
         config_mask: EventSel::INTEL,
         fixed_events: &INTEL_FIXED,
     }
