@@ -377,9 +377,7 @@ impl CorePmu {
             .counters
             .into_iter()
             .filter(|counter| on.events().get(counter.index()).is_none())
-            .fold(CounterSet::EMPTY, |set, counter| {
-                set | CounterSet::of(counter)
-            });
+            .collect();
         on.state()
             .bank
             .clear(capabilities, &self.hardware.cpu, idle);

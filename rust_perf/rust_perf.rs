@@ -11,7 +11,8 @@ use crate::{
     },
     x86::{
         nmi,
-        Hardware, //
+        Hardware,
+        Limits, //
     }, //
 };
 use kernel::prelude::*;
@@ -29,6 +30,22 @@ module! {
     authors: ["The rust_perf developers"],
     description: "x86 performance counters for perf",
     license: "GPL",
+    params: {
+        generation: u8 {
+            default: 0,
+            description: "Take the counters for those of this older generation: 1 to 6 of Intel's \
+                          architectural performance monitoring; for AMD 1 (legacy), 2 \
+                          (PerfCtrExtCore) or 3 (PerfMonV2). 0, the default: the CPU's own",
+        },
+        general: u8 {
+            default: 0,
+            description: "Use so many general counters at the most. 0, the default: all",
+        },
+        fixed: u8 {
+            default: 1,
+            description: "Whether to use fixed counters: 0 or 1, the default",
+        },
+    },
 }
 
 /// The registrations, in the order in which they are to be undone.
@@ -39,7 +56,7 @@ struct RustPerf {
 
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let hardware = Hardware::detect()?;
+        let hardware = Hardware::detect(&Limits::default())?;
         let capabilities = hardware.capabilities;
         let overflow = perf::OverflowHandler::find().inspect_err(|_| {
             pr_err!(

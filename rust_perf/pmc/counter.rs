@@ -172,6 +172,14 @@ impl Not for CounterSet {
     }
 }
 
+impl FromIterator<Counter> for CounterSet {
+    fn from_iter<I: IntoIterator<Item = Counter>>(counters: I) -> Self {
+        counters
+            .into_iter()
+            .fold(Self::EMPTY, |set, counter| set | Self::of(counter))
+    }
+}
+
 impl IntoIterator for CounterSet {
     type Item = Counter;
     type IntoIter = Iter;

@@ -36,8 +36,9 @@ impl ThisCpu {
     }
 }
 
-/// The registers of the leaf `leaf`, subleaf 0; all 0 if the CPU has no such leaf.
-pub(super) fn cpuid(leaf: u32) -> CpuidLeaf {
+/// The registers of a leaf of CPUID and its subleaf, which is 0 where there are
+/// none; all 0 if the CPU has no such leaf.
+pub(super) fn cpuid(leaf: u32, subleaf: u32) -> CpuidLeaf {
     // The first leaf of a range says which is the last.
     // SAFETY: Every 64-bit CPU has CPUID, and leaves 0 and 80000000H.
     let highest = unsafe { __cpuid_count(leaf & 0x8000_0000, 0) }.eax;
@@ -45,7 +46,7 @@ pub(super) fn cpuid(leaf: u32) -> CpuidLeaf {
         return CpuidLeaf::default();
     }
     // SAFETY: As above; a leaf that exists has no preconditions.
-    let result = unsafe { __cpuid_count(leaf, 0) };
+    let result = unsafe { __cpuid_count(leaf, subleaf) };
     CpuidLeaf {
         eax: result.eax,
         ebx: result.ebx,

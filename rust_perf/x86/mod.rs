@@ -15,6 +15,7 @@ pub(crate) mod nmi;
 mod rdpmc;
 mod reservation;
 
+use core::num::NonZeroU8;
 use kernel::prelude::*;
 
 pub(crate) use self::{
@@ -37,6 +38,18 @@ pub(crate) struct Hardware {
     pub(crate) user_rdpmc: UserRdpmc,
 }
 
+/// What of the hardware is to be used, for experiments: all, by default.
+#[derive(Default)]
+pub(crate) struct Limits<'a> {
+    /// The generation to take the counters for, by its name for
+    /// [`hal::detect_as`].
+    pub(crate) generation: Option<&'a str>,
+    /// How many general counters at the most.
+    pub(crate) general: Option<NonZeroU8>,
+    /// No fixed counters.
+    pub(crate) no_fixed: bool,
+}
+
 /// CPUID.01H:ECX.PDCM: there is IA32_PERF_CAPABILITIES (SDM vol. 2, CPUID).
 const PDCM: u32 = 1 << 15;
 
@@ -44,24 +57,36 @@ const PDCM: u32 = 1 << 15;
 const HYBRID: u32 = 1 << 15;
 
 impl Hardware {
-    /// Finds out what the CPUs have. Fails with `ENODEV`, and a message that
-    /// says what is missing, if that is nothing to work with. Task context.
-    pub(crate) fn detect() -> Result<Self> {
+    /// Finds out what the CPUs have, within `limits`. Fails with `ENODEV`, and
+    /// a message that says what is missing, if that is nothing to work with.
+    /// Task context.
+    pub(crate) fn detect(limits: &Limits<'_>) -> Result<Self> {
         let missing = |what: &str| {
             pr_err!("no PMU: {}\n", what);
             ENODEV
         };
-        if cpu::cpuid(7).edx & HYBRID != 0 {
+        if cpu::cpuid(7, 0).edx & HYBRID != 0 {
             return Err(missing("the cores are of different kinds (CPUID leaf 0x7)"));
         }
         let apic = LocalApic::find().ok_or_else(|| missing("there is no local APIC"))?;
-        let perf_capabilities = if cpu::cpuid(1).ecx & PDCM != 0 {
+        let perf_capabilities = if cpu::cpuid(1, 0).ecx & PDCM != 0 {
             cpu::rdmsr_safe(hal::msr::intel::PERF_CAPABILITIES)
         } else {
             None
         };
-        let capabilities = hal::detect(cpu::cpuid, perf_capabilities)
-            .ok_or_else(|| missing("CPUID leaf 0xA has no architectural performance monitoring"))?;
+        let mut capabilities = match limits.generation {
+            None => hal::detect(cpu::cpuid, perf_capabilities).ok_or_else(|| {
+                missing("CPUID leaf 0xA has no architectural performance monitoring")
+            })?,
+            Some(name) => hal::detect_as(name, cpu::cpuid, perf_capabilities)
+                .ok_or_else(|| missing("the CPU has no such generation of counters"))?,
+        };
+        if let Some(n) = limits.general {
+            capabilities = capabilities.limit_general(n);
+        }
+        if limits.no_fixed {
+            capabilities = capabilities.without_fixed();
+        }
         // AMD's oldest counters are not enumerated, and a hypervisor may have left out any.
         if !capabilities
             .counters

@@ -9,7 +9,8 @@ use super::{
         Generation,
         GlobalRegisters, //
     },
-    msr::amd, //
+    msr::amd,
+    CpuidLeaf, //
 };
 use crate::pmc::event::EventSel;
 
@@ -18,15 +19,22 @@ pub(super) static AMD_V2: Generation = Generation {
     eventsel: amd::CTL,
     counter: amd::CTR,
     fixed: None,
-    global: Some(GlobalRegisters {
-        ctrl: amd::GLOBAL_CTL,
-        status: amd::GLOBAL_STATUS,
-        clear: amd::GLOBAL_STATUS_CLR,
-    }),
+    global: Some(&GLOBAL),
     masks_lvtpc: false,
     config_mask: EventSel::AMD,
     fixed_events: &[],
 };
 
+pub(super) static GLOBAL: GlobalRegisters = GlobalRegisters {
+    ctrl: amd::GLOBAL_CTL,
+    status: amd::GLOBAL_STATUS,
+    clear: amd::GLOBAL_STATUS_CLR,
+};
+
 /// CPUID.80000022H:EAX: there is version 2 (APM vol. 3, appendix E).
 pub(super) const CPUID_EAX: u32 = 1 << 0;
+
+/// The number of counters, from CPUID leaf 80000022H (ibid.).
+pub(super) const fn counters(leaf: CpuidLeaf) -> u8 {
+    (leaf.ebx & 0xf) as u8
+}

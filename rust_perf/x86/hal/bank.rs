@@ -80,7 +80,7 @@ impl Bank {
     /// Takes all counters, in whatever state they are: none counts, and no
     /// overflow of any is pending. IRQs disabled.
     pub fn take_over<R: Registers>(&self, caps: &Capabilities, regs: &R) {
-        if let Some(global) = &caps.generation.global {
+        if let Some(global) = caps.any_global() {
             self.saved.set(regs.rdmsr(global.ctrl));
             regs.wrmsr(global.ctrl, 0);
             regs.wrmsr(global.clear, caps.counters.bits());
@@ -91,6 +91,9 @@ impl Bank {
             self.write_eventsel(caps, regs, counter, 0);
         }
         self.write_fixed_ctrl(caps, regs, 0);
+        if let Some(gate) = caps.gate {
+            regs.wrmsr(gate.ctrl, caps.counters.bits());
+        }
     }
 
     /// Leaves the counters to others: none is programmed any more, they hold
@@ -106,7 +109,12 @@ impl Bank {
         if self.fixed_ctrl.get() != 0 {
             self.write_fixed_ctrl(caps, regs, 0);
         }
-        if let Some(global) = &caps.generation.global {
+        if let Some(gate) = caps.gate {
+            // Whoever is next finds no overflows of ours.
+            regs.wrmsr(gate.ctrl, 0);
+            regs.wrmsr(gate.clear, caps.counters.bits());
+        }
+        if let Some(global) = caps.any_global() {
             regs.wrmsr(global.ctrl, self.saved.get());
         }
     }
@@ -134,7 +142,7 @@ impl Bank {
             }
             None => {
                 // Without global control EN is what runs the counter.
-                let enable = caps.generation.global.as_ref().map_or(0, |_| EventSel::EN);
+                let enable = caps.generation.global.map_or(0, |_| EventSel::EN);
                 let wanted = event.bits() | enable;
                 if wanted != self.eventsel_of(counter) {
                     self.write_eventsel(caps, regs, counter, wanted);
@@ -169,7 +177,7 @@ impl Bank {
         // In this order, so that the invariant holds in between as well.
         self.known.set(self.known.get() & !run.bits());
         self.running.set(running | run.bits());
-        match &caps.generation.global {
+        match caps.generation.global {
             Some(global) => regs.wrmsr(global.ctrl, run.bits()),
             None => {
                 let changed = CounterSet::from_bits(running ^ run.bits()) & caps.counters;
@@ -203,15 +211,13 @@ impl Bank {
         regs: &R,
         active: CounterSet,
     ) -> CounterSet {
-        let Some(global) = &caps.generation.global else {
+        let Some(global) = caps.generation.global else {
             return active
                 .into_iter()
                 .filter(|&counter| {
                     period::has_wrapped(self.read(regs, counter), caps.width(counter))
                 })
-                .fold(CounterSet::EMPTY, |set, counter| {
-                    set | CounterSet::of(counter)
-                });
+                .collect();
         };
         // The other bits are for others to find: Processor Trace's, for one.
         let overflowed = CounterSet::from_bits(regs.rdmsr(global.status)) & caps.counters;

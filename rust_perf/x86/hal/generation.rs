@@ -25,7 +25,7 @@ pub struct Generation {
     /// The registers that control all counters at once; without them, a
     /// counter counts while EN is set in its EVENTSEL, and nothing says which
     /// have overflowed but their values.
-    pub(super) global: Option<GlobalRegisters>,
+    pub(super) global: Option<&'static GlobalRegisters>,
     /// Whether the local APIC masks LVTPC when it delivers a PMI. Intel's does
     /// (SDM vol. 3, "Local Vector Table"), AMD's does not.
     pub masks_lvtpc: bool,

@@ -27,6 +27,12 @@ pub(super) static INTEL_V2: Generation = generation(intel::PMC);
 /// For CPUs whose general counters can be written at their full width.
 pub(super) static INTEL_V2_FULL_WIDTH: Generation = generation(intel::A_PMC);
 
+pub(super) static GLOBAL: GlobalRegisters = GlobalRegisters {
+    ctrl: intel::GLOBAL_CTRL,
+    status: intel::GLOBAL_STATUS,
+    clear: intel::GLOBAL_OVF_CTRL,
+};
+
 const fn generation(counter: Row) -> Generation {
     Generation {
         name: "architectural perfmon v2 and later",
@@ -36,11 +42,7 @@ const fn generation(counter: Row) -> Generation {
             ctrl: intel::FIXED_CTR_CTRL,
             counter: intel::FIXED_CTR,
         }),
-        global: Some(GlobalRegisters {
-            ctrl: intel::GLOBAL_CTRL,
-            status: intel::GLOBAL_STATUS,
-            clear: intel::GLOBAL_OVF_CTRL,
-        }),
+        global: Some(&GLOBAL),
         masks_lvtpc: true,
         config_mask: EventSel::INTEL,
         fixed_events: &INTEL_FIXED,

@@ -15,6 +15,7 @@ mod amd_core;
 mod amd_legacy;
 mod amd_v2;
 mod bank;
+mod detect;
 mod events;
 mod generation;
 mod intel_v1;
@@ -23,6 +24,10 @@ pub mod msr;
 
 pub use self::{
     bank::Bank,
+    detect::{
+        detect,
+        detect_as, //
+    },
     events::{
         FormatField,
         NamedEvent, //
@@ -31,7 +36,10 @@ pub use self::{
     msr::Msr, //
 };
 
-use self::events::Presence;
+use self::{
+    events::Presence,
+    generation::GlobalRegisters, //
+};
 use crate::pmc::{
     counter::{
         Counter,
@@ -40,6 +48,7 @@ use crate::pmc::{
     event::EventSel,
     period, //
 };
+use core::num::NonZeroU8;
 
 /// Access to the registers of a CPU.
 ///
@@ -72,6 +81,9 @@ pub struct CpuidLeaf {
 pub struct Capabilities {
     /// How they are driven.
     pub generation: &'static Generation,
+    /// A global control that the CPU has and the generation has not: it has to
+    /// let the counters count while they are ours.
+    gate: Option<&'static GlobalRegisters>,
     /// The counters there are.
     pub counters: CounterSet,
     /// The width of the general counters in bits.
@@ -89,6 +101,28 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// The same without the fixed counters.
+    #[must_use]
+    pub fn without_fixed(self) -> Self {
+        Capabilities {
+            counters: self.counters.general_part(),
+            ..self
+        }
+    }
+
+    /// The same with the first `n` of the general counters at the most. There
+    /// is always one: by the general counters the users in the kernel know who
+    /// has all of them.
+    #[must_use]
+    pub fn limit_general(self, n: NonZeroU8) -> Self {
+        let general = self.counters.general_part().into_iter();
+        let first: CounterSet = general.take(n.get().into()).collect();
+        Capabilities {
+            counters: first | self.counters.fixed_part(),
+            ..self
+        }
+    }
+
     /// The named events that the CPU has.
     pub fn events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
         self.named.iter().filter(|event| match event.presence {
@@ -117,6 +151,11 @@ impl Capabilities {
         }
     }
 
+    /// The global registers that the CPU has.
+    fn any_global(&self) -> Option<&'static GlobalRegisters> {
+        self.generation.global.or(self.gate)
+    }
+
     /// How far from wrapping any counter can be started.
     pub fn max_distance(&self) -> u64 {
         let fixed = if self.counters.fixed_part().is_empty() {
@@ -125,101 +164,5 @@ impl Capabilities {
             self.fixed_width
         };
         period::max_distance(self.writable_width.min(fixed))
-    }
-}
-
-/// Finds out what a CPU's counters can do, and which generation they are of,
-/// from the leaves of CPUID and from IA32_PERF_CAPABILITIES, `None` if the CPU
-/// does not have that.
-///
-/// Returns `None` if this is no generation that the driver knows. That AMD's
-/// oldest counters are there nothing enumerates: it is for the caller to see.
-pub fn detect(
-    cpuid: impl Fn(u32) -> CpuidLeaf,
-    perf_capabilities: Option<u64>,
-) -> Option<Capabilities> {
-    let vendor = cpuid(0);
-    let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-    match vendor.as_flattened() {
-        b"AuthenticAMD" | b"HygonGenuine" => Some(detect_amd(cpuid)),
-        // Intel's scheme, whoever made the CPU: Zhaoxin and Centaur have it too.
-        _ => detect_intel(cpuid(0xa), perf_capabilities),
-    }
-}
-
-/// CPUID leaf 0AH (SDM vol. 2, CPUID, "Architectural Performance Monitoring
-/// Leaf").
-fn detect_intel(leaf: CpuidLeaf, perf_capabilities: Option<u64>) -> Option<Capabilities> {
-    let version = leaf.eax as u8;
-    let general = (leaf.eax >> 8) as u8;
-    let general_width = (leaf.eax >> 16) as u8;
-    let usable = |width| (32..=64).contains(&width);
-    if version == 0 || general == 0 || !usable(general_width) {
-        return None;
-    }
-
-    let contiguous = ((1u64 << (leaf.edx & 0x1f)) - 1) as u32;
-    let fixed = match version {
-        1 => 0,
-        2..=4 => contiguous,
-        _ => contiguous | leaf.ecx,
-    };
-    let fixed_width = (leaf.edx >> 5) as u8;
-    if fixed != 0 && !usable(fixed_width) {
-        return None;
-    }
-
-    // Without full-width writes bit 31 is extended to the bits above (SDM
-    // vol. 3, "Full-Width Writes to Performance Counter Registers").
-    let full_width = perf_capabilities.is_some_and(|bits| bits & msr::intel::FW_WRITE != 0);
-    let generation = match (version, full_width) {
-        (1, false) => &intel_v1::INTEL_V1,
-        (1, true) => &intel_v1::INTEL_V1_FULL_WIDTH,
-        (_, false) => &intel_v2::INTEL_V2,
-        (_, true) => &intel_v2::INTEL_V2_FULL_WIDTH,
-    };
-    // Events beyond the length of the bit vector are missing as well.
-    let beyond = u32::MAX.checked_shl(leaf.eax >> 24).unwrap_or(0);
-
-    Some(Capabilities {
-        generation,
-        counters: CounterSet::general(general) | CounterSet::fixed(fixed),
-        general_width,
-        fixed_width,
-        writable_width: if full_width { general_width } else { 32 },
-        any_thread: version >= 3 && leaf.edx & (1 << 15) == 0,
-        named: &events::INTEL,
-        missing_events: leaf.ebx | beyond,
-    })
-}
-
-/// The extended leaves of CPUID (APM vol. 3, appendix E).
-fn detect_amd(cpuid: impl Fn(u32) -> CpuidLeaf) -> Capabilities {
-    let signature = cpuid(1).eax;
-    let family = ((signature >> 8) & 0xf) + ((signature >> 20) & 0xff);
-    let v2 = cpuid(0x8000_0022);
-    let core = cpuid(0x8000_0001).ecx & amd_core::CPUID_ECX != 0;
-
-    let (generation, counters) = if core && v2.eax & amd_v2::CPUID_EAX != 0 {
-        (&amd_v2::AMD_V2, (v2.ebx & 0xf) as u8)
-    } else if core {
-        (&amd_core::AMD_CORE, amd_core::COUNTERS)
-    } else {
-        (&amd_legacy::AMD_LEGACY, amd_legacy::COUNTERS)
-    };
-    Capabilities {
-        generation,
-        counters: CounterSet::general(counters),
-        // All counters have 48 bits (APM vol. 2, "Performance Counter Registers").
-        general_width: 48,
-        fixed_width: 0,
-        writable_width: 48,
-        any_thread: false,
-        named: if family >= 0x17 {
-            &events::AMD_ZEN
-        } else {
-            &events::AMD_K7
-        },
-        missing_events: 0,
     }
 }

@@ -5,4 +5,5 @@
 
 pub use pmc;
 
+pub mod cpu;
 pub mod x86;

@@ -4,99 +4,16 @@
 //! register accesses it takes.
 
 use driver_tests::{
+    cpu::{amd, config, Cpu},
     pmc::{
         counter::{Counter, CounterSet},
         event::EventSel,
         period,
     },
-    x86::hal::{detect, Bank, Capabilities, CpuidLeaf, Msr, Registers},
+    x86::hal::{detect, Bank, Capabilities, CpuidLeaf},
 };
-use pmu_model::{Config, Mode, Pmu, Retired, Vendor};
+use pmu_model::{Config, Mode};
 use proptest::prelude::*;
-use std::cell::{Cell, RefCell};
-
-/// A CPU that is the model, and counts how it is accessed.
-struct Cpu {
-    pmu: RefCell<Pmu>,
-    reads: Cell<u32>,
-    writes: Cell<u32>,
-}
-
-impl Cpu {
-    fn new(config: Config) -> Self {
-        Cpu {
-            pmu: RefCell::new(Pmu::new(config).unwrap()),
-            reads: Cell::new(0),
-            writes: Cell::new(0),
-        }
-    }
-
-    fn detect(&self) -> Option<Capabilities> {
-        let pmu = self.pmu.borrow();
-        let cpuid = |leaf| match (leaf, pmu.cpuid(leaf)) {
-            (0, _) => CpuidLeaf {
-                ebx: u32::from_le_bytes(*b"Genu"),
-                edx: u32::from_le_bytes(*b"ineI"),
-                ecx: u32::from_le_bytes(*b"ntel"),
-                ..CpuidLeaf::default()
-            },
-            (_, Some([eax, ebx, ecx, edx])) => CpuidLeaf { eax, ebx, ecx, edx },
-            (_, None) => CpuidLeaf::default(),
-        };
-        detect(cpuid, Some(pmu.perf_capabilities()))
-    }
-
-    /// Retires plain instructions in user mode.
-    fn run(&self, instructions: u64) {
-        self.pmu.borrow_mut().retire(&[
-            Retired {
-                instructions,
-                branches: 0,
-            },
-            Retired::default(),
-        ]);
-    }
-
-    /// What `f` costs: reads and writes of registers, RDPMC not counted.
-    fn cost(&self, f: impl FnOnce()) -> (u32, u32) {
-        let before = (self.reads.get(), self.writes.get());
-        f();
-        (self.reads.get() - before.0, self.writes.get() - before.1)
-    }
-}
-
-impl Registers for Cpu {
-    fn rdmsr(&self, msr: Msr) -> u64 {
-        self.reads.set(self.reads.get() + 1);
-        self.pmu
-            .borrow()
-            .rdmsr(msr.address())
-            .expect("RDMSR faults")
-    }
-
-    fn wrmsr(&self, msr: Msr, value: u64) {
-        self.writes.set(self.writes.get() + 1);
-        self.pmu
-            .borrow_mut()
-            .wrmsr(msr.address(), value)
-            .expect("WRMSR faults");
-    }
-
-    fn rdpmc(&self, index: u32) -> u64 {
-        self.pmu
-            .borrow()
-            .rdpmc(index, true, false)
-            .expect("RDPMC faults")
-    }
-}
-
-fn config(version: u8, general: u8, fixed: u8, width: u8) -> Config {
-    let mut config = Config::new(Vendor::Intel, version).unwrap();
-    config.shape.general = general;
-    config.shape.fixed = fixed;
-    config.shape.width = width;
-    config
-}
 
 fn instructions() -> EventSel {
     EventSel::from_config(0xc0, EventSel::INTEL, true, true).unwrap()
@@ -113,6 +30,15 @@ impl Driven {
     fn new(config: Config) -> Self {
         let cpu = Cpu::new(config);
         let caps = cpu.detect().expect("counters that the driver knows");
+        let bank = Bank::default();
+        bank.take_over(&caps, &cpu);
+        Driven { cpu, bank, caps }
+    }
+
+    /// Has the driver take the counters for an older generation's.
+    fn new_as(config: Config, name: &str) -> Self {
+        let cpu = Cpu::new(config);
+        let caps = cpu.detect_as(name).expect("an older generation");
         let bank = Bank::default();
         bank.take_over(&caps, &cpu);
         Driven { cpu, bank, caps }
@@ -160,7 +86,7 @@ fn what_cpuid_says_is_found() {
 
 #[test]
 fn a_cpu_without_counters_is_refused() {
-    assert!(detect(|_| CpuidLeaf::default(), None).is_none());
+    assert!(detect(|_, _| CpuidLeaf::default(), None).is_none());
 }
 
 #[test]
@@ -291,6 +217,39 @@ fn sample(driven: &Driven, counter: Counter, period: u64, total: u64) -> Vec<u64
         }
     }
     samples
+}
+
+/// On newer counters than the driver is told of, the global control lets all
+/// count, and what it was comes back.
+#[test]
+fn newer_counters_work_as_older_ones() {
+    let cases = [
+        (config(5, 4, 3, 48), "v1", 0x38f, 0x38e),
+        (config(2, 1, 0, 32), "v1", 0x38f, 0x38e),
+        (amd(3, 8), "amd-core", 0xc000_0301, 0xc000_0300),
+        (amd(3, 2), "amd-legacy", 0xc000_0301, 0xc000_0300),
+    ];
+    for (config, name, global_ctrl, global_status) in cases {
+        let driven = Driven::new_as(config, name);
+        let read = |msr| driven.cpu.pmu.borrow().rdmsr(msr).unwrap();
+        let counters = driven.caps.counters;
+        assert_eq!(read(global_ctrl), counters.bits());
+        for counter in counters {
+            assert_eq!(sample(&driven, counter, 1000, 3500), [1000, 2000, 3000]);
+            driven.run(CounterSet::EMPTY);
+        }
+        assert_eq!(read(global_status), counters.bits());
+
+        driven.bank.give_back(&driven.caps, &driven.cpu);
+        assert!(!driven.cpu.pmu.borrow().counting());
+        assert_eq!(read(global_status), 0);
+        // As after a reset: the general counters.
+        assert_eq!(read(global_ctrl), (1 << config.shape.general) - 1);
+    }
+    // The counters themselves are not new there.
+    let driven = Driven::new_as(amd(2, 6), "amd-legacy");
+    let third = Counter::general(3).unwrap();
+    assert_eq!(sample(&driven, third, 7, 20), [7, 14]);
 }
 
 #[test]

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A CPU for the module's hardware code to run on.
+
+use crate::x86::hal::{detect, detect_as, Capabilities, CpuidLeaf, Msr, Registers};
+use pmu_model::{Config, Pmu, Retired, Vendor};
+use std::cell::{Cell, RefCell};
+
+/// A CPU that is the model, and counts how it is accessed.
+pub struct Cpu {
+    /// The model.
+    pub pmu: RefCell<Pmu>,
+    vendor: Vendor,
+    reads: Cell<u32>,
+    writes: Cell<u32>,
+}
+
+impl Cpu {
+    /// A CPU with this PMU, as after a reset.
+    pub fn new(config: Config) -> Self {
+        Cpu {
+            pmu: RefCell::new(Pmu::new(config).unwrap()),
+            vendor: config.vendor,
+            reads: Cell::new(0),
+            writes: Cell::new(0),
+        }
+    }
+
+    /// What the driver finds.
+    pub fn detect(&self) -> Option<Capabilities> {
+        detect(|leaf, _| self.cpuid(leaf), self.perf_capabilities())
+    }
+
+    /// What the driver finds when it is told to look for this generation.
+    pub fn detect_as(&self, name: &str) -> Option<Capabilities> {
+        detect_as(name, |leaf, _| self.cpuid(leaf), self.perf_capabilities())
+    }
+
+    fn cpuid(&self, leaf: u32) -> CpuidLeaf {
+        let pmu = self.pmu.borrow();
+        if let Some([eax, ebx, ecx, edx]) = pmu.cpuid(leaf) {
+            return CpuidLeaf { eax, ebx, ecx, edx };
+        }
+        match leaf {
+            0 => vendor(match self.vendor {
+                Vendor::Intel => b"GenuineIntel",
+                Vendor::Amd => b"AuthenticAMD",
+            }),
+            0x8000_0001 if pmu.perfctr_core() => CpuidLeaf {
+                ecx: 1 << 23,
+                ..CpuidLeaf::default()
+            },
+            _ => CpuidLeaf::default(),
+        }
+    }
+
+    fn perf_capabilities(&self) -> Option<u64> {
+        Some(self.pmu.borrow().perf_capabilities()).filter(|&bits| bits != 0)
+    }
+
+    /// Retires plain instructions in user mode.
+    pub fn run(&self, instructions: u64) {
+        self.pmu.borrow_mut().retire(&[
+            Retired {
+                instructions,
+                branches: 0,
+            },
+            Retired::default(),
+        ]);
+    }
+
+    /// What `f` costs: reads and writes of registers, RDPMC not counted.
+    pub fn cost(&self, f: impl FnOnce()) -> (u32, u32) {
+        let before = (self.reads.get(), self.writes.get());
+        f();
+        (self.reads.get() - before.0, self.writes.get() - before.1)
+    }
+}
+
+/// CPUID leaf 0 of who is called `name` there.
+pub fn vendor(name: &[u8; 12]) -> CpuidLeaf {
+    let word = |at: usize| u32::from_le_bytes(name[at..at + 4].try_into().unwrap());
+    CpuidLeaf {
+        eax: 0,
+        ebx: word(0),
+        edx: word(4),
+        ecx: word(8),
+    }
+}
+
+impl Registers for Cpu {
+    fn rdmsr(&self, msr: Msr) -> u64 {
+        self.reads.set(self.reads.get() + 1);
+        self.pmu
+            .borrow()
+            .rdmsr(msr.address())
+            .expect("RDMSR faults")
+    }
+
+    fn wrmsr(&self, msr: Msr, value: u64) {
+        self.writes.set(self.writes.get() + 1);
+        self.pmu
+            .borrow_mut()
+            .wrmsr(msr.address(), value)
+            .expect("WRMSR faults");
+    }
+
+    fn rdpmc(&self, index: u32) -> u64 {
+        self.pmu
+            .borrow()
+            .rdpmc(index, true, false)
+            .expect("RDPMC faults")
+    }
+}
+
+/// Intel's PMU of this version, with so many counters of this width.
+pub fn config(version: u8, general: u8, fixed: u8, width: u8) -> Config {
+    let mut config = Config::new(Vendor::Intel, version).unwrap();
+    config.shape.general = general;
+    config.shape.fixed = fixed;
+    config.shape.width = width;
+    config
+}
+
+/// AMD's PMU of this version, as [`Config`] counts them, with so many counters.
+pub fn amd(version: u8, counters: u8) -> Config {
+    let mut config = Config::new(Vendor::Amd, version).unwrap();
+    config.shape.general = counters;
+    config
+}
