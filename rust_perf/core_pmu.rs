@@ -471,7 +471,7 @@ impl Pmu for CorePmu {
         start: bool,
     ) -> Result {
         if self.down.load(Relaxed) {
-            return Err(ESHUTDOWN);
+            return Err(EAGAIN);
         }
         self.take_over(on.state());
         let placement = assignment.place(self.counters_for(event)).ok_or(EAGAIN)?;

@@ -15,6 +15,10 @@ use crate::{
         Limits, //
     }, //
 };
+use core::{
+    borrow::Borrow,
+    num::NonZeroU8, //
+};
 use kernel::prelude::*;
 
 mod bindings;
@@ -56,7 +60,7 @@ struct RustPerf {
 
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let hardware = Hardware::detect(&Limits::default())?;
+        let hardware = Hardware::detect(&limits()?)?;
         let capabilities = hardware.capabilities;
         let overflow = perf::OverflowHandler::find().inspect_err(|_| {
             pr_err!(
@@ -87,4 +91,22 @@ impl kernel::Module for RustPerf {
             _nmi: nmi,
         })
     }
+}
+
+/// What the module's parameters ask for.
+fn limits() -> Result<Limits> {
+    // Older kernels return a reference.
+    fn read(value: impl Borrow<u8>) -> u8 {
+        *value.borrow()
+    }
+    let fixed = read(module_parameters::fixed.value());
+    if fixed > 1 {
+        pr_err!("parameter fixed={}: 0 or 1\n", fixed);
+        return Err(EINVAL);
+    }
+    Ok(Limits {
+        generation: NonZeroU8::new(read(module_parameters::generation.value())),
+        general: NonZeroU8::new(read(module_parameters::general.value())),
+        no_fixed: fixed == 0,
+    })
 }

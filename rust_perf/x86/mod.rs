@@ -40,10 +40,9 @@ pub(crate) struct Hardware {
 
 /// What of the hardware is to be used, for experiments: all, by default.
 #[derive(Default)]
-pub(crate) struct Limits<'a> {
-    /// The generation to take the counters for, by its name for
-    /// [`hal::detect_as`].
-    pub(crate) generation: Option<&'a str>,
+pub(crate) struct Limits {
+    /// The generation to take the counters for, see [`hal::detect_as`].
+    pub(crate) generation: Option<NonZeroU8>,
     /// How many general counters at the most.
     pub(crate) general: Option<NonZeroU8>,
     /// No fixed counters.
@@ -60,7 +59,7 @@ impl Hardware {
     /// Finds out what the CPUs have, within `limits`. Fails with `ENODEV`, and
     /// a message that says what is missing, if that is nothing to work with.
     /// Task context.
-    pub(crate) fn detect(limits: &Limits<'_>) -> Result<Self> {
+    pub(crate) fn detect(limits: &Limits) -> Result<Self> {
         let missing = |what: &str| {
             pr_err!("no PMU: {}\n", what);
             ENODEV
@@ -78,7 +77,7 @@ impl Hardware {
             None => hal::detect(cpu::cpuid, perf_capabilities).ok_or_else(|| {
                 missing("CPUID leaf 0xA has no architectural performance monitoring")
             })?,
-            Some(name) => hal::detect_as(name, cpu::cpuid, perf_capabilities)
+            Some(generation) => hal::detect_as(generation.get(), cpu::cpuid, perf_capabilities)
                 .ok_or_else(|| missing("the CPU has no such generation of counters"))?,
         };
         if let Some(n) = limits.general {
