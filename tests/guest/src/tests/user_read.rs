@@ -213,9 +213,7 @@ fn pin(cpu: usize) -> Result<()> {
 /// The RDPMC numbers of all counters.
 fn counters() -> Vec<u32> {
     let ArchPerfmon { general, fixed, .. } = ArchPerfmon::probe();
-    (0..general)
-        .chain((0..fixed).map(|i| FIXED | i))
-        .collect()
+    (0..general).chain((0..fixed).map(|i| FIXED | i)).collect()
 }
 
 /// The in-tree PMU's setting, put back when dropped.
@@ -253,7 +251,12 @@ fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
         expect(code.name(), "instructions", moved, due)?;
     }
     event.disable()?;
-    expect("the page", "instructions", page.count() as u64, event.read()?)
+    expect(
+        "the page",
+        "instructions",
+        page.count() as u64,
+        event.read()?,
+    )
 }
 
 /// The page is as the in-tree driver's is for the same event.
@@ -285,7 +288,12 @@ fn nothing_to_read_while_stopped(ctx: &Ctx) -> Result<()> {
         ensure!(page.look().index.is_none(), "there is a counter");
         code.measure(&event)?;
         let count = page.look().offset as u64;
-        expect("the page", "instructions", count, runs * code.instructions())?;
+        expect(
+            "the page",
+            "instructions",
+            count,
+            runs * code.instructions(),
+        )?;
         expect("read()", "instructions", event.read()?, count)?;
     }
     Ok(())
@@ -313,7 +321,12 @@ fn across_overflows(ctx: &Ctx) -> Result<()> {
         last = count + 601;
     }
     event.disable()?;
-    expect("the page", "instructions", page.count() as u64, event.read()?)
+    expect(
+        "the page",
+        "instructions",
+        page.count() as u64,
+        event.read()?,
+    )
 }
 
 /// A mapping is for all threads, also those that run at that moment.
