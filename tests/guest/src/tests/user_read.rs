@@ -3,6 +3,7 @@
 
 use std::arch::asm;
 use std::fs;
+use std::hint::spin_loop;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::process::{self, Command};
@@ -134,7 +135,7 @@ unsafe fn rdpmc(index: u32) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: by the caller.
     unsafe { asm!("rdpmc", in("ecx") index, out("eax") low, out("edx") high) };
-    u64::from(high) << 32 | u64::from(low)
+    (u64::from(high) << 32) | u64::from(low)
 }
 
 /// Runs `f` in a process of its own, and returns how that ended.
@@ -340,11 +341,15 @@ fn every_thread_may(ctx: &Ctx) -> Result<()> {
         thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 running.store(true, SeqCst);
-                while !mapped.load(SeqCst) {}
+                while !mapped.load(SeqCst) {
+                    spin_loop();
+                }
                 // SAFETY: allowed, or else this process is the one that faults.
                 unsafe { rdpmc(0) }
             });
-            while !running.load(SeqCst) {}
+            while !running.load(SeqCst) {
+                spin_loop();
+            }
             let event = pmu.open(Event::Instructions, Mode::User)?;
             let _page = Page::map(&event)?;
             mapped.store(true, SeqCst);
