@@ -13,7 +13,15 @@
 //! is already on its way may still arrive. [`CorePmu::handle_pmi`] therefore
 //! works at any time: it handles the counters in [`Cpu::active`], which a
 //! counter enters last of all when it is started, and leaves first when it is
-//! stopped.
+//! stopped. A PMI whose counter has left, or that comes twice, is still
+//! recognised as one ([`CorePmu::is_late_pmi`]), for the kernel complains of
+//! NMIs that nobody knows.
+//!
+//! # RDPMC in user mode
+//!
+//! While any event is mapped somewhere, or user mode may always read counters,
+//! those that no event is on are cleared before a task runs that may read them
+//! ([`CorePmu::enable`]): they would tell of others.
 //!
 //! # Virtual machines
 //!
@@ -55,6 +63,7 @@ use crate::{
         },
         nmi,
         Hardware,
+        LatePmi,
         Reservation, //
     }, //
 };
@@ -64,6 +73,7 @@ use core::sync::atomic::{
     Ordering::Relaxed, //
 };
 use kernel::{
+    mm::Mm,
     new_mutex,
     pr_warn_once,
     prelude::*,
@@ -91,6 +101,9 @@ pub(crate) struct Cpu {
     tenure: AtomicU64,
     /// Counts the NMIs that may have run the counters.
     nmis: AtomicU64,
+    /// Whether a counter is being stopped, which may just have overflowed.
+    stopping: AtomicBool,
+    late: LatePmi,
 }
 
 impl Cpu {
@@ -126,6 +139,10 @@ pub(crate) struct CorePmu {
     /// Which reservation of the counters this is, or will be the next, from 1
     /// on. Written with `owner` locked.
     tenure: AtomicU64,
+    /// How many times events are mapped, so that user mode may read counters.
+    mapped: AtomicU64,
+    /// Whether the system is going down: no counter is to be started any more.
+    down: AtomicBool,
 }
 
 impl CorePmu {
@@ -136,6 +153,8 @@ impl CorePmu {
             overflow,
             owner <- new_mutex!(Owner::default()),
             tenure: AtomicU64::new(1),
+            mapped: AtomicU64::new(0),
+            down: AtomicBool::new(false),
         })
     }
 
@@ -196,6 +215,7 @@ impl CorePmu {
         let tenure = self.tenure.load(Relaxed);
         if cpu.tenure.load(Relaxed) != tenure {
             let hardware = &self.hardware;
+            hardware.user_rdpmc.clear_in_tree();
             cpu.bank.take_over(&hardware.capabilities, &hardware.cpu);
             hardware.apic.deliver_pmi_as_nmi();
             cpu.tenure.store(tenure, Relaxed);
@@ -222,24 +242,28 @@ impl CorePmu {
         }
     }
 
-    /// Adds what `counter` has counted to its event. Any context.
-    fn update(&self, cpu: &Cpu, counter: Counter, event: &Event) {
+    /// Adds what `counter` has counted to its event, and returns what the
+    /// counter holds. Any context.
+    fn update(&self, cpu: &Cpu, counter: Counter, event: &Event) -> u64 {
+        let width = self.hardware.capabilities.width(counter);
         let mut previous = event.prev_count().load(Relaxed);
         // An NMI in between may have done the same.
         let now = loop {
-            let now = cpu.bank.read(&self.hardware.cpu, counter) as i64;
-            match event
-                .prev_count()
-                .compare_exchange(previous, now, Relaxed, Relaxed)
-            {
+            let now = cpu.bank.read(&self.hardware.cpu, counter);
+            match event.prev_count().compare_exchange(
+                previous,
+                period::sign_extend(now, width),
+                Relaxed,
+                Relaxed,
+            ) {
                 Ok(_) => break now,
                 Err(other) => previous = other,
             }
         };
-        let width = self.hardware.capabilities.width(counter);
-        let delta = period::delta(previous as u64, now as u64, width) as i64;
+        let delta = period::delta(previous as u64, now, width) as i64;
         event.count().fetch_add(delta, Relaxed);
         event.period_left().fetch_sub(delta, Relaxed);
+        now
     }
 
     /// Programs `counter`, which does not run, for what is left of its event's
@@ -256,8 +280,12 @@ impl CorePmu {
         }
         event.period_left().store(rearm.left, Relaxed);
 
-        let value = period::start_value(rearm.distance, self.hardware.capabilities.width(counter));
-        event.prev_count().store(value as i64, Relaxed);
+        let width = self.hardware.capabilities.width(counter);
+        let value = period::start_value(rearm.distance, width);
+        // What user mode adds to it has its sign extended.
+        event
+            .prev_count()
+            .store(period::sign_extend(value, width), Relaxed);
         let eventsel = EventSel::from_bits(event.config());
         cpu.bank.program(
             &self.hardware.capabilities,
@@ -306,19 +334,59 @@ impl CorePmu {
             if let Some(event) = on.events().get(counter.index()) {
                 self.update(cpu, counter, event);
                 let ended = event.last_period();
-                if self.program(cpu, counter, event) {
+                let elapsed = self.program(cpu, counter, event);
+                event.update_userpage();
+                if elapsed {
                     event.overflow(self.overflow, regs, ended);
                 }
             }
         }
-        hardware.apic.deliver_pmi_as_nmi();
+        let causes = match overflowed.len() {
+            0 => u32::from(self.is_late_pmi(cpu)),
+            causes => causes,
+        };
+        if causes != 0 && hardware.capabilities.generation.masks_lvtpc {
+            hardware.apic.deliver_pmi_as_nmi();
+        } else if !overflowed.is_empty() {
+            cpu.late.expect();
+        }
 
         cpu.enabled.store(enabled, Relaxed);
         self.run_active(cpu);
-        match overflowed.len() {
+        match causes {
             0 => nmi::Return::None,
             causes => nmi::Return::Handled(causes),
         }
+    }
+
+    /// Whether an NMI for which no counter has overflowed is a PMI all the same.
+    /// NMI context.
+    fn is_late_pmi(&self, cpu: &Cpu) -> bool {
+        if self.hardware.capabilities.generation.masks_lvtpc {
+            self.hardware.apic.masks_pmi()
+        } else {
+            cpu.stopping.load(Relaxed) || cpu.late.take()
+        }
+    }
+
+    /// Clears the counters that no event is on. IRQs disabled.
+    fn clear_idle(&self, on: &OnCpu<'_, Self>) {
+        let capabilities = &self.hardware.capabilities;
+        let idle = capabilities
+            .counters
+            .into_iter()
+            .filter(|counter| on.events().get(counter.index()).is_none())
+            .collect();
+        on.state()
+            .bank
+            .clear(capabilities, &self.hardware.cpu, idle);
+    }
+
+    /// Has `f` called on each CPU whose counters were taken over, IRQs disabled.
+    /// Task context, may sleep.
+    fn on_each_taken(&self, cpus: &PerCpu<Self>, f: impl Fn(&OnCpu<'_, Self>) + Sync) {
+        let tenure = self.tenure.load(Relaxed);
+        cpus.on_each(|cpu| cpu.tenure.load(Relaxed) == tenure, f);
     }
 }
 
@@ -365,22 +433,21 @@ impl Pmu for CorePmu {
         owner.events -= 1;
         if owner.events == 0 {
             let hardware = &self.hardware;
-            let tenure = self.tenure.load(Relaxed);
-            cpus.on_each(
-                |cpu| cpu.tenure.load(Relaxed) == tenure,
-                |on| {
-                    on.state().tenure.store(0, Relaxed);
-                    on.state()
-                        .bank
-                        .give_back(&hardware.capabilities, &hardware.cpu);
-                },
-            );
-            self.tenure.store(tenure.wrapping_add(1), Relaxed);
+            self.on_each_taken(cpus, |on| {
+                on.state().tenure.store(0, Relaxed);
+                on.state()
+                    .bank
+                    .give_back(&hardware.capabilities, &hardware.cpu);
+            });
+            self.tenure.fetch_add(1, Relaxed);
             owner.reservation = None;
         }
     }
 
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Assignment) {
+        if self.mapped.load(Relaxed) != 0 || self.hardware.user_rdpmc.is_allowed() {
+            self.clear_idle(on);
+        }
         on.state().enabled.store(true, Relaxed);
         self.run_active(on.state());
     }
@@ -397,6 +464,9 @@ impl Pmu for CorePmu {
         event: &Event,
         start: bool,
     ) -> Result {
+        if self.down.load(Relaxed) {
+            return Err(EAGAIN);
+        }
         self.take_over(on.state());
         let placement = assignment.place(self.counters_for(event)).ok_or(EAGAIN)?;
         for (from, to) in placement.moves() {
@@ -418,13 +488,15 @@ impl Pmu for CorePmu {
         if let Some(counter) = event.index().and_then(Counter::from_index) {
             assignment.remove(counter);
         }
-        event.update_userpage();
     }
 
     fn start(&self, on: &OnCpu<'_, Self>, event: &Event) {
         let Some(counter) = event.index().and_then(Counter::from_index) else {
             return;
         };
+        if self.down.load(Relaxed) {
+            return;
+        }
         if !event.is_up_to_date() {
             self.update(on.state(), counter, event);
         }
@@ -439,13 +511,20 @@ impl Pmu for CorePmu {
         let Some(counter) = event.index().and_then(Counter::from_index) else {
             return;
         };
-        on.state().deactivate(counter);
-        self.run_active(on.state());
+        let cpu = on.state();
+        let stopping = cpu.stopping.swap(true, Relaxed);
+        cpu.deactivate(counter);
+        self.run_active(cpu);
         event.set_stopped();
         if update && !event.is_up_to_date() {
-            self.update(on.state(), counter, event);
+            let value = self.update(cpu, counter, event);
             event.set_up_to_date();
+            if period::has_wrapped(value, self.hardware.capabilities.width(counter)) {
+                cpu.late.expect();
+            }
         }
+        cpu.stopping.store(stopping, Relaxed);
+        event.update_userpage();
     }
 
     fn read(&self, on: &OnCpu<'_, Self>, event: &Event) {
@@ -457,8 +536,72 @@ impl Pmu for CorePmu {
         }
     }
 
+    fn user_index(&self, event: &Event) -> Option<u32> {
+        let counter = event.index().and_then(Counter::from_index)?;
+        event.is_user_readable().then_some(counter.rdpmc())
+    }
+
+    fn event_mapped(&self, cpus: &PerCpu<Self>, event: &Event, mm: &Mm) {
+        self.mapped.fetch_add(1, Relaxed);
+        // What is cleared later is cleared by `enable`, which sees the above.
+        self.on_each_taken(cpus, |on| self.clear_idle(on));
+
+        let user_rdpmc = &self.hardware.user_rdpmc;
+        user_rdpmc.allow(mm);
+        if user_rdpmc.is_allowed() {
+            event.set_user_readable();
+            event.update_userpage();
+        }
+    }
+
+    fn event_unmapped(&self, _: &Event, mm: &Mm) {
+        self.hardware.user_rdpmc.disallow(mm);
+        self.mapped.fetch_sub(1, Relaxed);
+    }
+
     fn prepare_cpu(&self, cpu: &Cpu) {
         cpu.tenure.store(0, Relaxed);
+    }
+
+    fn suspend(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        self.run(cpu, CounterSet::EMPTY);
+        for counter in cpu.active() {
+            if let Some(event) = on.events().get(counter.index()) {
+                self.update(cpu, counter, event);
+            }
+        }
+    }
+
+    fn resume(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        if cpu.tenure.load(Relaxed) != self.tenure.load(Relaxed) {
+            return;
+        }
+        cpu.tenure.store(0, Relaxed);
+        self.take_over(cpu);
+        for counter in cpu.active() {
+            if let Some(event) = on.events().get(counter.index()) {
+                self.program(cpu, counter, event);
+                event.update_userpage();
+            }
+        }
+        self.run_active(cpu);
+    }
+
+    fn shutdown(&self, cpus: &PerCpu<Self>) {
+        self.down.store(true, Relaxed);
+        let hardware = &self.hardware;
+        self.on_each_taken(cpus, |on| {
+            for counter in on.state().active() {
+                if let Some(event) = on.events().get(counter.index()) {
+                    self.stop(on, event, true);
+                }
+            }
+            on.state()
+                .bank
+                .give_back(&hardware.capabilities, &hardware.cpu);
+        });
     }
 }
 

@@ -15,6 +15,10 @@ use crate::{
         Limits, //
     }, //
 };
+use core::{
+    borrow::Borrow,
+    num::NonZeroU8, //
+};
 use kernel::prelude::*;
 
 mod bindings;
@@ -30,6 +34,22 @@ module! {
     authors: ["The rust_perf developers"],
     description: "x86 performance counters for perf",
     license: "GPL",
+    params: {
+        generation: u8 {
+            default: 0,
+            description: "Take the counters for those of this older generation: 1 to 6 of Intel's \
+                          architectural performance monitoring; for AMD 1 (legacy), 2 \
+                          (PerfCtrExtCore) or 3 (PerfMonV2). 0, the default: the CPU's own",
+        },
+        general: u8 {
+            default: 0,
+            description: "Use so many general counters at the most. 0, the default: all",
+        },
+        fixed: u8 {
+            default: 1,
+            description: "Whether to use fixed counters: 0 or 1, the default",
+        },
+    },
 }
 
 /// The registrations, in the order in which they are to be undone.
@@ -40,7 +60,7 @@ struct RustPerf {
 
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let hardware = Hardware::detect(&Limits::default())?;
+        let hardware = Hardware::detect(&limits()?)?;
         let capabilities = hardware.capabilities;
         let overflow = perf::OverflowHandler::find().inspect_err(|_| {
             pr_err!(
@@ -71,4 +91,22 @@ impl kernel::Module for RustPerf {
             _nmi: nmi,
         })
     }
+}
+
+/// What the module's parameters ask for.
+fn limits() -> Result<Limits> {
+    // Older kernels return a reference.
+    fn read(value: impl Borrow<u8>) -> u8 {
+        *value.borrow()
+    }
+    let fixed = read(module_parameters::fixed.value());
+    if fixed > 1 {
+        pr_err!("parameter fixed={}: 0 or 1\n", fixed);
+        return Err(EINVAL);
+    }
+    Ok(Limits {
+        generation: NonZeroU8::new(read(module_parameters::generation.value())),
+        general: NonZeroU8::new(read(module_parameters::general.value())),
+        no_fixed: fixed == 0,
+    })
 }

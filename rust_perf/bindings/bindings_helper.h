@@ -5,6 +5,7 @@
 #include <linux/perf_event.h>
 #include <linux/percpu.h>
 #include <linux/smp.h>
+#include <linux/syscore_ops.h>
 #include <linux/sysfs.h>
 #include <asm/nmi.h>
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Shims for C macros and inline functions that Rust cannot call, and what has
- * to be written with C macros: the call of perf_event_overflow().
+ * to be written with C macros: static calls.
  */
 
 #include <linux/capability.h>
+#include <linux/err.h>
 #include <linux/kprobes.h>
+#include <linux/mm_types.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/smp.h>
@@ -13,9 +15,42 @@
 #include <linux/sysfs.h>
 #include <asm/apic.h>
 #include <asm/ibt.h>
+#include <asm/mmu_context.h>
 #include <asm/msr.h>
+#include <asm/perf_event.h>
+#include <asm/special_insns.h>
 
 #include "helpers.h"
+
+/*
+ * Kernel functions that modules cannot link to are reached by static calls,
+ * which are patched into direct ones. A kprobe that is never armed says where
+ * they are. With IBT the probe address is past the function's ENDBR, or past
+ * the NOP that replaced it when nothing takes the function's address; the
+ * latter would make an indirect call fault (#CP).
+ */
+static void *find_function(const char *name)
+{
+	struct kprobe probe = {
+		.symbol_name = name,
+		.flags = KPROBE_FLAG_DISABLED,
+	};
+	void *func;
+	u32 insn;
+	int ret;
+
+	ret = register_kprobe(&probe);
+	if (ret)
+		return ERR_PTR(ret);
+	func = probe.addr;
+	unregister_kprobe(&probe);
+
+	insn = *(u32 *)(func - ENDBR_INSN_SIZE);
+	if (IS_ENABLED(CONFIG_X86_KERNEL_IBT) &&
+	    (insn == gen_endbr() || insn == gen_endbr_poison()))
+		func -= ENDBR_INSN_SIZE;
+	return func;
+}
 
 #ifdef RUST_PERF_OVERFLOW_EXPORTED
 
@@ -34,33 +69,12 @@ int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 
 DEFINE_STATIC_CALL_RET0(rust_perf_overflow_call, perf_event_overflow);
 
-/*
- * Where perf_event_overflow() is not exported, a kprobe that is never armed
- * says where it is. With IBT the probe address is past the function's ENDBR,
- * or past the NOP that replaced it when nothing takes the function's address.
- * The latter would make an indirect call fault (#CP), hence the static call:
- * it is patched into a direct one.
- */
 int rust_perf_overflow_init(void)
 {
-	struct kprobe probe = {
-		.symbol_name = "perf_event_overflow",
-		.flags = KPROBE_FLAG_DISABLED,
-	};
-	void *func;
-	u32 insn;
-	int ret;
+	void *func = find_function("perf_event_overflow");
 
-	ret = register_kprobe(&probe);
-	if (ret)
-		return ret;
-	func = probe.addr;
-	unregister_kprobe(&probe);
-
-	insn = *(u32 *)(func - ENDBR_INSN_SIZE);
-	if (IS_ENABLED(CONFIG_X86_KERNEL_IBT) &&
-	    (insn == gen_endbr() || insn == gen_endbr_poison()))
-		func -= ENDBR_INSN_SIZE;
+	if (IS_ERR(func))
+		return PTR_ERR(func);
 	static_call_update(rust_perf_overflow_call, func);
 	return 0;
 }
@@ -72,6 +86,50 @@ int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 }
 
 #endif /* RUST_PERF_OVERFLOW_EXPORTED */
+
+DEFINE_STATIC_CALL_NULL(rust_perf_update_pce_call, cr4_update_pce);
+DEFINE_STATIC_CALL_NULL(rust_perf_clear_dirty_call, perf_clear_dirty_counters);
+
+int rust_perf_user_rdpmc_init(void)
+{
+	void *update_pce = find_function("cr4_update_pce");
+	void *clear_dirty = find_function("perf_clear_dirty_counters");
+
+	if (IS_ERR(update_pce))
+		return PTR_ERR(update_pce);
+	if (IS_ERR(clear_dirty))
+		return PTR_ERR(clear_dirty);
+	static_call_update(rust_perf_update_pce_call, update_pce);
+	static_call_update(rust_perf_clear_dirty_call, clear_dirty);
+	return 0;
+}
+
+static void update_pce(void *unused)
+{
+	static_call_cond(rust_perf_update_pce_call)(unused);
+}
+
+void rust_perf_user_rdpmc_allow(struct mm_struct *mm)
+{
+	if (atomic_inc_return(&mm->context.perf_rdpmc_allowed) == 1)
+		on_each_cpu_mask(mm_cpumask(mm), update_pce, NULL, true);
+}
+
+void rust_perf_user_rdpmc_disallow(struct mm_struct *mm)
+{
+	if (atomic_dec_and_test(&mm->context.perf_rdpmc_allowed))
+		on_each_cpu_mask(mm_cpumask(mm), update_pce, NULL, true);
+}
+
+bool rust_perf_user_rdpmc_allowed(void)
+{
+	return native_read_cr4() & X86_CR4_PCE;
+}
+
+void rust_perf_clear_dirty_counters(void)
+{
+	static_call_cond(rust_perf_clear_dirty_call)();
+}
 
 bool rust_perf_perfmon_capable(void)
 {
@@ -127,11 +185,18 @@ bool rust_perf_has_apic(void)
 
 void rust_perf_apic_write_lvtpc(u32 value)
 {
-	/* apic_write() is a static call that modules may not make. */
+	/* apic_write() and apic_read() are static calls that modules may not make. */
 	if (x2apic_mode)
 		native_apic_msr_write(APIC_LVTPC, value);
 	else
 		native_apic_mem_write(APIC_LVTPC, value);
+}
+
+u32 rust_perf_apic_read_lvtpc(void)
+{
+	if (x2apic_mode)
+		return native_apic_msr_read(APIC_LVTPC);
+	return native_apic_mem_read(APIC_LVTPC);
 }
 
 int rust_perf_rdmsr_safe(u32 msr, u64 *value)

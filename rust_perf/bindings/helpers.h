@@ -6,6 +6,7 @@
 #include <linux/types.h>
 
 struct attribute;
+struct mm_struct;
 struct perf_event;
 struct perf_sample_data;
 struct pt_regs;
@@ -13,6 +14,11 @@ struct pt_regs;
 int rust_perf_overflow_init(void);
 int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 		       struct pt_regs *regs);
+int rust_perf_user_rdpmc_init(void);
+void rust_perf_user_rdpmc_allow(struct mm_struct *mm);
+void rust_perf_user_rdpmc_disallow(struct mm_struct *mm);
+bool rust_perf_user_rdpmc_allowed(void);
+void rust_perf_clear_dirty_counters(void);
 bool rust_perf_perfmon_capable(void);
 void rust_perf_sample_data_init(struct perf_sample_data *data, u64 period);
 void __percpu *rust_perf_alloc_percpu(size_t size, size_t align);
@@ -25,6 +31,7 @@ void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
 void rust_perf_sysfs_attr_init(struct attribute *attr);
 bool rust_perf_has_apic(void);
 void rust_perf_apic_write_lvtpc(u32 value);
+u32 rust_perf_apic_read_lvtpc(void);
 int rust_perf_rdmsr_safe(u32 msr, u64 *value);
 int rust_perf_wrmsr_safe(u32 msr, u64 value);
 #endif

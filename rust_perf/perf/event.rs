@@ -11,6 +11,7 @@ use core::{
     }, //
 };
 use kernel::{
+    ffi::c_int,
     prelude::*,
     types::Opaque, //
 };
@@ -162,6 +163,29 @@ impl Event {
         unsafe {
             addr_of_mut!((*self.hw()).__bindgen_anon_2.__bindgen_anon_1.last_period)
                 .write_volatile(period)
+        }
+    }
+
+    /// Whether user mode may read the event's counter by itself.
+    pub(crate) fn is_user_readable(&self) -> bool {
+        self.flags() & bindings::PERF_EVENT_FLAG_USER_READ_CNT != 0
+    }
+
+    /// Lets user mode read the event's counter by itself, from now on.
+    pub(crate) fn set_user_readable(&self) {
+        let flags = self.flags() | bindings::PERF_EVENT_FLAG_USER_READ_CNT;
+        // SAFETY: As in `flags`; it is the only one that is ever written, hence as good as atomic.
+        unsafe {
+            addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.flags)
+                .write_volatile(flags as c_int)
+        }
+    }
+
+    fn flags(&self) -> u32 {
+        // SAFETY: As for `config`; perf reads the word in any context.
+        unsafe {
+            addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.flags).read_volatile()
+                as u32
         }
     }
 

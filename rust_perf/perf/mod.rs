@@ -16,19 +16,22 @@
 //! apart:
 //!
 //! - task context, may sleep: [`Pmu::event_init`], [`Pmu::event_destroy`],
-//!   [`Pmu::prepare_cpu`];
+//!   [`Pmu::event_mapped`], [`Pmu::event_unmapped`], [`Pmu::prepare_cpu`],
+//!   [`Pmu::shutdown`];
 //! - on the CPU the event is on, IRQs disabled, perf's context lock held, never
 //!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`].
-//!   They share the CPU's [`Pmu::Schedule`], exclusively;
+//!   They share the CPU's [`Pmu::Schedule`], exclusively. [`Pmu::suspend`] and
+//!   [`Pmu::resume`] are without it, and without the lock: no other code runs;
 //! - on that CPU with IRQs disabled, or in an NMI that interrupted any of the
 //!   others there: [`Pmu::start`], [`Pmu::stop`], [`Pmu::read`]. They, and the
 //!   driver's interrupt handler, have the CPU's [`Pmu::Cpu`] shared, and must
-//!   not allocate, lock, sleep, print or panic.
+//!   not allocate, lock, sleep, print or panic. Nor must [`Pmu::user_index`],
+//!   which may be called in any context, on any CPU.
 //!
 //! # Not supported
 //!
 //! Transactions (perf's fallback disables the PMU around the scheduling of a
-//! group), AUX buffers, address filters, reading counters from user space.
+//! group), AUX buffers, address filters.
 //!
 //! # Examples
 //!
@@ -61,7 +64,15 @@
 //!     fn start(&self, _: &OnCpu<'_, Self>, _: &Event) {}
 //!     fn stop(&self, _: &OnCpu<'_, Self>, _: &Event, _: bool) {}
 //!     fn read(&self, _: &OnCpu<'_, Self>, _: &Event) {}
+//!     fn user_index(&self, _: &Event) -> Option<u32> {
+//!         None
+//!     }
+//!     fn event_mapped(&self, _: &PerCpu<Self>, _: &Event, _: &Mm) {}
+//!     fn event_unmapped(&self, _: &Event, _: &Mm) {}
 //!     fn prepare_cpu(&self, _: &Nothing) {}
+//!     fn suspend(&self, _: &OnCpu<'_, Self>) {}
+//!     fn resume(&self, _: &OnCpu<'_, Self>) {}
+//!     fn shutdown(&self, _: &PerCpu<Self>) {}
 //! }
 //!
 //! let mut events = KVec::new();
@@ -81,6 +92,7 @@ mod hotplug;
 mod percpu;
 mod pmu;
 mod sample;
+mod syscore;
 mod sysfs;
 
 pub(crate) use self::{

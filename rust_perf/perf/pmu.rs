@@ -4,6 +4,7 @@
 
 use super::{
     hotplug,
+    syscore,
     AttributeGroups,
     Event,
     NewEvent,
@@ -15,6 +16,7 @@ use core::marker::PhantomData;
 use kernel::{
     error::to_result,
     ffi::c_int,
+    mm::Mm,
     prelude::*,
     sync::Arc,
     types::Opaque, //
@@ -79,11 +81,40 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     /// IRQs disabled; or in an NMI.
     fn read(&self, on: &OnCpu<'_, Self>, event: &Event);
 
+    /// The number by which user mode reads the counter of this event, if it
+    /// may ([`Event::is_user_readable`]). Any context, on any CPU.
+    fn user_index(&self, event: &Event) -> Option<u32>;
+
+    /// An event has been mapped into `mm`, the current task's, the lock of
+    /// which is held for writing.
+    ///
+    /// Task context, may sleep.
+    fn event_mapped(&self, cpus: &PerCpu<Self>, event: &Event, mm: &Mm);
+
+    /// An event's mapping has been removed from `mm`, the lock of which is held
+    /// for writing.
+    ///
+    /// Task context, may sleep.
+    fn event_unmapped(&self, event: &Event, mm: &Mm);
+
     /// A CPU that is off, with no events on it, is going to be brought up: its
     /// hardware may have lost what it held.
     ///
     /// Task context, on another CPU, may sleep.
     fn prepare_cpu(&self, cpu: &Self::Cpu);
+
+    /// The system goes to sleep: the hardware of this CPU, the last one that is
+    /// up, may lose what it holds. There may be events on it. IRQs disabled.
+    fn suspend(&self, on: &OnCpu<'_, Self>);
+
+    /// The system has been asleep, or nearly. IRQs disabled.
+    fn resume(&self, on: &OnCpu<'_, Self>);
+
+    /// The system halts, or another kernel is going to be started: leave the
+    /// hardware quiet. There may be events on CPUs, and more may be added.
+    ///
+    /// Task context.
+    fn shutdown(&self, cpus: &PerCpu<Self>);
 }
 
 /// A driver and its data for each CPU.
@@ -131,6 +162,8 @@ pub(crate) struct Registration<T: Pmu> {
     instance: Arc<Instance<T>>,
     #[pin]
     _hotplug: hotplug::Registration<T>,
+    #[pin]
+    _syscore: syscore::Registration<T>,
 }
 
 // SAFETY: perf synchronises its accesses to `pmu`; the rest is `Send`.
@@ -165,6 +198,9 @@ impl<T: Pmu> Registration<T> {
                     start: Some(Callbacks::<T>::start),
                     stop: Some(Callbacks::<T>::stop),
                     read: Some(Callbacks::<T>::read),
+                    event_idx: Some(Callbacks::<T>::event_idx),
+                    event_mapped: Some(Callbacks::<T>::event_mapped),
+                    event_unmapped: Some(Callbacks::<T>::event_unmapped),
                     ..Default::default()
                 };
                 // SAFETY: `slot` is valid for writes.
@@ -172,6 +208,7 @@ impl<T: Pmu> Registration<T> {
             }),
             _groups: groups,
             _hotplug <- hotplug::Registration::register(name, instance.clone()),
+            _syscore <- syscore::Registration::register(instance.clone()),
             instance,
             // INVARIANT: From here on registered, or not initialised.
             _: {
@@ -346,5 +383,45 @@ impl<T: Pmu> Callbacks<T> {
         // SAFETY: As for `start`.
         let on = unsafe { cpus.current() };
         driver.read(&on, event);
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    unsafe extern "C" fn event_idx(event: *mut bindings::perf_event) -> c_int {
+        // SAFETY: By the caller.
+        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
+        // 0 is for no counter.
+        driver
+            .user_index(event)
+            .map_or(0, |index| index.wrapping_add(1) as c_int)
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`]; `mm` must be valid.
+    unsafe extern "C" fn event_mapped(
+        event: *mut bindings::perf_event,
+        mm: *mut bindings::mm_struct,
+    ) {
+        // SAFETY: By the caller.
+        let (Instance { driver, cpus }, event) = unsafe { Self::event(event) };
+        // SAFETY: By the caller; it is the same type, of another run of bindgen.
+        let mm = unsafe { Mm::from_raw(mm.cast()) };
+        driver.event_mapped(cpus, event, mm);
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`]; `mm` must be valid.
+    unsafe extern "C" fn event_unmapped(
+        event: *mut bindings::perf_event,
+        mm: *mut bindings::mm_struct,
+    ) {
+        // SAFETY: By the caller.
+        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
+        // SAFETY: As in `event_mapped`.
+        let mm = unsafe { Mm::from_raw(mm.cast()) };
+        driver.event_unmapped(event, mm);
     }
 }

@@ -64,6 +64,19 @@ pub const fn start_value(distance: u64, width: u8) -> u64 {
     distance.wrapping_neg() & mask(width)
 }
 
+/// A value of a counter as a negative number where its highest bit is set: so
+/// far it is from wrapping.
+pub const fn sign_extend(value: u64, width: u8) -> i64 {
+    let unused = 64u32.saturating_sub(width as u32);
+    (value.wrapping_shl(unused) as i64).wrapping_shr(unused)
+}
+
+/// Whether a counter that was started at [`max_distance`] from wrapping, or
+/// nearer, has wrapped.
+pub const fn has_wrapped(value: u64, width: u8) -> bool {
+    value & mask(width) <= max_distance(width)
+}
+
 /// How many events took the counter from `previous` to `now`, given that it
 /// wrapped once at most.
 pub const fn delta(previous: u64, now: u64, width: u8) -> u64 {
@@ -128,6 +141,9 @@ mod tests {
             // It wraps to 0 after just that many events.
             let start = start_value(step.distance, width);
             prop_assert_eq!(delta(start, 0, width), step.distance);
+            prop_assert_eq!(sign_extend(start, width), -(step.distance as i64));
+            prop_assert!(!has_wrapped(start, width));
+            prop_assert!(has_wrapped(start.wrapping_add(step.distance), width));
         }
 
         #[test]

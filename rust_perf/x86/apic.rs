@@ -7,6 +7,9 @@ use crate::bindings;
 /// Delivery mode NMI, not masked (SDM vol. 3, figure "Local Vector Table").
 const DELIVERY_NMI: u32 = 0b100 << 8;
 
+/// The entry is masked (ibid.).
+const MASKED: u32 = 1 << 16;
+
 /// The local APIC of the CPU that the code runs on.
 ///
 /// # Invariants
@@ -25,12 +28,20 @@ impl LocalApic {
 
     /// Has this CPU's PMIs delivered as NMIs.
     ///
-    /// The APIC masks the entry whenever it delivers one (SDM vol. 3, "Local
-    /// Vector Table": the LVT performance counter register), so each PMI's
-    /// handler has to call this, once what caused the PMI is gone. Any context.
+    /// Some APICs mask the entry whenever they deliver one, see
+    /// [`Generation::masks_lvtpc`](super::hal::Generation::masks_lvtpc): there
+    /// each PMI's handler has to call this, once what caused the PMI is gone.
+    /// Any context.
     pub(crate) fn deliver_pmi_as_nmi(&self) {
         // SAFETY: By the type invariant the register is there; the kernel handles NMIs from
         // whatever source.
         unsafe { bindings::rust_perf_apic_write_lvtpc(DELIVERY_NMI) };
+    }
+
+    /// Whether PMIs are masked, hence, on APICs that do this, one has been
+    /// delivered. Any context.
+    pub(crate) fn masks_pmi(&self) -> bool {
+        // SAFETY: By the type invariant the register is there.
+        unsafe { bindings::rust_perf_apic_read_lvtpc() & MASKED != 0 }
     }
 }

@@ -10,7 +10,9 @@ mod apic;
 mod cpu;
 #[expect(unreachable_pub, reason = "it is part of a library on the host")]
 pub(crate) mod hal;
+mod late;
 pub(crate) mod nmi;
+mod rdpmc;
 mod reservation;
 
 use core::num::NonZeroU8;
@@ -19,6 +21,8 @@ use kernel::prelude::*;
 pub(crate) use self::{
     apic::LocalApic,
     cpu::ThisCpu,
+    late::LatePmi,
+    rdpmc::UserRdpmc,
     reservation::Reservation, //
 };
 
@@ -30,14 +34,15 @@ pub(crate) struct Hardware {
     pub(crate) cpu: ThisCpu,
     /// What delivers their interrupts.
     pub(crate) apic: LocalApic,
+    /// Who may read them in user mode.
+    pub(crate) user_rdpmc: UserRdpmc,
 }
 
 /// What of the hardware is to be used, for experiments: all, by default.
 #[derive(Default)]
-pub(crate) struct Limits<'a> {
-    /// The generation to take the counters for, by its name for
-    /// [`hal::detect_as`].
-    pub(crate) generation: Option<&'a str>,
+pub(crate) struct Limits {
+    /// The generation to take the counters for, see [`hal::detect_as`].
+    pub(crate) generation: Option<NonZeroU8>,
     /// How many general counters at the most.
     pub(crate) general: Option<NonZeroU8>,
     /// No fixed counters.
@@ -54,7 +59,7 @@ impl Hardware {
     /// Finds out what the CPUs have, within `limits`. Fails with `ENODEV`, and
     /// a message that says what is missing, if that is nothing to work with.
     /// Task context.
-    pub(crate) fn detect(limits: &Limits<'_>) -> Result<Self> {
+    pub(crate) fn detect(limits: &Limits) -> Result<Self> {
         let missing = |what: &str| {
             pr_err!("no PMU: {}\n", what);
             ENODEV
@@ -72,7 +77,7 @@ impl Hardware {
             None => hal::detect(cpu::cpuid, perf_capabilities).ok_or_else(|| {
                 missing("CPUID leaf 0xA has no architectural performance monitoring")
             })?,
-            Some(name) => hal::detect_as(name, cpu::cpuid, perf_capabilities)
+            Some(generation) => hal::detect_as(generation.get(), cpu::cpuid, perf_capabilities)
                 .ok_or_else(|| missing("the CPU has no such generation of counters"))?,
         };
         if let Some(n) = limits.general {
@@ -95,6 +100,9 @@ impl Hardware {
             // The registers were just seen to exist, and the CPUs are all alike.
             cpu: ThisCpu::new(),
             apic,
+            user_rdpmc: UserRdpmc::find().inspect_err(|_| {
+                pr_err!("this kernel's cr4_update_pce() is not found by kprobes\n")
+            })?,
         })
     }
 }

@@ -14,6 +14,7 @@ pub(super) static AMD_CORE: Generation = Generation {
     counter: amd::CTR,
     fixed: None,
     global: None,
+    masks_lvtpc: false,
 };
 
 /// CPUID.80000001H:ECX: there is the extension (APM vol. 3, appendix E).

@@ -14,6 +14,7 @@ pub(super) static AMD_LEGACY: Generation = Generation {
     counter: amd::LEGACY_CTR,
     fixed: None,
     global: None,
+    masks_lvtpc: false,
 };
 
 /// The number of counters, which nothing enumerates.

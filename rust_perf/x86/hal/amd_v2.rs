@@ -19,6 +19,7 @@ pub(super) static AMD_V2: Generation = Generation {
     counter: amd::CTR,
     fixed: None,
     global: Some(&GLOBAL),
+    masks_lvtpc: false,
 };
 
 pub(super) static GLOBAL: GlobalRegisters = GlobalRegisters {

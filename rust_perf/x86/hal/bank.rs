@@ -97,10 +97,11 @@ impl Bank {
         }
     }
 
-    /// Leaves the counters to others: none is programmed any more, and the
-    /// global control is what it was. IRQs disabled.
+    /// Leaves the counters to others: none is programmed any more, they hold
+    /// nothing, and the global control is what it was. IRQs disabled.
     pub fn give_back<R: Registers>(&self, caps: &Capabilities, regs: &R) {
         self.run(caps, regs, CounterSet::EMPTY);
+        self.clear(caps, regs, caps.counters);
         for counter in caps.counters.general_part() {
             if self.eventsel_of(counter) != 0 {
                 self.write_eventsel(caps, regs, counter, 0);
@@ -148,6 +149,14 @@ impl Bank {
                     self.write_eventsel(caps, regs, counter, wanted);
                 }
             }
+        }
+    }
+
+    /// Has `counters`, none of which must be running, hold nothing that could
+    /// be read.
+    pub fn clear<R: Registers>(&self, caps: &Capabilities, regs: &R, counters: CounterSet) {
+        for counter in counters {
+            self.write_value(caps, regs, counter, 0);
         }
     }
 
@@ -207,8 +216,7 @@ impl Bank {
             return active
                 .into_iter()
                 .filter(|&counter| {
-                    let value = self.read(regs, counter);
-                    value <= period::max_distance(caps.width(counter))
+                    period::has_wrapped(self.read(regs, counter), caps.width(counter))
                 })
                 .collect();
         };

@@ -25,33 +25,13 @@ use crate::pmc::{
     event::EventSel, //
 };
 
-/// The generations, each with what those after it have too.
-#[derive(Clone, Copy)]
-enum Newest {
-    /// A version of architectural performance monitoring.
-    Intel(u8),
-    Amd(Amd),
-}
-
+/// AMD's generations, each with what those before it have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Amd {
-    Legacy,
+    Legacy = 1,
     Core,
     V2,
 }
-
-/// What [`detect_as`] calls the generations.
-const NAMES: [(&str, Newest); 9] = [
-    ("v1", Newest::Intel(1)),
-    ("v2", Newest::Intel(2)),
-    ("v3", Newest::Intel(3)),
-    ("v4", Newest::Intel(4)),
-    ("v5", Newest::Intel(5)),
-    ("v6", Newest::Intel(6)),
-    ("amd-legacy", Newest::Amd(Amd::Legacy)),
-    ("amd-core", Newest::Amd(Amd::Core)),
-    ("amd-v2", Newest::Amd(Amd::V2)),
-];
 
 /// Finds out what a CPU's counters can do, and which generation they are of,
 /// from CPUID, by leaf and subleaf, and from IA32_PERF_CAPABILITIES, `None` if
@@ -70,31 +50,34 @@ pub fn detect(
     }
 }
 
-/// As [`detect`], but takes the counters for those of an older generation: `v1`
-/// to `v6` of architectural performance monitoring, or `amd-legacy`,
-/// `amd-core` or `amd-v2`.
+/// As [`detect`], but takes the counters for those of an older generation: a
+/// version of architectural performance monitoring, or for AMD's 1 (legacy), 2
+/// (PerfCtrExtCore) or 3 (PerfMonV2).
 ///
 /// Newer counters work as older ones do, less what is new. Where the new thing
 /// is the global control, that lets all counters count from when they are
 /// taken over until they are given back, and EN in each EVENTSEL decides.
 ///
 /// Returns `None` also if there is no such generation, or this CPU does not
-/// reach it. Zhaoxin's and Centaur's is `v2` and nothing else.
+/// reach it. Zhaoxin's and Centaur's is version 2 and nothing else.
 pub fn detect_as(
-    name: &str,
+    generation: u8,
     cpuid: impl Fn(u32, u32) -> CpuidLeaf,
     perf_capabilities: Option<u64>,
 ) -> Option<Capabilities> {
-    let (_, newest) = NAMES.iter().find(|(known, _)| *known == name)?;
-    match (*newest, Vendor::of(&cpuid)) {
-        (Newest::Amd(newest), Vendor::Amd) if newest <= amd_generation(&cpuid) => {
+    match Vendor::of(&cpuid) {
+        Vendor::Amd => {
+            let newest = [Amd::Legacy, Amd::Core, Amd::V2]
+                .into_iter()
+                .find(|&amd| amd as u8 == generation)
+                .filter(|&newest| newest <= amd_generation(&cpuid))?;
             detect_amd(cpuid, newest)
         }
-        (Newest::Intel(newest), Vendor::Other) if newest <= intel_version(&cpuid) => {
-            detect_intel(cpuid, perf_capabilities, newest)
+        Vendor::Zhaoxin if generation == 2 => detect_zhaoxin(cpuid),
+        Vendor::Other if generation <= intel_version(&cpuid) => {
+            detect_intel(cpuid, perf_capabilities, generation)
         }
-        (Newest::Intel(2), Vendor::Zhaoxin) => detect_zhaoxin(cpuid),
-        _ => None,
+        Vendor::Zhaoxin | Vendor::Other => None,
     }
 }
 

@@ -23,6 +23,9 @@ pub struct Generation {
     /// counter counts while EN is set in its EVENTSEL, and nothing says which
     /// have overflowed but their values.
     pub(super) global: Option<&'static GlobalRegisters>,
+    /// Whether the local APIC masks LVTPC when it delivers a PMI. Intel's does
+    /// (SDM vol. 3, "Local Vector Table"), AMD's does not.
+    pub masks_lvtpc: bool,
 }
 
 /// The registers of fixed counters.

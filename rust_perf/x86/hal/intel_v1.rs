@@ -25,5 +25,6 @@ const fn generation(counter: Row) -> Generation {
         counter,
         fixed: None,
         global: None,
+        masks_lvtpc: true,
     }
 }

@@ -48,5 +48,6 @@ const fn generation(counter: Row) -> Generation {
             counter: intel::FIXED_CTR,
         }),
         global: Some(&GLOBAL),
+        masks_lvtpc: true,
     }
 }

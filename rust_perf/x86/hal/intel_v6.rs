@@ -28,6 +28,7 @@ pub(super) static INTEL_V6: Generation = Generation {
         counter: intel::FX_CTR,
     }),
     global: Some(&intel_v2::GLOBAL),
+    masks_lvtpc: true,
 };
 
 /// CPUID.(EAX=07H,ECX=1):EAX: there is leaf 23H (SDM vol. 2, CPUID).

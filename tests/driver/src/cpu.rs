@@ -32,8 +32,12 @@ impl Cpu {
     }
 
     /// What the driver finds when it is told to look for this generation.
-    pub fn detect_as(&self, name: &str) -> Option<Capabilities> {
-        detect_as(name, |leaf, _| self.cpuid(leaf), self.perf_capabilities())
+    pub fn detect_as(&self, generation: u8) -> Option<Capabilities> {
+        detect_as(
+            generation,
+            |leaf, _| self.cpuid(leaf),
+            self.perf_capabilities(),
+        )
     }
 
     fn cpuid(&self, leaf: u32) -> CpuidLeaf {
@@ -110,8 +114,8 @@ impl Cpuid {
     }
 
     /// What the driver finds when it is told to look for this generation.
-    pub fn detect_as(&self, name: &str) -> Option<Capabilities> {
-        detect_as(name, |leaf, subleaf| self.get(leaf, subleaf), None)
+    pub fn detect_as(&self, generation: u8) -> Option<Capabilities> {
+        detect_as(generation, |leaf, subleaf| self.get(leaf, subleaf), None)
     }
 
     fn get(&self, leaf: u32, subleaf: u32) -> CpuidLeaf {

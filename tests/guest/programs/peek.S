@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Exits with 1 if it can read a general counter that is not 0, and with 0 if
- * it cannot.
+ * Reads two general counters. Exits with 0 if that faults, with 1 if one of
+ * them is not 0, and with 2 if both are.
  */
 	.intel_syntax noprefix
 	.data
@@ -30,6 +30,8 @@ _start:
 	inc	ebx
 	cmp	ebx, 2
 	jb	1b
+	mov	edi, 2
+	jmp	exit
 
 fault:	xor	edi, edi
 	jmp	exit

@@ -36,8 +36,8 @@ pub const FAMILY_PARENT: u64 = 1 + 5 * 6 + 1 + 5 * 8 + 1 + 3;
 /// Stops itself; the count is from there on.
 pub const STOPPED_LOOP: Program = program!("stopped_loop", 2 * 5_000_000 + 4);
 
-/// Fails if it can read a general counter that is not 0. What it retires is of
-/// no interest.
+/// Reads general counters: exits with 0 if that faults, with 1 if it finds
+/// something, with 2 if not. What it retires is of no interest.
 pub const PEEK: Program = program!("peek", 0);
 
 /// A program of ours.

@@ -6,7 +6,7 @@ use anyhow::{bail, Result};
 use crate::ctx::Test;
 use crate::tests::{
     attr, counting, events, groups, hotplug, lifecycle, modes, no_pmu, perf_tool, sampling,
-    sharing, sysfs, tasks, watchdog,
+    sharing, sysfs, tasks, user_read, watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -104,6 +104,7 @@ const SUITES: &[Suite] = &[
         "interface",
         &[sysfs::TESTS, attr::TESTS, groups::TESTS, tasks::TESTS],
     ),
+    Suite::new("user-read", &[user_read::TESTS]),
     Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
     Suite::new("lifecycle", &[lifecycle::TESTS]).unloaded(),

@@ -22,6 +22,7 @@ type Code = unsafe extern "C" fn(u64, u64);
 
 extern "C" {
     fn guest_measure(fd: RawFd, f: Code, a: u64, b: u64) -> u64;
+    fn guest_between(index: u32, f: Code, a: u64, b: u64) -> u64;
     fn guest_empty(a: u64, b: u64);
     fn guest_loop(a: u64, b: u64);
     fn guest_padded_loop(a: u64, b: u64);
@@ -59,6 +60,8 @@ const WINDOW: u64 = 8;
 const WINDOW_BEFORE: u64 = 3;
 /// Branches of the window: the call, and the SYSCALL that disables the event.
 const WINDOW_BRANCHES: u64 = 1 + SYSCALL_BRANCHES;
+/// Instructions between the two RDPMC around the code: see `guest_between`.
+const BETWEEN: u64 = 6;
 /// SYSCALL is a far branch, so BR_INST_RETIRED.ALL_BRANCHES counts it.
 const SYSCALL_BRANCHES: u64 = 1;
 /// What one signal adds: two instructions of the handler, two of the restorer.
@@ -130,6 +133,15 @@ impl Workload {
             io::Error::from_raw_os_error(-(status as i32))
         );
         Ok(())
+    }
+
+    /// Runs the code and returns by how much it moves the counter that RDPMC
+    /// reads as `index`, and by how much it does so if that counts user
+    /// instructions. Faults unless user mode may read that.
+    pub fn between(&self, index: u32) -> (u64, u64) {
+        // SAFETY: as in `measure`.
+        let moved = unsafe { guest_between(index, self.code, self.args.0, self.args.1) };
+        (moved, self.instructions - WINDOW + BETWEEN)
     }
 
     /// Runs the code, with no event switched.

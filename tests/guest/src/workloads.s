@@ -266,3 +266,32 @@ guest_self_modifying_end:
 guest_steps:
 	.skip	8
 	.text
+
+# u64 guest_between(u32 index, void (*f)(u64, u64), u64 a, u64 b)
+#
+# By how much f(a, b) and 6 more instructions move the counter that RDPMC reads
+# as index: the first RDPMC is among them, the second is not.
+	.globl	guest_between
+guest_between:
+	push	rbx
+	push	r12
+	push	r13
+	mov	r12, rsi
+	mov	r13, rdi
+	mov	rdi, rdx
+	mov	rsi, rcx
+	mov	ecx, r13d
+	rdpmc
+	shl	rdx, 32
+	or	rdx, rax
+	mov	rbx, rdx
+	call	r12
+	mov	ecx, r13d
+	rdpmc
+	shl	rdx, 32
+	or	rax, rdx
+	sub	rax, rbx
+	pop	r13
+	pop	r12
+	pop	rbx
+	ret

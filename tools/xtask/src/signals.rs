@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,7 +125,8 @@ fn end(signal: i32) -> ! {
         let _ = fs::remove_dir_all(path);
     }
     restore_terminal();
-    eprintln!("\nrust_perf: interrupted");
+    // Whoever read what we print may be gone first; eprintln! panics then.
+    let _ = writeln!(io::stderr(), "\nrust_perf: interrupted");
     process::exit(128 + signal);
 }
 

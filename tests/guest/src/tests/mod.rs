@@ -14,6 +14,7 @@ pub mod sampling;
 pub mod sharing;
 pub mod sysfs;
 pub mod tasks;
+pub mod user_read;
 pub mod watchdog;
 
 use std::fs;

@@ -13,7 +13,7 @@ use super::counting::pin;
 use super::{cpus, expect};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode};
-use crate::program::{FAMILY, FAMILY_PARENT, MIXED, PEEK};
+use crate::program::{FAMILY, FAMILY_PARENT, MIXED};
 use crate::tests;
 use crate::workload;
 
@@ -30,8 +30,6 @@ pub const TESTS: &[Test] = tests![
     event_of_task_on_one_cpu,
     closed_while_counting,
     many_events_opened_and_closed,
-    read_in_user_mode,
-    no_counter_for_others,
 ];
 
 fn off_till_enabled(ctx: &Ctx) -> Result<()> {
@@ -268,45 +266,4 @@ fn many_events_opened_and_closed(ctx: &Ctx) -> Result<()> {
         drop(counters);
     }
     super::expect_exact(&pmu, &workload::tight_loop(1_000))
-}
-
-/// The mapped page may allow RDPMC or not; what it leads to is the count.
-fn read_in_user_mode(ctx: &Ctx) -> Result<()> {
-    let mut event = ctx
-        .pmu()?
-        .event(Event::Instructions)
-        .build()?
-        .sampled(4096)?;
-    event.enable()?;
-    for _ in 0..100 {
-        workload::tight_loop(1_000).run();
-        let before = event.read()?;
-        let between = event.read_user().count();
-        let after = event.read()?;
-        if let Some(between) = between {
-            ensure!(
-                (before..=after).contains(&between),
-                "RDPMC gave {between}, read() {before} before and {after} after"
-            );
-        }
-    }
-    Ok(())
-}
-
-/// A process without events cannot read the counter of another's: RDPMC faults,
-/// or finds the counter empty.
-fn no_counter_for_others(ctx: &Ctx) -> Result<()> {
-    let installed = PEEK.install()?;
-    let mut counter = ctx.pmu()?.open(Event::Branches, Mode::User)?;
-    counter.enable()?;
-    workload::tight_loop(1_000_000).run();
-    for _ in 0..20 {
-        let status = Command::new(installed.path()).status()?;
-        ensure!(status.success(), "it read a counter that is not its own");
-    }
-    ensure!(
-        counter.read()? >= 1_000_000,
-        "the counter has lost its count"
-    );
-    Ok(())
 }

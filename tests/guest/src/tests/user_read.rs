@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Reading counters in user mode: the mapped page, RDPMC, and who may use it.
+
+use std::arch::asm;
+use std::fs;
+use std::hint::spin_loop;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::process::{self, Command};
+use std::ptr::NonNull;
+use std::sync::atomic::{fence, AtomicBool, Ordering::SeqCst};
+use std::thread;
+
+use anyhow::{bail, ensure, Context, Result};
+use nix::sched::{sched_setaffinity, CpuSet};
+use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
+use nix::sys::signal::{kill, signal, SigHandler, Signal};
+use nix::sys::wait::{waitpid, WaitStatus};
+use nix::unistd::{fork, ForkResult, Pid};
+use perf_event::Counter;
+use perf_event_open_sys::bindings::perf_event_mmap_page;
+
+use super::{cpus, expect};
+use crate::ctx::{Ctx, Test, IN_TREE};
+use crate::pmu::{ArchPerfmon, Event, Mode};
+use crate::program::PEEK;
+use crate::tests;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    rdpmc_is_exact,
+    the_page_says_where,
+    nothing_to_read_while_stopped,
+    across_overflows,
+    every_thread_may,
+    nobody_else_may,
+    no_longer_once_unmapped,
+    counters_of_others_are_cleared,
+    left_by_the_in_tree_driver,
+    as_the_in_tree_pmu_says,
+];
+
+/// RDPMC's bit for fixed counters.
+const FIXED: u32 = 1 << 30;
+
+/// The first page of an event, mapped.
+struct Page(NonNull<perf_event_mmap_page>);
+
+/// What a page said at one time.
+struct Snapshot {
+    /// The counter's number for RDPMC.
+    index: Option<u32>,
+    offset: i64,
+    width: u16,
+    may_rdpmc: bool,
+    may_time: bool,
+    lock: u32,
+}
+
+impl Page {
+    fn map(event: &Counter) -> Result<Self> {
+        let length = NonZeroUsize::new(4096).expect("not 0");
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the descriptor is open as long as `event` lives.
+        let fd = unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) };
+        // SAFETY: a new mapping, wherever the kernel likes.
+        let page = unsafe { mmap(None, length, prot, MapFlags::MAP_SHARED, fd, 0) };
+        Ok(Self(page.context("mmap")?.cast()))
+    }
+
+    /// The kernel changes the page in interrupts of this CPU, and says so in
+    /// `lock`.
+    fn look(&self) -> Snapshot {
+        let page = self.0.as_ptr();
+        loop {
+            // SAFETY: the page is mapped as long as `self` lives; whatever the kernel writes,
+            // these are numbers.
+            let (snapshot, lock) = unsafe {
+                let lock = (&raw const (*page).lock).read_volatile();
+                fence(SeqCst);
+                let flags = (&raw const (*page).__bindgen_anon_1.__bindgen_anon_1).read_volatile();
+                let snapshot = Snapshot {
+                    index: (&raw const (*page).index).read_volatile().checked_sub(1),
+                    offset: (&raw const (*page).offset).read_volatile(),
+                    width: (&raw const (*page).pmc_width).read_volatile(),
+                    may_rdpmc: flags.cap_user_rdpmc() != 0,
+                    may_time: flags.cap_user_time() != 0,
+                    lock,
+                };
+                fence(SeqCst);
+                (snapshot, (&raw const (*page).lock).read_volatile())
+            };
+            if lock == snapshot.lock {
+                return snapshot;
+            }
+        }
+    }
+
+    /// The count, as `perf_event_open(2)` says how to work it out.
+    fn count(&self) -> i64 {
+        loop {
+            let before = self.look();
+            let mut count = before.offset;
+            if let Some(index) = before.index {
+                let unused = 64 - u32::from(before.width);
+                // SAFETY: the page says that it may be read.
+                let value = unsafe { rdpmc(index) };
+                count += (value << unused) as i64 >> unused;
+            }
+            if self.look().lock == before.lock {
+                return count;
+            }
+        }
+    }
+
+    /// The counter to read, where there has to be one.
+    fn index(&self) -> Result<u32> {
+        let page = self.look();
+        ensure!(page.may_rdpmc, "the page does not allow RDPMC");
+        page.index.context("the page has no counter")
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and nobody has a reference into it.
+        let _ = unsafe { munmap(self.0.cast(), 4096) };
+    }
+}
+
+/// # Safety
+///
+/// CR4.PCE must be set and the counter exist, or this process dies of it.
+unsafe fn rdpmc(index: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: by the caller.
+    unsafe { asm!("rdpmc", in("ecx") index, out("eax") low, out("edx") high) };
+    (u64::from(high) << 32) | u64::from(low)
+}
+
+/// Runs `f` in a process of its own, and returns how that ended.
+fn in_child(f: impl FnOnce() -> Result<()>) -> Result<WaitStatus> {
+    // SAFETY: this program has no other thread at this point that could hold a lock.
+    match unsafe { fork() }? {
+        ForkResult::Child => process::exit(match f() {
+            Ok(()) => 0,
+            Err(error) => {
+                eprintln!("{error:#}");
+                1
+            }
+        }),
+        ForkResult::Parent { child } => Ok(waitpid(child, None)?),
+    }
+}
+
+/// As [`in_child`], and all must be well.
+fn in_good_child(f: impl FnOnce() -> Result<()>) -> Result<()> {
+    let status = in_child(f)?;
+    ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+    Ok(())
+}
+
+/// The status with which [`faults_in_child`]'s children end.
+const FAULTED: i32 = 3;
+
+extern "C" fn end_faulted(_: i32) {
+    // SAFETY: ends the process, and may be called by a signal handler.
+    unsafe { libc::_exit(FAULTED) }
+}
+
+/// As [`in_child`], and `f` must end with a fault.
+fn faults_in_child(f: impl FnOnce() -> Result<()>) -> Result<()> {
+    let status = in_child(|| {
+        // The kernel logs faults that nobody handles.
+        let handler = SigHandler::Handler(end_faulted);
+        // SAFETY: all it does is to end the process.
+        unsafe { signal(Signal::SIGSEGV, handler) }?;
+        f()
+    })?;
+    ensure!(
+        matches!(status, WaitStatus::Exited(_, FAULTED)),
+        "RDPMC does not fault: {status:?}"
+    );
+    Ok(())
+}
+
+/// Another process, ended when this is dropped.
+struct Background(Pid);
+
+impl Background {
+    fn spawn(f: impl FnOnce() -> Result<()>) -> Result<Self> {
+        // SAFETY: as in `in_child`.
+        match unsafe { fork() }? {
+            ForkResult::Child => process::exit(f().is_err().into()),
+            ForkResult::Parent { child } => Ok(Self(child)),
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Gone already if it failed, which its user finds out.
+        let _ = kill(self.0, Signal::SIGKILL);
+        let _ = waitpid(self.0, None);
+    }
+}
+
+fn pin(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &set).context("pin")
+}
+
+/// The RDPMC numbers of all counters.
+fn counters() -> Vec<u32> {
+    let ArchPerfmon { general, fixed, .. } = ArchPerfmon::probe();
+    (0..general).chain((0..fixed).map(|i| FIXED | i)).collect()
+}
+
+/// The in-tree PMU's setting, put back when dropped.
+struct Setting(String);
+
+const SETTING: &str = "/sys/bus/event_source/devices/cpu/rdpmc";
+
+impl Setting {
+    fn set(value: &str) -> Result<Self> {
+        let before = fs::read_to_string(SETTING).context(SETTING)?;
+        fs::write(SETTING, value).context(SETTING)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        // The next test would see it.
+        let _ = fs::write(SETTING, self.0.trim());
+    }
+}
+
+/// Two reads with code in between differ by just its instructions, and it is
+/// the count that read() returns, too.
+fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
+    let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
+    let page = Page::map(&event)?;
+    event.enable()?;
+    for n in [1, 10, 1_000, 100_000] {
+        let code = workload::tight_loop(n);
+        let index = page.index()?;
+        // Nothing else may move the event to another counter meanwhile.
+        let (moved, due) = code.between(index);
+        ensure!(page.index()? == index, "the event has moved");
+        expect(code.name(), "instructions", moved, due)?;
+    }
+    event.disable()?;
+    expect(
+        "the page",
+        "instructions",
+        page.count() as u64,
+        event.read()?,
+    )
+}
+
+/// The page is as the in-tree driver's is for the same event.
+fn the_page_says_where(ctx: &Ctx) -> Result<()> {
+    let look = |pmu: &str| -> Result<_> {
+        let mut event = crate::pmu::Pmu::find(pmu)?.open(Event::Instructions, Mode::User)?;
+        let page = Page::map(&event)?;
+        event.enable()?;
+        let Snapshot {
+            index,
+            width,
+            may_rdpmc,
+            may_time,
+            ..
+        } = page.look();
+        Ok((index, width, may_rdpmc, may_time))
+    };
+    let (ours, in_tree) = (look(&ctx.pmu)?, look(IN_TREE)?);
+    ensure!(ours == in_tree, "{ours:?}, in-tree {in_tree:?}");
+    Ok(())
+}
+
+/// An event that does not count has no counter to read; the page has it all.
+fn nothing_to_read_while_stopped(ctx: &Ctx) -> Result<()> {
+    let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
+    let page = Page::map(&event)?;
+    let code = workload::tight_loop(1000);
+    for runs in 1..=3 {
+        ensure!(page.look().index.is_none(), "there is a counter");
+        code.measure(&event)?;
+        let count = page.look().offset as u64;
+        expect(
+            "the page",
+            "instructions",
+            count,
+            runs * code.instructions(),
+        )?;
+        expect("read()", "instructions", event.read()?, count)?;
+    }
+    Ok(())
+}
+
+/// The page stays right when periods end, which restarts the counter.
+fn across_overflows(ctx: &Ctx) -> Result<()> {
+    let mut builder = ctx.pmu()?.event(Event::Instructions);
+    builder.sample_period(997);
+    let mut event = builder.build()?;
+    let page = Page::map(&event)?;
+    let code = workload::tight_loop(300);
+    event.enable()?;
+    let mut last = i64::MIN;
+    for _ in 0..200 {
+        let before = event.read()? as i64;
+        let count = page.count();
+        let after = event.read()? as i64;
+        ensure!(
+            (before..=after).contains(&count),
+            "{count} in the page, read() {before} before and {after} after"
+        );
+        ensure!(count >= last, "{count} where {last} are due at least");
+        code.run();
+        last = count + 601;
+    }
+    event.disable()?;
+    expect(
+        "the page",
+        "instructions",
+        page.count() as u64,
+        event.read()?,
+    )
+}
+
+/// A mapping is for all threads, also those that run at that moment.
+fn every_thread_may(ctx: &Ctx) -> Result<()> {
+    if cpus()? < 2 {
+        return crate::ctx::skip("one CPU");
+    }
+    let pmu = ctx.pmu()?;
+    in_good_child(|| {
+        let (running, mapped) = (AtomicBool::new(false), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                running.store(true, SeqCst);
+                while !mapped.load(SeqCst) {
+                    spin_loop();
+                }
+                // SAFETY: allowed, or else this process is the one that faults.
+                unsafe { rdpmc(0) }
+            });
+            while !running.load(SeqCst) {
+                spin_loop();
+            }
+            let event = pmu.open(Event::Instructions, Mode::User)?;
+            let _page = Page::map(&event)?;
+            mapped.store(true, SeqCst);
+            reader.join().expect("no panic");
+            Ok(())
+        })
+    })
+}
+
+/// A program that has no event mapped may not, whoever else has.
+fn nobody_else_may(ctx: &Ctx) -> Result<()> {
+    let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
+    let page = Page::map(&event)?;
+    event.enable()?;
+    page.index()?;
+    let status = Command::new(PEEK.install()?.path()).status()?;
+    ensure!(status.code() == Some(0), "RDPMC does not fault: {status}");
+    Ok(())
+}
+
+fn no_longer_once_unmapped(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    faults_in_child(|| {
+        let event = pmu.open(Event::Instructions, Mode::User)?;
+        let first = Page::map(&event)?;
+        let second = Page::map(&event)?;
+        for page in [first, second] {
+            // SAFETY: there is still a mapping.
+            unsafe { rdpmc(0) };
+            drop(page);
+        }
+        // SAFETY: it is meant to fault.
+        unsafe { rdpmc(0) };
+        Ok(())
+    })
+}
+
+/// Keeps counters busy with events of this task, on the CPU `cpu`, for ever.
+fn keep_counting(ctx: &Ctx, cpu: usize) -> Result<()> {
+    pin(cpu)?;
+    let pmu = ctx.pmu()?;
+    let mut events = Vec::new();
+    for _ in counters() {
+        let mut event = pmu.open(Event::Instructions, Mode::User)?;
+        event.enable()?;
+        events.push(event);
+    }
+    loop {
+        workload::tight_loop(1000).run();
+        thread::yield_now();
+    }
+}
+
+/// Fails if any counter but `own` has something to tell, at any time that this
+/// task runs in turn with another.
+fn find_nothing(own: Option<u32>) -> Result<()> {
+    for _ in 0..300 {
+        for index in counters() {
+            // SAFETY: the callers see to it that it is allowed.
+            let value = unsafe { rdpmc(index) };
+            if value != 0 && own != Some(index) {
+                bail!("counter {index:#x} holds {value:#x} of another task");
+            }
+        }
+        thread::yield_now();
+    }
+    Ok(())
+}
+
+/// What the counters have counted for one task no other can read.
+fn counters_of_others_are_cleared(ctx: &Ctx) -> Result<()> {
+    let _other = Background::spawn(|| keep_counting(ctx, 0))?;
+    in_good_child(|| {
+        pin(0)?;
+        // Let the other one leave something.
+        (0..10).for_each(|_| thread::yield_now());
+        let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
+        let page = Page::map(&event)?;
+        find_nothing(None)?;
+        event.enable()?;
+        find_nothing(Some(page.index()?))
+    })
+}
+
+/// The in-tree driver clears its leftovers when a task may read counters: not
+/// when they are ours.
+fn left_by_the_in_tree_driver(ctx: &Ctx) -> Result<()> {
+    pin(0)?;
+    let code = workload::tight_loop(10_000);
+    let mut left = ctx.in_tree()?.open(Event::Branches, Mode::User)?;
+    code.measure(&left)?;
+    expect("in-tree", "branches", left.read()?, code.branches())?;
+    drop(left);
+
+    let mut event = ctx.pmu()?.open(Event::Branches, Mode::User)?;
+    event.enable()?;
+    code.run();
+    // Here the kernel sets CR4.PCE, and calls the in-tree driver.
+    let page = Page::map(&event)?;
+    event.disable()?;
+    let count = event.read()?;
+    ensure!(
+        (10_000..10_000 + 5_000).contains(&count),
+        "{count} branches after a loop of 10000"
+    );
+    expect("the page", "branches", page.count() as u64, count)
+}
+
+/// `rdpmc` of the in-tree PMU is for all PMUs: 0 forbids, 2 allows everyone.
+fn as_the_in_tree_pmu_says(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    {
+        let _setting = Setting::set("0")?;
+        let mut event = pmu.open(Event::Instructions, Mode::User)?;
+        let page = Page::map(&event)?;
+        let code = workload::tight_loop(1000);
+        event.enable()?;
+        ensure!(!page.look().may_rdpmc, "the page allows it all the same");
+        ensure!(page.look().index.is_none(), "the page has a counter");
+        event.disable()?;
+        event.reset()?;
+        code.measure(&event)?;
+        expect("read()", "instructions", event.read()?, code.instructions())?;
+    }
+    let _setting = Setting::set("2")?;
+    let _other = Background::spawn(|| keep_counting(ctx, 0))?;
+    in_good_child(|| {
+        pin(0)?;
+        // The first switch after the setting changed clears what was left before.
+        (0..10).for_each(|_| thread::yield_now());
+        find_nothing(None)
+    })
+}
