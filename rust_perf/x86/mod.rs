@@ -75,7 +75,7 @@ impl Hardware {
         };
         let mut capabilities = match limits.generation {
             None => hal::detect(cpu::cpuid, perf_capabilities).ok_or_else(|| {
-                missing("CPUID leaf 0xA has no architectural performance monitoring")
+                missing("these are no counters that the driver knows (CPUID leaf 0xA)")
             })?,
             Some(generation) => hal::detect_as(generation.get(), cpu::cpuid, perf_capabilities)
                 .ok_or_else(|| missing("the CPU has no such generation of counters"))?,

@@ -272,7 +272,7 @@ fn amd_events(cpuid: impl Fn(u32, u32) -> CpuidLeaf, counters: Amd) -> &'static 
         (..0x17, _) if cpuid(0x8000_0008, 0).ecx & 0xff == 0 => &amd::K7,
         (..0x17, _) => &amd::K7_SHARED,
         (0x17, 0x30..=0x4f | 0x60..) => &amd::ZEN2,
-        // Hygon's is a Zen 1.
+        // Hygon's is a Zen 1, though the in-tree driver gives it the K7's names.
         (0x17 | 0x18, _) => &amd::ZEN1,
         (0x19, 0x10..=0x1f | 0x60..=0xaf) => &amd::ZEN4,
         (0x19, _) => &amd::ZEN2,
