@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Loading and unloading the module.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::path::Path;
 
@@ -12,9 +13,14 @@ use crate::ctx::Ctx;
 
 /// As insmod does.
 pub fn insert(ctx: &Ctx) -> Result<Result<(), Errno>> {
+    insert_with(ctx, c"")
+}
+
+/// As insmod does, with parameters.
+pub fn insert_with(ctx: &Ctx, parameters: &CStr) -> Result<Result<(), Errno>> {
     let path = ctx.module_file()?;
     let file = File::open(&path).with_context(|| format!("{}", path.display()))?;
-    Ok(finit_module(&file, c"", ModuleInitFlags::empty()))
+    Ok(finit_module(&file, parameters, ModuleInitFlags::empty()))
 }
 
 /// As rmmod does: it does not wait for users to go.

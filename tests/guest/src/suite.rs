@@ -5,8 +5,8 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, counting, events, groups, hotplug, lifecycle, modes, no_pmu, perf_tool, sampling,
-    sharing, sysfs, tasks, user_read, watchdog,
+    attr, counting, events, groups, hotplug, lifecycle, modes, no_pmu, parameters, perf_tool,
+    sampling, sharing, sysfs, tasks, user_read, watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -107,7 +107,7 @@ const SUITES: &[Suite] = &[
     Suite::new("user-read", &[user_read::TESTS]),
     Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
-    Suite::new("lifecycle", &[lifecycle::TESTS]).unloaded(),
+    Suite::new("lifecycle", &[lifecycle::TESTS, parameters::TESTS]).unloaded(),
     Suite::new("watchdog", &[watchdog::TESTS]).append("nmi_watchdog=1"),
     Suite::new("no-pmu", &[no_pmu::TESTS])
         .unloaded()

@@ -9,6 +9,7 @@ pub mod hotplug;
 pub mod lifecycle;
 pub mod modes;
 pub mod no_pmu;
+pub mod parameters;
 pub mod perf_tool;
 pub mod sampling;
 pub mod sharing;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the core of perf does with an event: inheritance, exec, the ioctls.
 
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The module's parameters.
+
+use std::ffi::CStr;
+
+use anyhow::{ensure, Context, Result};
+use nix::errno::Errno;
+use perf_event::Counter;
+
+use super::expect_exact;
+use crate::ctx::{Ctx, Test};
+use crate::module;
+use crate::pmu::{ArchPerfmon, Event, Mode, Pmu};
+use crate::tests;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    no_fixed_counters,
+    fewer_general_counters,
+    more_than_there_are,
+    an_older_generation,
+    refused_parameters,
+];
+
+/// Loads the module with parameters, and unloads it after `f`.
+fn loaded(ctx: &Ctx, parameters: &CStr, f: impl FnOnce(&Pmu) -> Result<()>) -> Result<()> {
+    module::insert_with(ctx, parameters)?.with_context(|| format!("insmod {parameters:?}"))?;
+    let result = ctx.pmu().and_then(|pmu| {
+        expect_exact(&pmu, &workload::tight_loop(1_000))?;
+        f(&pmu)
+    });
+    module::remove().context("rmmod")?;
+    result.with_context(|| format!("{parameters:?}"))
+}
+
+/// A group of so many events, if they ever fit.
+fn group(pmu: &Pmu, event: Event, n: u32) -> Result<Vec<Counter>> {
+    pmu.open_group(&vec![(event, Mode::User); n as usize])
+}
+
+/// Fails unless just `n` events fit in a group.
+fn expect_most(pmu: &Pmu, event: Event, n: u32) -> Result<()> {
+    group(pmu, event, n).with_context(|| format!("{n} events of {}", event.name()))?;
+    ensure!(
+        group(pmu, event, n + 1).is_err(),
+        "{} events of {} fit",
+        n + 1,
+        event.name()
+    );
+    Ok(())
+}
+
+fn no_fixed_counters(ctx: &Ctx) -> Result<()> {
+    let ArchPerfmon { general, fixed, .. } = ArchPerfmon::probe();
+    loaded(ctx, c"fixed=0", |pmu| {
+        expect_most(pmu, Event::Instructions, general)?;
+        ensure!(
+            !pmu.dir().join("events/ref-cycles").exists(),
+            "ref-cycles has no counter any more"
+        );
+        Ok(())
+    })?;
+    loaded(ctx, c"fixed=1", |pmu| {
+        expect_most(pmu, Event::Instructions, general + fixed.min(1))
+    })
+}
+
+fn fewer_general_counters(ctx: &Ctx) -> Result<()> {
+    for (parameters, n) in [(c"general=1", 1), (c"general=2", 2)] {
+        loaded(ctx, parameters, |pmu| expect_most(pmu, Event::Branches, n))?;
+    }
+    Ok(())
+}
+
+fn more_than_there_are(ctx: &Ctx) -> Result<()> {
+    let general = ArchPerfmon::probe().general;
+    for parameters in [c"general=0", c"general=200"] {
+        loaded(ctx, parameters, |pmu| {
+            expect_most(pmu, Event::Branches, general)
+        })?;
+    }
+    Ok(())
+}
+
+/// Each works on newer hardware, with its counters, and overflows.
+fn an_older_generation(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 1_009;
+    let ArchPerfmon {
+        version, general, ..
+    } = ArchPerfmon::probe();
+    for (parameters, asked) in [
+        (c"generation=1", 1),
+        (c"generation=2", 2),
+        (c"generation=3", 3),
+    ] {
+        if asked > version {
+            continue;
+        }
+        loaded(ctx, parameters, |pmu| {
+            expect_most(pmu, Event::Branches, general)?;
+            let code = workload::tight_loop(100_000);
+            let sampler = pmu
+                .event(Event::Instructions)
+                .sample_period(PERIOD)
+                .build()?;
+            let nmis = super::interrupts("NMI")?;
+            code.measure(&sampler)?;
+            let nmis = super::interrupts("NMI")? - nmis;
+            super::expect(code.name(), "NMIs", nmis, code.instructions() / PERIOD)
+        })?;
+    }
+    Ok(())
+}
+
+fn refused_parameters(ctx: &Ctx) -> Result<()> {
+    for (parameters, errno) in [
+        (c"fixed=2", Errno::EINVAL),
+        (c"fixed=yes", Errno::EINVAL),
+        (c"general=-1", Errno::EINVAL),
+        (c"generation=200", Errno::ENODEV),
+    ] {
+        let result = module::insert_with(ctx, parameters)?;
+        if result.is_ok() {
+            module::remove().context("rmmod")?;
+        }
+        ensure!(
+            result == Err(errno),
+            "insmod {parameters:?}: {result:?}, not {errno}"
+        );
+    }
+    Ok(())
+}
