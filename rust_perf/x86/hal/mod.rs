@@ -2,7 +2,8 @@
 
 //! How the counters of a generation of CPUs are driven.
 //!
-//! [`detect`] chooses a [`Generation`], a file each, from what CPUID says.
+//! [`detect`] chooses a [`Generation`], a file each, from what CPUID says, and
+//! a table of [`events`], a file a vendor, by the model of the CPU.
 //! [`Bank`] drives one CPU's counters by it and knows at any time what they
 //! are programmed to, so that no register is read to learn, nor written to no
 //! effect: in a virtual machine each access may cost an exit.
