@@ -51,6 +51,9 @@ fn main() -> Result<ExitCode> {
     let suite = suite::find(&name)?;
     let ctx = Ctx { pmu: args.pmu };
     keep_sampling_rate()?;
+    if suite.second_kernel {
+        tests::kexec::reboot_once(&ctx)?;
+    }
     let good = ktap::run(&ctx, suite.tests)?;
     Ok(if good {
         ExitCode::SUCCESS

@@ -5,8 +5,8 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, counting, events, groups, hotplug, lifecycle, modes, no_pmu, parameters, perf_tool,
-    sampling, sharing, sysfs, tasks, user_read, watchdog,
+    attr, counting, events, groups, hotplug, kexec, lifecycle, modes, no_pmu, parameters,
+    perf_tool, sampling, sharing, sysfs, tasks, user_read, watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -19,6 +19,8 @@ pub struct Suite {
     load: bool,
     /// Properties to append to the usual -cpu string.
     cpu: &'static str,
+    /// Whether to run the tests in a kernel that was booted by kexec.
+    pub second_kernel: bool,
     pub tests: &'static [&'static [Test]],
 }
 
@@ -31,6 +33,7 @@ impl Suite {
             append: "",
             load: true,
             cpu: "",
+            second_kernel: false,
             tests,
         }
     }
@@ -49,6 +52,13 @@ impl Suite {
 
     const fn cpu(self, cpu: &'static str) -> Self {
         Self { cpu, ..self }
+    }
+
+    const fn second_kernel(self) -> Self {
+        Self {
+            second_kernel: true,
+            ..self
+        }
     }
 
     const fn unloaded(self) -> Self {
@@ -108,6 +118,7 @@ const SUITES: &[Suite] = &[
     Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
     Suite::new("lifecycle", &[lifecycle::TESTS, parameters::TESTS]).unloaded(),
+    Suite::new("kexec", &[kexec::TESTS, counting::QUICK]).second_kernel(),
     Suite::new("watchdog", &[watchdog::TESTS]).append("nmi_watchdog=1"),
     Suite::new("no-pmu", &[no_pmu::TESTS])
         .unloaded()

@@ -6,6 +6,7 @@ pub mod counting;
 pub mod events;
 pub mod groups;
 pub mod hotplug;
+pub mod kexec;
 pub mod lifecycle;
 pub mod modes;
 pub mod no_pmu;
