@@ -3,6 +3,7 @@
 
 pub mod attr;
 pub mod counting;
+pub mod delivery;
 pub mod events;
 pub mod groups;
 pub mod hotplug;
