@@ -5,7 +5,7 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, counting, delivery, events, groups, hotplug, kexec, lifecycle, modes, no_pmu, parameters, perf_tool, sampling, sharing, sysfs, tasks, user_read, watchdog,
+    attr, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, modes, no_pmu, parameters, perf_tool, sampling, sharing, sysfs, tasks, user_read, watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -105,7 +105,10 @@ const SUITES: &[Suite] = &[
     .qemu_args("-icount shift=0,sleep=off"),
     Suite::new("counting-icount-smp", &[counting::QUICK, modes::TESTS])
         .qemu_args("-icount shift=0,sleep=off"),
-    Suite::new("sampling", &[sampling::TESTS, delivery::TESTS]),
+    Suite::new(
+        "sampling",
+        &[sampling::TESTS, delivery::TESTS, contents::TESTS],
+    ),
     Suite::new("sampling-up", &[sampling::TESTS]).smp(1),
     Suite::new("perf-tool", &[perf_tool::TESTS]),
     Suite::new("perf-tool-up", &[perf_tool::TESTS]).smp(1),

@@ -183,6 +183,12 @@ pub fn tight_loop_head() -> u64 {
     guest_loop as usize as u64
 }
 
+/// Branches among the first so many instructions of a measured [`tight_loop`],
+/// in the loop.
+pub fn tight_loop_branches(retired: u64) -> u64 {
+    1 + (retired - WINDOW_BEFORE) / 2
+}
+
 /// A loop that retires, in the whole window, 4096 * `periods` instructions and a
 /// multiple of 256 branches.
 ///
