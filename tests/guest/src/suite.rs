@@ -5,7 +5,7 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, modes, no_pmu, parameters, perf_tool, sampling, sharing, sysfs, tasks, user_read, watchdog,
+    attr, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, modes, no_pmu, overflow, parameters, perf_tool, sampling, sharing, sysfs, tasks, user_read, watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -107,8 +107,15 @@ const SUITES: &[Suite] = &[
         .qemu_args("-icount shift=0,sleep=off"),
     Suite::new(
         "sampling",
-        &[sampling::TESTS, delivery::TESTS, contents::TESTS],
+        &[
+            sampling::TESTS,
+            delivery::TESTS,
+            contents::TESTS,
+            overflow::TESTS,
+        ],
     ),
+    Suite::new("sampling-32-bit", &[overflow::WIDTH]).cpu("pmu-width=32"),
+    Suite::new("sampling-40-bit", &[overflow::WIDTH]).cpu("pmu-width=40"),
     Suite::new("sampling-up", &[sampling::TESTS]).smp(1),
     Suite::new("perf-tool", &[perf_tool::TESTS]),
     Suite::new("perf-tool-up", &[perf_tool::TESTS]).smp(1),

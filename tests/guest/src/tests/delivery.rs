@@ -3,15 +3,17 @@
 //! wakeups, signals, BPF programs.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::sched::{sched_setaffinity, CpuSet};
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 use nix::sys::signal::SigSet;
-use nix::unistd::getpid;
+use nix::unistd::{getpid, gettid};
 use perf_event::data::Record;
 use perf_event::{Builder, Counter, ReadFormat, SampleFlag};
 use perf_event_open_sys::{bindings, ioctls};
@@ -23,13 +25,12 @@ use super::{expect, need_general};
 use crate::bpf::{OverflowCounter, Overflows};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Pmu};
-use crate::program::{AGAIN, AGAIN_ONCE, FAMILY, FAMILY_CHILD, LOOP};
+use crate::program::{AGAIN, AGAIN_ONCE, FAMILY, FAMILY_CHILD};
 use crate::tests;
 use crate::workload::{self, Trap};
 
 pub const TESTS: &[Test] = tests![
     new_period_while_running,
-    shortened_period,
     signals,
     refresh_hangs_up,
     paused_output,
@@ -67,18 +68,6 @@ fn new_period_while_running(ctx: &Ctx) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What is left of a period that would take days.
-fn shortened_period(ctx: &Ctx) -> Result<()> {
-    const N: u64 = 50_000;
-    const PERIOD: u64 = 1_009;
-    let pmu = ctx.pmu()?;
-    let mut sampler = sampler(&pmu, Event::Instructions, 1 << 47)?;
-    let workload = workload::around_new_period(&*sampler, PERIOD, N);
-    let (records, count) = record(&mut sampler, &workload)?;
-    expect("in all", "instructions", count, workload.instructions())?;
-    records.expect("shortened", (count - workload::before_call(N)) / PERIOD)
 }
 
 /// `si_code` of a signal for an overflow, and for the last one (`asm-generic/siginfo.h`).
@@ -482,38 +471,49 @@ fn wakeup_by_watermark(ctx: &Ctx) -> Result<()> {
 /// One that sleeps in poll() is woken when there are enough samples, and when
 /// there will be no more.
 fn poll_till_the_end(ctx: &Ctx) -> Result<()> {
-    const PERIOD: u64 = 1_000_003;
+    const PERIOD: u64 = 100_003;
     const TEN_SECONDS: libc::c_int = 10_000;
-    let samples = LOOP.instructions / PERIOD;
-    let installed = LOOP.install()?;
-    let child = installed.stopped()?;
-    let mut builder = ctx.pmu()?.event(Event::Instructions);
-    builder
-        .observe_pid(child.pid().as_raw())
-        .enable_on_exec(true)
-        .sample_period(PERIOD)
-        .wakeup_events(samples as usize);
-    let mut sampler = open(&mut builder)?;
-    child.proceed()?;
-    let events = poll(&*sampler, TEN_SECONDS)?;
-    ensure!(
-        events == libc::POLLIN,
-        "poll() says {events:#x}, not POLLIN"
-    );
-    drain(&mut sampler)?.expect("at the wakeup", samples)?;
-    let events = poll(&*sampler, TEN_SECONDS)?;
-    ensure!(
-        events == libc::POLLHUP,
-        "poll() says {events:#x}, not POLLHUP"
-    );
-    child.finish()?;
-    expect(
-        "at the end",
-        "instructions",
-        sampler.read()?,
-        LOOP.instructions,
-    )?;
-    drain(&mut sampler)?.expect("after the wakeup", 0)
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(1_000_000);
+    let samples = workload.instructions() / PERIOD;
+    let (tell_tid, tid) = mpsc::channel();
+    let (tell_fd, fd) = mpsc::channel::<RawFd>();
+    let (tell_end, end) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        // Ends when it is told, or the other end of a channel is gone.
+        let watched = scope.spawn(move || -> Result<()> {
+            tell_tid.send(gettid())?;
+            workload::tight_loop(1_000_000).measure(&fd.recv()?)?;
+            Ok(end.recv()?)
+        });
+        let mut builder = pmu.event(Event::Instructions);
+        builder
+            .observe_pid(tid.recv()?.as_raw())
+            .sample_period(PERIOD)
+            .wakeup_events(samples as usize);
+        let mut sampler = open(&mut builder)?;
+        tell_fd.send(sampler.as_raw_fd())?;
+        let events = poll(&*sampler, TEN_SECONDS)?;
+        ensure!(
+            events == libc::POLLIN,
+            "poll() says {events:#x}, not POLLIN"
+        );
+        drain(&mut sampler)?.expect("at the wakeup", samples)?;
+        tell_end.send(())?;
+        let events = poll(&*sampler, TEN_SECONDS)?;
+        ensure!(
+            events == libc::POLLHUP,
+            "poll() says {events:#x}, not POLLHUP"
+        );
+        watched.join().expect("it does not panic")?;
+        expect(
+            "at the end",
+            "instructions",
+            sampler.read()?,
+            workload.instructions(),
+        )?;
+        drain(&mut sampler)?.expect("after the wakeup", 0)
+    })
 }
 
 /// What does not fit into the buffer is counted: by the record that is written

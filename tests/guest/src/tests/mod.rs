@@ -12,6 +12,7 @@ pub mod kexec;
 pub mod lifecycle;
 pub mod modes;
 pub mod no_pmu;
+pub mod overflow;
 pub mod parameters;
 pub mod perf_tool;
 pub mod sampling;
