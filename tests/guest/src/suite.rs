@@ -5,7 +5,7 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, modes, no_pmu, overflow, parameters, perf_tool, sampling, sharing, sysfs, tasks, user_read, watchdog,
+    attr, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, mixed, modes, no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sysfs, tasks, user_read, watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -114,6 +114,9 @@ const SUITES: &[Suite] = &[
             overflow::TESTS,
         ],
     ),
+    Suite::new("rotation", &[rotation::STEADY])
+        .smp(1)
+        .qemu_args("-icount shift=0,sleep=off"),
     Suite::new("sampling-32-bit", &[overflow::WIDTH]).cpu("pmu-width=32"),
     Suite::new("sampling-40-bit", &[overflow::WIDTH]).cpu("pmu-width=40"),
     Suite::new("sampling-up", &[sampling::TESTS]).smp(1),
@@ -121,7 +124,14 @@ const SUITES: &[Suite] = &[
     Suite::new("perf-tool-up", &[perf_tool::TESTS]).smp(1),
     Suite::new(
         "interface",
-        &[sysfs::TESTS, attr::TESTS, groups::TESTS, tasks::TESTS],
+        &[
+            sysfs::TESTS,
+            attr::TESTS,
+            groups::TESTS,
+            mixed::TESTS,
+            tasks::TESTS,
+            rotation::MANY,
+        ],
     ),
     Suite::new("user-read", &[user_read::TESTS]),
     Suite::new("hotplug", &[hotplug::TESTS]),

@@ -22,7 +22,7 @@ global_asm!(include_str!("workloads.s"));
 type Code = unsafe extern "C" fn(u64, u64);
 
 extern "C" {
-    fn guest_measure(fd: RawFd, f: Code, a: u64, b: u64) -> u64;
+    fn guest_measure(fd: RawFd, f: Code, a: u64, b: u64, flags: u64) -> u64;
     fn guest_between(index: u32, f: Code, a: u64, b: u64) -> u64;
     fn guest_empty(a: u64, b: u64);
     fn guest_loop(a: u64, b: u64);
@@ -140,10 +140,19 @@ impl Workload {
 
     /// Enables the event, runs the code, disables the event.
     pub fn measure(&self, event: &impl AsRawFd) -> Result<()> {
+        self.measure_with(event, 0)
+    }
+
+    /// The same with every event of a group, by PERF_IOC_FLAG_GROUP.
+    pub fn measure_group(&self, leader: &impl AsRawFd) -> Result<()> {
+        self.measure_with(leader, bindings::PERF_IOC_FLAG_GROUP.into())
+    }
+
+    fn measure_with(&self, event: &impl AsRawFd, flags: u64) -> Result<()> {
+        let (a, b) = self.args;
         // SAFETY: the constructors below pair each code with arguments and
         // memory that it may use; guest_measure keeps to the C ABI.
-        let status =
-            unsafe { guest_measure(event.as_raw_fd(), self.code, self.args.0, self.args.1) };
+        let status = unsafe { guest_measure(event.as_raw_fd(), self.code, a, b, flags) };
         ensure!(
             status == 0,
             "ioctl: {}",

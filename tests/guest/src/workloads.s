@@ -3,7 +3,7 @@
 # Code whose every user instruction is known. The totals that the comments
 # give are the ones src/workload.rs works with.
 
-# u64 guest_measure(int fd, void (*f)(u64, u64), u64 a, u64 b)
+# u64 guest_measure(int fd, void (*f)(u64, u64), u64 a, u64 b, u64 flags)
 #
 # Enables the event fd, calls f(a, b), disables the event. Counted are exactly
 # the instructions behind the first SYSCALL, the second SYSCALL included.
@@ -13,13 +13,14 @@ guest_measure:
 	push	r12
 	push	r13
 	push	r14
-	push	rax
+	push	r15
 	mov	ebx, edi
 	mov	r12, rsi
 	mov	r13, rdx
 	mov	r14, rcx
+	mov	r15, r8
 	mov	esi, 0x2400		# PERF_EVENT_IOC_ENABLE
-	xor	edx, edx
+	mov	rdx, r15
 	mov	eax, 16			# ioctl
 	syscall
 	mov	rdi, r13		# 3 before f
@@ -27,10 +28,10 @@ guest_measure:
 	call	r12
 	mov	edi, ebx		# 5 behind it
 	mov	esi, 0x2401		# PERF_EVENT_IOC_DISABLE
-	xor	edx, edx
+	mov	rdx, r15
 	mov	eax, 16
 	syscall
-	pop	rcx
+	pop	r15
 	pop	r14
 	pop	r13
 	pop	r12

@@ -389,7 +389,7 @@ fn overwritten_forward(ctx: &Ctx) -> Result<()> {
 }
 
 /// What poll() has to say: POLLIN once after each wakeup.
-fn poll(event: &impl AsRawFd, timeout_ms: libc::c_int) -> Result<libc::c_short> {
+pub(super) fn poll(event: &impl AsRawFd, timeout_ms: libc::c_int) -> Result<libc::c_short> {
     let mut poll = libc::pollfd {
         fd: event.as_raw_fd(),
         events: libc::POLLIN,
