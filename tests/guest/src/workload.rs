@@ -286,6 +286,11 @@ pub fn before_call(n: u64) -> u64 {
     WINDOW_BEFORE + 2 * n + 7
 }
 
+/// Instructions of a measured loop around a system call, behind that.
+pub fn behind_call(n: u64) -> u64 {
+    WINDOW + 4 * n + 8 - before_call(n)
+}
+
 /// A loop two calls deep; see [`chain_of_calls`].
 pub fn chain(n: u64) -> Workload {
     Workload::new("chain", guest_chain, (n, 0), 2 * n + 14, n + 5)

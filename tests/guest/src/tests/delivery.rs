@@ -54,16 +54,25 @@ pub const TESTS: &[Test] = tests![
 fn new_period_while_running(ctx: &Ctx) -> Result<()> {
     const N: u64 = 50_000;
     let pmu = ctx.pmu()?;
-    for (first, second) in [(1_009, 4_001), (4_001, 1_009), (3_000, 3_000)] {
+    let before = workload::before_call(N);
+    let behind = workload::behind_call(N);
+    for (first, second) in [
+        (1_009, 4_001),
+        (4_001, 1_009),
+        (3_000, 3_000),
+        // One that ends with the last instruction, and one that does not.
+        (before, behind + 1),
+        (before + 1, behind),
+    ] {
         let mut sampler = sampler(&pmu, Event::Instructions, first)?;
         let workload = workload::around_new_period(&*sampler, second, N);
         let (records, count) = record(&mut sampler, &workload)?;
         expect("in all", "instructions", count, workload.instructions())?;
-        let before = workload::before_call(N) / first;
-        let after = (count - workload::before_call(N)) / second;
-        records.expect("two periods", before + after)?;
+        let of_first = before / first;
+        let what = format!("period {first}, then {second}");
+        records.expect(&what, of_first + behind / second)?;
         for (sample, k) in records.samples.iter().zip(0..) {
-            let want = if k < before { first } else { second };
+            let want = if k < of_first { first } else { second };
             expect("sample", "instructions", sample.period, want)?;
         }
     }
