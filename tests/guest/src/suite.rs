@@ -78,6 +78,7 @@ const HARDWARE: &[&[Test]] = &[
     modes::TESTS,
     groups::TESTS,
     sampling::QUICK,
+    overflow::QUICK,
 ];
 
 /// The same without the in-tree driver.
@@ -86,6 +87,7 @@ const HARDWARE_ALONE: &[&[Test]] = &[
     modes::TESTS,
     groups::TESTS,
     sampling::QUICK,
+    overflow::QUICK,
 ];
 
 const SUITES: &[Suite] = &[

@@ -230,12 +230,12 @@ pub fn block_ip(n: u64, retired: u64) -> Option<u64> {
     (place < 15 * n).then(|| guest_block as usize as u64 + OFFSETS[(place % 15) as usize])
 }
 
-/// A system call as [`guest_around_call`] takes it, and a word that it may point to.
+/// A system call as [`guest_around_call`] takes it, and words that it may point to.
 #[repr(C)]
 struct Call {
     number: u64,
     args: [u64; 3],
-    pointee: u64,
+    pointee: [u64; 2],
 }
 
 /// A loop of `n` rounds, a system call, and such a loop again.
@@ -244,7 +244,7 @@ fn around_call(number: i64, args: [u64; 3], n: u64) -> Workload {
         Box::new(Call {
             number: number as u64,
             args,
-            pointee: 0,
+            pointee: [0; 2],
         }),
         n,
     )
@@ -270,7 +270,7 @@ pub fn around_new_period(event: &impl AsRawFd, period: u64, n: u64) -> Workload 
     let mut call = Box::new(Call {
         number: libc::SYS_ioctl as u64,
         args: [event.as_raw_fd() as u64, bindings::PERIOD.into(), 0],
-        pointee: period,
+        pointee: [period, 0],
     });
     call.args[2] = ptr::from_ref(&call.pointee) as u64;
     around(call, n)
@@ -279,6 +279,18 @@ pub fn around_new_period(event: &impl AsRawFd, period: u64, n: u64) -> Workload 
 /// The same with a file that is closed.
 pub fn around_close(file: impl IntoRawFd, n: u64) -> Workload {
     around_call(libc::SYS_close, [file.into_raw_fd() as u64, 0, 0], n)
+}
+
+/// The same with a sleep of so many nanoseconds, less than a second.
+pub fn around_sleep(nanoseconds: u64, n: u64) -> Workload {
+    let mut call = Box::new(Call {
+        number: libc::SYS_nanosleep as u64,
+        args: [0; 3],
+        // `struct timespec`
+        pointee: [0, nanoseconds],
+    });
+    call.args[0] = ptr::from_ref(&call.pointee) as u64;
+    around(call, n)
 }
 
 /// Instructions of a measured loop around a system call, up to that.

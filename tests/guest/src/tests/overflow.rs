@@ -22,6 +22,18 @@ pub const TESTS: &[Test] = tests![
     in_the_last_instructions,
     while_disabling,
     while_closing,
+    while_switching,
+    every_instruction,
+    small_periods,
+    long_periods_shortened,
+];
+
+/// What the generations of the hardware do differently.
+pub const QUICK: &[Test] = tests![
+    three_at_once,
+    in_the_last_instructions,
+    while_disabling,
+    while_switching,
     every_instruction,
     small_periods,
     long_periods_shortened,
@@ -182,6 +194,20 @@ fn while_closing(ctx: &Ctx) -> Result<()> {
     }
     // Nothing is left of them.
     expect_exact(&pmu, &workload::tight_loop(1_000))
+}
+
+/// The period ends anywhere on the way to another task and back.
+fn while_switching(ctx: &Ctx) -> Result<()> {
+    let mut sampler = both_sides(&ctx.pmu()?, Event::Instructions)?;
+    let workload = workload::around_sleep(1, 10);
+    // Longer than what an NMI itself adds.
+    for period in (2_000..6_000).step_by(7) {
+        set_period(&sampler, period)?;
+        sampler.reset()?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        records.expect(&format!("period {period} of {count}"), count / period)?;
+    }
+    Ok(())
 }
 
 /// Period 1: a sample of each instruction, with the address of the next.
