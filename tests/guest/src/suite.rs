@@ -5,7 +5,9 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, mixed, modes, no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sysfs, tasks, user_read, watchdog,
+    attr, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, mixed, modes,
+    no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sysfs, tasks, user_read,
+    watchdog,
 };
 
 /// A guest, and what to run in it.

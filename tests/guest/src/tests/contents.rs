@@ -228,10 +228,7 @@ fn kernel_call_chain(ctx: &Ctx) -> Result<()> {
         Ok(())
     })?;
     expect("in all", "samples", samples, count / PERIOD)?;
-    ensure!(
-        inside >= 10,
-        "{inside} of {samples} samples are in getpid()"
-    );
+    ensure!(inside > 0, "none of {samples} samples is in getpid()");
     Ok(())
 }
 
@@ -334,7 +331,7 @@ fn registers_of_both_sides(ctx: &Ctx) -> Result<()> {
             expect("the user's", "as RIP", of_user, workload::syscall_return())?;
         }
     }
-    ensure!(inside >= 10, "{inside} samples are in getpid()");
+    ensure!(inside > 0, "no sample is in getpid()");
     Ok(())
 }
 
