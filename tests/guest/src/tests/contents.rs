@@ -195,7 +195,7 @@ fn kernel_call_chain(ctx: &Ctx) -> Result<()> {
             .sample_period(PERIOD),
         SampleFlag::IP | SampleFlag::CALLCHAIN,
     )?;
-    workload::syscalls(50_000).measure(&*sampler)?;
+    workload::syscalls(30_000).measure(&*sampler)?;
     let count = sampler.read()?;
     let (mut samples, mut inside) = (0, 0);
     for_each_sample(&mut sampler, |sample| {
@@ -308,7 +308,7 @@ fn registers_of_both_sides(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let symbols = Symbols::read()?;
     let mut sampler = registers_sampler(ctx, Mode::Kernel, PERIOD, 1 << PERF_REG_X86_IP)?;
-    workload::syscalls(50_000).measure(&*sampler)?;
+    workload::syscalls(30_000).measure(&*sampler)?;
     let mut inside = 0;
     while let Some(record) = sampler.next_record() {
         // IP, and two of what kind they are and one register.
