@@ -318,7 +318,7 @@ pub fn chain_of_calls() -> [u64; 3] {
     ]
 }
 
-/// A loop while which all registers hold known values, see [`Registers`].
+/// A loop during which all registers hold known values, see [`Registers`].
 pub fn registers(n: u64) -> Workload {
     Workload::new("registers", guest_registers, (n, 0), 2 * n + 32, n + 1)
 }
