@@ -8,6 +8,7 @@
 //! `--pmu cpu` turns the same tests on the in-tree driver. That is how to tell
 //! a fault of the driver from one of the emulated hardware.
 
+mod bpf;
 mod ctx;
 mod kmsg;
 mod ktap;

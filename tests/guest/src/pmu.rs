@@ -173,6 +173,8 @@ pub fn read_all(group: &mut [Counter]) -> io::Result<Vec<u64>> {
 pub struct ArchPerfmon {
     pub version: u32,
     pub general: u32,
+    /// Bits of a general counter.
+    pub width: u32,
     pub fixed: u32,
 }
 
@@ -185,6 +187,7 @@ impl ArchPerfmon {
         Self {
             version: leaf.eax & 0xff,
             general: (leaf.eax >> 8) & 0xff,
+            width: (leaf.eax >> 16) & 0xff,
             fixed: leaf.edx & 0x1f,
         }
     }

@@ -30,11 +30,18 @@ pub const MIXED: Program = program!("mixed", 2 + 4 * 256 + 4 + 1 + 6 * 1000 + 3)
 /// Three quarters of its instructions in `three`, one in `one`.
 pub const THREE_TO_ONE: Program = program!("three_to_one", 10_000 * (4 + 6006 + 2002) + 4);
 /// Forks, and waits for its children: their sum.
-pub const FAMILY: Program = program!("family", FAMILY_PARENT + 5 * 4_000_006);
+pub const FAMILY: Program = program!("family", FAMILY_PARENT + 5 * FAMILY_CHILD);
 /// Those of the parent.
 pub const FAMILY_PARENT: u64 = 1 + 5 * 6 + 1 + 5 * 8 + 1 + 3;
+/// Those of each of its five children.
+pub const FAMILY_CHILD: u64 = 4_000_006;
 /// Stops itself; the count is from there on.
 pub const STOPPED_LOOP: Program = program!("stopped_loop", 2 * 5_000_000 + 4);
+
+/// Stops itself; from there on, one loop, and after an exec of itself another.
+pub const AGAIN: Program = program!("again", AGAIN_ONCE + 2 + 2 * 1_000_000 + 4);
+/// What of that is before the exec.
+pub const AGAIN_ONCE: u64 = 2 * 1_000_000 + 9;
 
 /// Reads general counters: exits with 0 if that faults, with 1 if it finds
 /// something, with 2 if not. What it retires is of no interest.

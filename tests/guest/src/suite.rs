@@ -5,8 +5,9 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, counting, events, groups, hotplug, kexec, lifecycle, modes, no_pmu, parameters,
-    perf_tool, sampling, sharing, sysfs, tasks, user_read, watchdog,
+    attr, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, mixed, modes,
+    no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sysfs, tasks, user_read,
+    watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -79,6 +80,7 @@ const HARDWARE: &[&[Test]] = &[
     modes::TESTS,
     groups::TESTS,
     sampling::QUICK,
+    overflow::QUICK,
 ];
 
 /// The same without the in-tree driver.
@@ -87,6 +89,7 @@ const HARDWARE_ALONE: &[&[Test]] = &[
     modes::TESTS,
     groups::TESTS,
     sampling::QUICK,
+    overflow::QUICK,
 ];
 
 const SUITES: &[Suite] = &[
@@ -106,13 +109,33 @@ const SUITES: &[Suite] = &[
     .qemu_args("-icount shift=0,sleep=off"),
     Suite::new("counting-icount-smp", &[counting::QUICK, modes::TESTS])
         .qemu_args("-icount shift=0,sleep=off"),
-    Suite::new("sampling", &[sampling::TESTS]),
+    Suite::new(
+        "sampling",
+        &[
+            sampling::TESTS,
+            delivery::TESTS,
+            contents::TESTS,
+            overflow::TESTS,
+        ],
+    ),
+    Suite::new("rotation", &[rotation::STEADY])
+        .smp(1)
+        .qemu_args("-icount shift=0,sleep=off"),
+    Suite::new("sampling-32-bit", &[overflow::WIDTH]).cpu("pmu-width=32"),
+    Suite::new("sampling-40-bit", &[overflow::WIDTH]).cpu("pmu-width=40"),
     Suite::new("sampling-up", &[sampling::TESTS]).smp(1),
     Suite::new("perf-tool", &[perf_tool::TESTS]),
     Suite::new("perf-tool-up", &[perf_tool::TESTS]).smp(1),
     Suite::new(
         "interface",
-        &[sysfs::TESTS, attr::TESTS, groups::TESTS, tasks::TESTS],
+        &[
+            sysfs::TESTS,
+            attr::TESTS,
+            groups::TESTS,
+            mixed::TESTS,
+            tasks::TESTS,
+            rotation::MANY,
+        ],
     ),
     Suite::new("user-read", &[user_read::TESTS]),
     Suite::new("hotplug", &[hotplug::TESTS]),

@@ -10,18 +10,19 @@ use std::arch::global_asm;
 use std::ffi::c_void;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::ptr::{self, NonNull};
 
 use anyhow::{ensure, Context, Result};
 use nix::sys::mman::{madvise, mmap_anonymous, munmap, MapFlags, MmapAdvise, ProtFlags};
+use perf_event_open_sys::bindings;
 
 global_asm!(include_str!("workloads.s"));
 
 type Code = unsafe extern "C" fn(u64, u64);
 
 extern "C" {
-    fn guest_measure(fd: RawFd, f: Code, a: u64, b: u64) -> u64;
+    fn guest_measure(fd: RawFd, f: Code, a: u64, b: u64, flags: u64) -> u64;
     fn guest_between(index: u32, f: Code, a: u64, b: u64) -> u64;
     fn guest_empty(a: u64, b: u64);
     fn guest_loop(a: u64, b: u64);
@@ -45,13 +46,22 @@ extern "C" {
     fn guest_split_lock(a: u64, b: u64);
     fn guest_cmpxchg16b(a: u64, b: u64);
     fn guest_self_modifying(a: u64, b: u64);
+    fn guest_around_call(a: u64, b: u64);
+    fn guest_chain(a: u64, b: u64);
+    fn guest_registers(a: u64, b: u64);
 
     static guest_self_modifying_end: u8;
     static guest_syscall_return: u8;
     static guest_skip2: u8;
     static guest_count_step: u8;
     static guest_restorer: u8;
+    static guest_chain_outer: u8;
+    static guest_chain_middle: u8;
+    static guest_chain_leaf: u8;
+    static guest_registers_loop: u8;
+    static guest_record_trap: u8;
     static mut guest_steps: u64;
+    static mut guest_traps: [Trap; MAX_TRAPS];
 }
 
 /// Instructions in the window around the code itself: 3 before, 5 behind.
@@ -69,6 +79,11 @@ const SIGNAL: u64 = 4;
 /// Of these branches: the handler's RET and the restorer's SYSCALL.
 const SIGNAL_BRANCHES: u64 = 1 + SYSCALL_BRANCHES;
 
+/// What a signal that is taken down adds: guest_record_trap and the restorer.
+pub const TRAP: u64 = 14 + 2;
+/// Signals that can be taken down.
+const MAX_TRAPS: usize = 64;
+
 const PAGE: usize = 4096;
 
 /// Code with its arguments, and what it retires in user mode when measured.
@@ -81,6 +96,7 @@ pub struct Workload {
     // What the code reads, writes and relies on, alive as long as it may run.
     _memory: Option<Memory>,
     _handler: Option<Handler>,
+    _call: Option<Box<Call>>,
 }
 
 impl Workload {
@@ -93,6 +109,7 @@ impl Workload {
             branches: WINDOW_BRANCHES + branches,
             _memory: None,
             _handler: None,
+            _call: None,
         }
     }
 
@@ -123,10 +140,19 @@ impl Workload {
 
     /// Enables the event, runs the code, disables the event.
     pub fn measure(&self, event: &impl AsRawFd) -> Result<()> {
+        self.measure_with(event, 0)
+    }
+
+    /// The same with every event of a group, by PERF_IOC_FLAG_GROUP.
+    pub fn measure_group(&self, leader: &impl AsRawFd) -> Result<()> {
+        self.measure_with(leader, bindings::PERF_IOC_FLAG_GROUP.into())
+    }
+
+    fn measure_with(&self, event: &impl AsRawFd, flags: u64) -> Result<()> {
+        let (a, b) = self.args;
         // SAFETY: the constructors below pair each code with arguments and
         // memory that it may use; guest_measure keeps to the C ABI.
-        let status =
-            unsafe { guest_measure(event.as_raw_fd(), self.code, self.args.0, self.args.1) };
+        let status = unsafe { guest_measure(event.as_raw_fd(), self.code, a, b, flags) };
         ensure!(
             status == 0,
             "ioctl: {}",
@@ -166,6 +192,12 @@ pub fn tight_loop_head() -> u64 {
     guest_loop as usize as u64
 }
 
+/// Branches among the first so many instructions of a measured [`tight_loop`],
+/// in the loop.
+pub fn tight_loop_branches(retired: u64) -> u64 {
+    1 + (retired - WINDOW_BEFORE) / 2
+}
+
 /// A loop that retires, in the whole window, 4096 * `periods` instructions and a
 /// multiple of 256 branches.
 ///
@@ -196,6 +228,128 @@ pub fn block_ip(n: u64, retired: u64) -> Option<u64> {
     const OFFSETS: [u64; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16];
     let place = retired.checked_sub(WINDOW_BEFORE)?;
     (place < 15 * n).then(|| guest_block as usize as u64 + OFFSETS[(place % 15) as usize])
+}
+
+/// A system call as [`guest_around_call`] takes it, and words that it may point to.
+#[repr(C)]
+struct Call {
+    number: u64,
+    args: [u64; 3],
+    pointee: [u64; 2],
+}
+
+/// A loop of `n` rounds, a system call, and such a loop again.
+fn around_call(number: i64, args: [u64; 3], n: u64) -> Workload {
+    around(
+        Box::new(Call {
+            number: number as u64,
+            args,
+            pointee: [0; 2],
+        }),
+        n,
+    )
+}
+
+fn around(call: Box<Call>, n: u64) -> Workload {
+    let args = (ptr::from_ref(&*call) as u64, n);
+    let branches = 2 * n + 1 + SYSCALL_BRANCHES;
+    let mut workload = Workload::new("around_call", guest_around_call, args, 4 * n + 8, branches);
+    workload._call = Some(call);
+    workload
+}
+
+/// An ioctl of an event, whose argument is a number, between two loops of `n`
+/// rounds.
+pub fn around_ioctl(event: &impl AsRawFd, request: u32, arg: u64, n: u64) -> Workload {
+    let args = [event.as_raw_fd() as u64, request.into(), arg];
+    around_call(libc::SYS_ioctl, args, n)
+}
+
+/// The same with PERF_EVENT_IOC_PERIOD, which takes a pointer.
+pub fn around_new_period(event: &impl AsRawFd, period: u64, n: u64) -> Workload {
+    let mut call = Box::new(Call {
+        number: libc::SYS_ioctl as u64,
+        args: [event.as_raw_fd() as u64, bindings::PERIOD.into(), 0],
+        pointee: [period, 0],
+    });
+    call.args[2] = ptr::from_ref(&call.pointee) as u64;
+    around(call, n)
+}
+
+/// The same with a file that is closed.
+pub fn around_close(file: impl IntoRawFd, n: u64) -> Workload {
+    around_call(libc::SYS_close, [file.into_raw_fd() as u64, 0, 0], n)
+}
+
+/// The same with a sleep of so many nanoseconds, less than a second.
+pub fn around_sleep(nanoseconds: u64, n: u64) -> Workload {
+    let mut call = Box::new(Call {
+        number: libc::SYS_nanosleep as u64,
+        args: [0; 3],
+        // `struct timespec`
+        pointee: [0, nanoseconds],
+    });
+    call.args[0] = ptr::from_ref(&call.pointee) as u64;
+    around(call, n)
+}
+
+/// Instructions of a measured loop around a system call, up to that.
+pub fn before_call(n: u64) -> u64 {
+    WINDOW_BEFORE + 2 * n + 7
+}
+
+/// Instructions of a measured loop around a system call, behind that.
+pub fn behind_call(n: u64) -> u64 {
+    WINDOW + 4 * n + 8 - before_call(n)
+}
+
+/// A loop two calls deep; see [`chain_of_calls`].
+pub fn chain(n: u64) -> Workload {
+    Workload::new("chain", guest_chain, (n, 0), 2 * n + 14, n + 5)
+}
+
+/// Where the loop of [`chain`] is, then where its function and the one that
+/// called that return to. Frame pointers lead no further.
+pub fn chain_of_calls() -> [u64; 3] {
+    [
+        ptr::addr_of!(guest_chain_leaf) as u64,
+        ptr::addr_of!(guest_chain_middle) as u64,
+        ptr::addr_of!(guest_chain_outer) as u64,
+    ]
+}
+
+/// A loop during which all registers hold known values, see [`Registers`].
+pub fn registers(n: u64) -> Workload {
+    Workload::new("registers", guest_registers, (n, 0), 2 * n + 32, n + 1)
+}
+
+/// What is in the registers and on the stack behind the `retired`-th instruction
+/// of a measured [`registers`].
+pub struct Registers {
+    pub ip: u64,
+    pub di: u64,
+}
+
+impl Registers {
+    /// PERF_REG_X86_*: all general ones but RSP and RDI, which have no constant.
+    pub const CONSTANT: [u64; 14] = [0, 1, 2, 3, 4, 6, 16, 17, 18, 19, 20, 21, 22, 23];
+    /// The words at RSP and above.
+    pub const STACK: [u64; 4] = [0x7e57_0003, 0x7e57_0002, 0x7e57_0001, 0x7e57_0000];
+
+    /// The value of one of those that are constant.
+    pub fn constant(register: u64) -> u64 {
+        0x7e57_0000_0000_0000 + register
+    }
+
+    /// `None` where that is not in the loop.
+    pub fn after(n: u64, retired: u64) -> Option<Self> {
+        let place = retired.checked_sub(WINDOW_BEFORE + 24)?;
+        // DEC, of three bytes, and JNZ.
+        (place < 2 * n).then(|| Self {
+            ip: ptr::addr_of!(guest_registers_loop) as u64 + 3 * (place % 2),
+            di: n - place.div_ceil(2),
+        })
+    }
 }
 
 /// Writes to fresh pages: the first write to each faults, and retires once.
@@ -294,6 +448,39 @@ pub fn single_step(n: u64) -> Result<Workload> {
 pub fn signals_counted() -> u64 {
     // SAFETY: written only by signal handlers of the thread that measures.
     unsafe { ptr::read_volatile(ptr::addr_of!(guest_steps)) }
+}
+
+/// What was taken down of a SIGTRAP, `siginfo` first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Trap {
+    pub code: i64,
+    /// `si_perf_data`.
+    pub data: u64,
+    /// `si_perf_type`.
+    pub type_: u32,
+    /// `si_perf_flags`.
+    pub flags: u32,
+    /// The instruction that it came before.
+    pub ip: u64,
+}
+
+/// [`block`], with a handler of SIGTRAP that takes it down. The instructions do
+/// not include those of the handler, [`TRAP`] each time.
+pub fn trapped_block(n: u64) -> Result<Workload> {
+    // SAFETY: written only by signal handlers of the thread that measures.
+    unsafe { ptr::write_volatile(ptr::addr_of_mut!(guest_steps), 0) };
+    let handler = Handler::install(libc::SIGTRAP, ptr::addr_of!(guest_record_trap))?;
+    Ok(block(n).with_handler(handler))
+}
+
+/// The signals that came since [`trapped_block`] was made, `MAX_TRAPS` at most.
+pub fn traps() -> Vec<Trap> {
+    let n = signals_counted() as usize;
+    assert!(n <= MAX_TRAPS, "{n} traps");
+    // SAFETY: as in `signals_counted`.
+    let traps = unsafe { ptr::read_volatile(ptr::addr_of!(guest_traps)) };
+    traps[..n].to_vec()
 }
 
 /// CPUID, which serializes, and is emulated by a helper of its own.

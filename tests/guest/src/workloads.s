@@ -3,7 +3,7 @@
 # Code whose every user instruction is known. The totals that the comments
 # give are the ones src/workload.rs works with.
 
-# u64 guest_measure(int fd, void (*f)(u64, u64), u64 a, u64 b)
+# u64 guest_measure(int fd, void (*f)(u64, u64), u64 a, u64 b, u64 flags)
 #
 # Enables the event fd, calls f(a, b), disables the event. Counted are exactly
 # the instructions behind the first SYSCALL, the second SYSCALL included.
@@ -13,13 +13,14 @@ guest_measure:
 	push	r12
 	push	r13
 	push	r14
-	push	rax
+	push	r15
 	mov	ebx, edi
 	mov	r12, rsi
 	mov	r13, rdx
 	mov	r14, rcx
+	mov	r15, r8
 	mov	esi, 0x2400		# PERF_EVENT_IOC_ENABLE
-	xor	edx, edx
+	mov	rdx, r15
 	mov	eax, 16			# ioctl
 	syscall
 	mov	rdi, r13		# 3 before f
@@ -27,10 +28,10 @@ guest_measure:
 	call	r12
 	mov	edi, ebx		# 5 behind it
 	mov	esi, 0x2401		# PERF_EVENT_IOC_DISABLE
-	xor	edx, edx
+	mov	rdx, r15
 	mov	eax, 16
 	syscall
-	pop	rcx
+	pop	r15
 	pop	r14
 	pop	r13
 	pop	r12
@@ -80,6 +81,92 @@ guest_block:
 	.endr
 	dec	rdi
 	jnz	guest_block
+	ret
+
+# (call, n): 4n + 8, the SYSCALL the (2n + 7)th. call: the system call's number,
+# then its first three arguments
+	.globl	guest_around_call
+guest_around_call:
+	mov	r8, rdi
+	mov	r9, rsi
+1:	dec	rsi
+	jnz	1b
+	mov	rax, [r8]
+	mov	rdi, [r8 + 8]
+	mov	rsi, [r8 + 16]
+	mov	rdx, [r8 + 24]
+	syscall
+2:	dec	r9
+	jnz	2b
+	ret
+
+# (n): 2n + 14; the loop is two calls deep, and the chain of frame pointers ends
+# with the outermost of the three functions
+	.globl	guest_chain
+guest_chain:
+	push	rbp
+	xor	ebp, ebp
+	call	1f
+	.globl	guest_chain_outer
+guest_chain_outer:			# returned to
+	pop	rbp
+	ret
+1:	push	rbp
+	mov	rbp, rsp
+	call	2f
+	.globl	guest_chain_middle
+guest_chain_middle:			# returned to
+	pop	rbp
+	ret
+2:	push	rbp
+	mov	rbp, rsp
+	.globl	guest_chain_leaf
+guest_chain_leaf:
+	dec	rdi
+	jnz	guest_chain_leaf
+	pop	rbp
+	ret
+
+# (n): 2n + 32, of which 24 before the loop. In it a register that is not RDI
+# or RSP holds 7e57000000000000H plus its number (PERF_REG_X86_*), and the
+# stack 7e570003H to 7e570000H, 8 bytes each
+	.globl	guest_registers
+guest_registers:
+	push	rbx
+	push	rbp
+	push	r12
+	push	r13
+	push	r14
+	push	r15
+	push	0x7e570000
+	push	0x7e570001
+	push	0x7e570002
+	push	0x7e570003
+	mov	rax, 0x7e57000000000000
+	mov	rbx, 0x7e57000000000001
+	mov	rcx, 0x7e57000000000002
+	mov	rdx, 0x7e57000000000003
+	mov	rsi, 0x7e57000000000004
+	mov	rbp, 0x7e57000000000006
+	mov	r8, 0x7e57000000000010
+	mov	r9, 0x7e57000000000011
+	mov	r10, 0x7e57000000000012
+	mov	r11, 0x7e57000000000013
+	mov	r12, 0x7e57000000000014
+	mov	r13, 0x7e57000000000015
+	mov	r14, 0x7e57000000000016
+	mov	r15, 0x7e57000000000017
+	.globl	guest_registers_loop
+guest_registers_loop:
+	dec	rdi
+	jnz	guest_registers_loop
+	add	rsp, 32
+	pop	r15
+	pop	r14
+	pop	r13
+	pop	r12
+	pop	rbp
+	pop	rbx
 	ret
 
 # (page, n): 4n + 1, and n page faults when the pages are fresh
@@ -187,6 +274,24 @@ guest_count_step:
 	inc	qword ptr guest_steps[rip]
 	ret
 
+# Signal handler that takes down what a SIGTRAP of perf says, and where it came: 14
+	.globl	guest_record_trap
+guest_record_trap:
+	mov	rax, guest_steps[rip]
+	inc	qword ptr guest_steps[rip]
+	shl	rax, 5
+	lea	rcx, guest_traps[rip]
+	add	rcx, rax
+	movsxd	rax, dword ptr [rsi + 8]	# siginfo: si_code
+	mov	[rcx], rax
+	mov	rax, [rsi + 24]			# si_perf_data
+	mov	[rcx + 8], rax
+	mov	rax, [rsi + 32]			# si_perf_type, si_perf_flags
+	mov	[rcx + 16], rax
+	mov	rax, [rdx + 168]		# ucontext: gregs[REG_RIP]
+	mov	[rcx + 24], rax
+	ret
+
 # Where a handler returns to: 2
 	.globl	guest_restorer
 guest_restorer:
@@ -265,6 +370,9 @@ guest_self_modifying_end:
 	.globl	guest_steps
 guest_steps:
 	.skip	8
+	.globl	guest_traps
+guest_traps:
+	.skip	64 * 32
 	.text
 
 # u64 guest_between(u32 index, void (*f)(u64, u64), u64 a, u64 b)

@@ -2,16 +2,21 @@
 //! The tests, by theme.
 
 pub mod attr;
+pub mod contents;
 pub mod counting;
+pub mod delivery;
 pub mod events;
 pub mod groups;
 pub mod hotplug;
 pub mod kexec;
 pub mod lifecycle;
+pub mod mixed;
 pub mod modes;
 pub mod no_pmu;
+pub mod overflow;
 pub mod parameters;
 pub mod perf_tool;
+pub mod rotation;
 pub mod sampling;
 pub mod sharing;
 pub mod sysfs;
@@ -63,19 +68,27 @@ fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
 /// Such an event goes on from where it was on this CPU, and what others run
 /// there meanwhile moves that place by a part of a step.
 fn measure_alone(workload: &Workload, leader: &mut Counter) -> Result<()> {
+    alone(|| {
+        leader.reset_group()?;
+        workload.measure(leader)
+    })
+    .with_context(|| workload.name().to_string())
+}
+
+/// Does something again and again till no other task ran in between.
+fn alone(mut measure: impl FnMut() -> Result<()>) -> Result<()> {
     for _ in 0..200 {
         let mut switches = Builder::new(Software::CONTEXT_SWITCHES)
             .include_kernel()
             .build()?;
-        leader.reset_group()?;
         switches.enable()?;
-        workload.measure(leader)?;
+        measure()?;
         switches.disable()?;
         if switches.read()? == 0 {
             return Ok(());
         }
     }
-    bail!("{}: never alone on the CPU", workload.name())
+    bail!("never alone on the CPU")
 }
 
 fn expect(what: &str, unit: &str, got: u64, want: u64) -> Result<()> {

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use anyhow::{ensure, Context, Result};
-use perf_event::data::Record;
+use anyhow::{bail, ensure, Context, Result};
+use perf_event::data::{self, Record};
 use perf_event::{Builder, SampleFlag, Sampler};
 
 use super::{cpus, expect, interrupts, need_general};
@@ -44,48 +44,45 @@ pub const QUICK: &[Test] = tests![
 ];
 
 /// Room for all samples of a run: nothing may be lost here.
-const RING: usize = 1 << 20;
+pub(super) const RING: usize = 1 << 20;
 
 /// An event that records where it overflows.
-fn sampler(pmu: &Pmu, event: Event, period: u64) -> Result<Sampler> {
+pub(super) fn sampler(pmu: &Pmu, event: Event, period: u64) -> Result<Sampler> {
     let mut builder = pmu.event(event);
     builder.sample_period(period);
     open(&mut builder)
 }
 
-fn open(builder: &mut Builder) -> Result<Sampler> {
+pub(super) fn open(builder: &mut Builder) -> Result<Sampler> {
     let flags = SampleFlag::IP | SampleFlag::TID | SampleFlag::CPU | SampleFlag::PERIOD;
     let counter = builder.sample(flags).build().context("open for sampling")?;
     counter.sampled(RING).context("map the ring buffer")
 }
 
-struct Sample {
-    ip: u64,
-    tid: u32,
-    period: u64,
+pub(super) struct Sample {
+    pub ip: u64,
+    pub tid: u32,
+    pub period: u64,
 }
 
 #[derive(Default)]
-struct Records {
-    samples: Vec<Sample>,
+pub(super) struct Records {
+    pub samples: Vec<Sample>,
     throttled: u64,
     unthrottled: u64,
 }
 
 impl Records {
-    fn expect(&self, what: &str, samples: u64) -> Result<()> {
+    pub fn expect(&self, what: &str, samples: u64) -> Result<()> {
         expect(what, "samples", self.samples.len() as u64, samples)
     }
 }
 
 /// Takes all records out of the ring buffer; a lost one is an error.
-fn drain(sampler: &mut Sampler) -> Result<Records> {
+pub(super) fn drain(sampler: &mut Sampler) -> Result<Records> {
     let mut records = Records::default();
-    while let Some(record) = sampler.next_record() {
-        match record
-            .parse_record()
-            .context("a record that makes no sense")?
-        {
+    for_each_record(sampler, |record| {
+        match record {
             Record::Sample(sample) => records.samples.push(Sample {
                 ip: sample.ip().context("no IP")?,
                 tid: sample.tid().context("no TID")?,
@@ -93,14 +90,40 @@ fn drain(sampler: &mut Sampler) -> Result<Records> {
             }),
             Record::Throttle(_) => records.throttled += 1,
             Record::Unthrottle(_) => records.unthrottled += 1,
-            other => anyhow::bail!("unexpected record {other:?}"),
+            other => bail!("unexpected record {other:?}"),
         }
-    }
+        Ok(())
+    })?;
     Ok(records)
 }
 
+/// Takes all records out of the ring buffer.
+pub(super) fn for_each_record(
+    sampler: &mut Sampler,
+    mut each: impl FnMut(Record<'_>) -> Result<()>,
+) -> Result<()> {
+    while let Some(record) = sampler.next_record() {
+        let record = record
+            .parse_record()
+            .context("a record that makes no sense")?;
+        each(record)?;
+    }
+    Ok(())
+}
+
+/// Takes all records out of the ring buffer, which must be samples.
+pub(super) fn for_each_sample(
+    sampler: &mut Sampler,
+    mut each: impl FnMut(data::Sample<'_>) -> Result<()>,
+) -> Result<()> {
+    for_each_record(sampler, |record| match record {
+        Record::Sample(sample) => each(*sample),
+        other => bail!("unexpected record {other:?}"),
+    })
+}
+
 /// Runs a workload under a sampling event.
-fn record(sampler: &mut Sampler, workload: &Workload) -> Result<(Records, u64)> {
+pub(super) fn record(sampler: &mut Sampler, workload: &Workload) -> Result<(Records, u64)> {
     workload.measure(&*sampler)?;
     let count = sampler.read()?;
     Ok((drain(sampler)?, count))
@@ -316,7 +339,7 @@ fn new_period(ctx: &Ctx) -> Result<()> {
     records.expect("the second period", count / 7_000)
 }
 
-fn set_period(sampler: &Sampler, period: u64) -> Result<()> {
+pub(super) fn set_period(sampler: &Sampler, period: u64) -> Result<()> {
     // The kernel wants a pointer here, whatever the binding's type says.
     let pointer = std::ptr::from_ref(&period) as u64;
     ioctl(sampler, |fd| {
@@ -326,7 +349,10 @@ fn set_period(sampler: &Sampler, period: u64) -> Result<()> {
     .context("PERF_EVENT_IOC_PERIOD")
 }
 
-fn ioctl(sampler: &Sampler, call: impl FnOnce(libc::c_int) -> libc::c_int) -> Result<()> {
+pub(super) fn ioctl(
+    sampler: &Sampler,
+    call: impl FnOnce(libc::c_int) -> libc::c_int,
+) -> Result<()> {
     use std::os::fd::AsRawFd;
     let status = call(sampler.as_raw_fd());
     ensure!(status == 0, std::io::Error::last_os_error());
@@ -383,26 +409,35 @@ fn frequency(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// An event that overflows too often is stopped till the next tick, and says so.
-fn throttled(ctx: &Ctx) -> Result<()> {
+/// Runs something under another limit of the samples in a second.
+pub(super) fn with_sample_rate<T>(limit: u64, run: impl FnOnce() -> Result<T>) -> Result<T> {
     const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
     const PERCENT: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
-    let pmu = ctx.pmu()?;
     let (rate, percent) = (fs::read_to_string(RATE)?, fs::read_to_string(PERCENT)?);
-    // The rate cannot be set while its automatic lowering is off.
-    fs::write(PERCENT, "25")?;
-    fs::write(RATE, "1000")?;
-    let result = sampler(&pmu, Event::Instructions, 20_000).and_then(|mut sampler| {
+    let set = |rate: &str| -> Result<()> {
+        // The rate cannot be set while its automatic lowering is off.
+        fs::write(PERCENT, "25")?;
+        fs::write(RATE, rate)?;
+        Ok(fs::write(PERCENT, percent.trim())?)
+    };
+    set(&limit.to_string())?;
+    let result = run();
+    set(rate.trim())?;
+    result
+}
+
+/// An event that overflows too often is stopped till the next tick, and says so.
+fn throttled(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    with_sample_rate(1_000, || {
+        let mut sampler = sampler(&pmu, Event::Instructions, 20_000)?;
         let workload = workload::tight_loop(30_000_000);
         let (records, count) = record(&mut sampler, &workload)?;
         ensure!(records.throttled > 0, "not throttled");
         ensure!(records.unthrottled > 0, "not started again");
         ensure!(count < workload.instructions(), "it counted on");
         records.expect("throttled", count / 20_000)
-    });
-    fs::write(RATE, rate.trim())?;
-    fs::write(PERCENT, percent.trim())?;
-    result
+    })
 }
 
 fn period_in_record(ctx: &Ctx) -> Result<()> {

@@ -1,0 +1,790 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How overflows reach those who wait for them: ring buffers of all kinds,
+//! wakeups, signals, BPF programs.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use anyhow::{bail, ensure, Context, Result};
+use nix::sched::{sched_setaffinity, CpuSet};
+use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
+use nix::sys::signal::SigSet;
+use nix::unistd::{getpid, gettid};
+use perf_event::data::Record;
+use perf_event::{Builder, Counter, ReadFormat, SampleFlag};
+use perf_event_open_sys::{bindings, ioctls};
+
+use super::sampling::{
+    drain, for_each_record, for_each_sample, ioctl, open, record, sampler, with_sample_rate, RING,
+};
+use super::{expect, need_general};
+use crate::bpf::{OverflowCounter, Overflows};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::{Event, Pmu};
+use crate::program::{AGAIN, AGAIN_ONCE, FAMILY, FAMILY_CHILD};
+use crate::tests;
+use crate::workload::{self, Trap};
+
+pub const TESTS: &[Test] = tests![
+    new_period_while_running,
+    signals,
+    refresh_hangs_up,
+    paused_output,
+    one_buffer_for_two,
+    overwritten_backward,
+    overwritten_forward,
+    wakeup_by_events,
+    wakeup_by_watermark,
+    poll_till_the_end,
+    lost_samples,
+    traps,
+    bpf_program_counts,
+    bpf_program_filters,
+    inherited_samples,
+    removed_on_exec,
+    attributes_stay,
+    throttled_counts_are_exact,
+];
+
+/// PERF_EVENT_IOC_PERIOD starts a new period where the event is.
+fn new_period_while_running(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 50_000;
+    let pmu = ctx.pmu()?;
+    let before = workload::before_call(N);
+    let behind = workload::behind_call(N);
+    for (first, second) in [
+        (1_009, 4_001),
+        (4_001, 1_009),
+        (3_000, 3_000),
+        // One that ends with the last instruction, and one that does not.
+        (before, behind + 1),
+        (before + 1, behind),
+    ] {
+        let mut sampler = sampler(&pmu, Event::Instructions, first)?;
+        let workload = workload::around_new_period(&*sampler, second, N);
+        let (records, count) = record(&mut sampler, &workload)?;
+        expect("in all", "instructions", count, workload.instructions())?;
+        let of_first = before / first;
+        let what = format!("period {first}, then {second}");
+        records.expect(&what, of_first + behind / second)?;
+        for (sample, k) in records.samples.iter().zip(0..) {
+            let want = if k < of_first { first } else { second };
+            expect("sample", "instructions", sample.period, want)?;
+        }
+    }
+    Ok(())
+}
+
+/// `si_code` of a signal for an overflow, and for the last one (`asm-generic/siginfo.h`).
+const POLL_IN: libc::c_int = 1;
+const POLL_HUP: libc::c_int = 6;
+
+/// A queue of signals that this thread does not take: they can be counted later.
+struct SignalQueue {
+    signal: libc::c_int,
+    before: SigSet,
+}
+
+impl SignalQueue {
+    /// Has the event send its signals to this process, which has one thread.
+    fn of(event: &impl AsRawFd) -> Result<Self> {
+        // `linux/fcntl.h`
+        const F_SETSIG: libc::c_int = 10;
+        let signal = libc::SIGRTMIN() + 1;
+        let before = SigSet::thread_get_mask()?;
+        let fd = event.as_raw_fd();
+        // SAFETY: no memory but `set`, which lives through the calls.
+        let status = unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, signal);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut())
+                | libc::fcntl(fd, F_SETSIG, signal)
+                | libc::fcntl(fd, libc::F_SETOWN, getpid().as_raw())
+                | libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC)
+        };
+        ensure!(status == 0, "fcntl: {}", io::Error::last_os_error());
+        Ok(Self { signal, before })
+    }
+
+    /// The `si_code` of those that came.
+    fn drain(&self) -> Result<Vec<libc::c_int>> {
+        let mut codes = Vec::new();
+        let none = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        loop {
+            // SAFETY: all three are ours, and live through the call.
+            let (signal, info) = unsafe {
+                let mut set = std::mem::zeroed();
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                libc::sigemptyset(&mut set);
+                libc::sigaddset(&mut set, self.signal);
+                (libc::sigtimedwait(&set, &mut info, &none), info)
+            };
+            match signal {
+                -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) => {
+                    return Ok(codes)
+                }
+                -1 => bail!("sigtimedwait: {}", io::Error::last_os_error()),
+                _ => codes.push(info.si_code),
+            }
+        }
+    }
+}
+
+impl Drop for SignalQueue {
+    fn drop(&mut self) {
+        // What is still in the queue would otherwise be delivered.
+        let _ = self.drain();
+        let _ = self.before.thread_set_mask();
+    }
+}
+
+/// One signal for each overflow, whatever the wakeups are set to.
+fn signals(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 20_011;
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(500_000);
+    for events in [1, 7] {
+        let mut builder = pmu.event(Event::Instructions);
+        builder.sample_period(PERIOD).wakeup_events(events);
+        let mut sampler = open(&mut builder)?;
+        let queue = SignalQueue::of(&*sampler)?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        records.expect("signals", count / PERIOD)?;
+        let codes = queue.drain()?;
+        expect(
+            "one a sample",
+            "signals",
+            codes.len() as u64,
+            count / PERIOD,
+        )?;
+        ensure!(
+            codes.iter().all(|&code| code == POLL_IN),
+            "not all POLL_IN: {codes:?}"
+        );
+    }
+    Ok(())
+}
+
+/// The last of so many overflows says that it is the last, and disables the event.
+fn refresh_hangs_up(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 10_007;
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(100_000);
+    for limit in [1, 2, 5] {
+        let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
+        let queue = SignalQueue::of(&*sampler)?;
+        // Twice: it can be refreshed after it has stopped.
+        for round in 1..=2 {
+            ioctl(&sampler, |fd| {
+                // SAFETY: the event is open.
+                unsafe { ioctls::REFRESH(fd, limit as libc::c_int) }
+            })
+            .context("PERF_EVENT_IOC_REFRESH")?;
+            workload.run();
+            drain(&mut sampler)?.expect("refresh", limit)?;
+            let count = sampler.read()?;
+            expect("refresh", "instructions", count, round * limit * PERIOD)?;
+            let mut want = vec![POLL_IN; limit as usize - 1];
+            want.push(POLL_HUP);
+            let codes = queue.drain()?;
+            ensure!(codes == want, "signals {codes:?}, {want:?} were due");
+        }
+    }
+    Ok(())
+}
+
+/// PERF_EVENT_IOC_PAUSE_OUTPUT: records stop, counting goes on.
+fn paused_output(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 50_000;
+    const PERIOD: u64 = 1_009;
+    let pmu = ctx.pmu()?;
+    let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
+    let workload = workload::around_ioctl(&*sampler, bindings::PAUSE_OUTPUT, 1, N);
+    let (records, count) = record(&mut sampler, &workload)?;
+    expect("paused", "instructions", count, workload.instructions())?;
+    let before = workload::before_call(N) / PERIOD;
+    records.expect("till the pause", before)?;
+
+    // The next record says how many there were meanwhile.
+    let workload = workload::around_ioctl(&*sampler, bindings::PAUSE_OUTPUT, 0, N);
+    workload.measure(&*sampler)?;
+    let total = count + workload.instructions();
+    expect("resumed", "instructions", sampler.read()?, total)?;
+    let resumed = (count + workload::before_call(N)) / PERIOD;
+    let (mut samples, mut lost) = (0, Vec::new());
+    for_each_record(&mut sampler, |record| {
+        match record {
+            Record::Sample(_) => samples += 1,
+            Record::Lost(record) => lost.push(record.lost),
+            other => bail!("unexpected record {other:?}"),
+        }
+        Ok(())
+    })?;
+    ensure!(
+        lost == [resumed - before],
+        "lost {lost:?}, {} in the pause",
+        resumed - before
+    );
+    expect("since then", "samples", samples, total / PERIOD - resumed)
+}
+
+/// PERF_EVENT_IOC_SET_OUTPUT: both write to one buffer, each under its own id.
+fn one_buffer_for_two(ctx: &Ctx) -> Result<()> {
+    need_general(2)?;
+    const PERIODS: [u64; 2] = [3_001, 1_009];
+    let pmu = ctx.pmu()?;
+    let builder = |event, period| {
+        let mut builder = pmu.event(event);
+        builder
+            .sample(SampleFlag::IDENTIFIER | SampleFlag::PERIOD)
+            .sample_period(period);
+        builder
+    };
+    let mut leader = builder(Event::Instructions, PERIODS[0])
+        .build()?
+        .sampled(RING)?;
+    let mut member = builder(Event::Branches, PERIODS[1])
+        .enabled(true)
+        .build_with_group(&mut *leader)?;
+    // SAFETY: both events are open.
+    let status = unsafe { ioctls::SET_OUTPUT(member.as_raw_fd(), leader.as_raw_fd()) };
+    ensure!(status == 0, "SET_OUTPUT: {}", io::Error::last_os_error());
+
+    let workload = workload::tight_loop(500_000);
+    workload.measure(&*leader)?;
+    let want = [leader.read()? / PERIODS[0], member.read()? / PERIODS[1]];
+    expect(
+        "leader",
+        "instructions",
+        leader.read()?,
+        workload.instructions(),
+    )?;
+    expect("member", "branches", member.read()?, workload.branches())?;
+    let ids = [leader.id(), member.id()];
+    let mut samples = [0, 0];
+    for_each_sample(&mut leader, |sample| {
+        let id = sample.id().context("no id")?;
+        let which = ids.iter().position(|&known| known == id);
+        let which = which.with_context(|| format!("an id of no event, {id}"))?;
+        expect(
+            "its period",
+            "events",
+            sample.period().context("none")?,
+            PERIODS[which],
+        )?;
+        samples[which] += 1;
+        Ok(())
+    })?;
+    expect("leader", "samples", samples[0], want[0])?;
+    expect("member", "samples", samples[1], want[1])
+}
+
+const PAGE: usize = 4096;
+
+/// A ring buffer of one page, mapped for reading only: the kernel goes on
+/// writing over what is there.
+struct Overwritten {
+    start: NonNull<std::ffi::c_void>,
+    event: Counter,
+}
+
+impl Overwritten {
+    fn map(event: Counter) -> Result<Self> {
+        let len = (2 * PAGE).try_into()?;
+        // SAFETY: the event is open; a new mapping, placed by the kernel.
+        let start = unsafe {
+            let fd = BorrowedFd::borrow_raw(event.as_raw_fd());
+            mmap(None, len, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, fd, 0)
+        }
+        .context("map the ring buffer")?;
+        Ok(Self { start, event })
+    }
+
+    /// The words of the data page, and how far the kernel has written.
+    fn data(&self) -> (Vec<u64>, u64) {
+        let page = self.start.as_ptr().cast::<bindings::perf_event_mmap_page>();
+        // SAFETY: the control page, whose head the kernel writes, and behind it
+        // the data, which it leaves alone as the event is disabled.
+        unsafe {
+            let head = AtomicU64::from_ptr(&raw mut (*page).data_head).load(Ordering::Acquire);
+            let data = self.start.as_ptr().cast::<u64>().add(PAGE / 8);
+            (
+                (0..PAGE / 8).map(|i| data.add(i).read_volatile()).collect(),
+                head,
+            )
+        }
+    }
+}
+
+impl Drop for Overwritten {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, which nothing uses any more. It cannot fail.
+        let _ = unsafe { munmap(self.start, 2 * PAGE) };
+    }
+}
+
+/// Samples that are just a count, two words each, through a page that has room
+/// for 256: the values in the order of the page from the kernel's place on.
+fn overwritten(pmu: &Pmu, period: u64, backward: bool) -> Result<(Vec<u64>, u64)> {
+    const RECORD: u64 = 16;
+    const PER_PAGE: usize = PAGE / RECORD as usize;
+    let mut builder = pmu.event(Event::Instructions);
+    builder
+        .sample_period(period)
+        .sample(SampleFlag::READ)
+        .read_format(ReadFormat::empty());
+    builder.attrs_mut().set_write_backward(backward.into());
+    let mut ring = Overwritten::map(builder.build()?)?;
+    let workload = workload::tight_loop(300_000);
+    workload.measure(&ring.event)?;
+    expect(
+        "overwritten",
+        "instructions",
+        ring.event.read()?,
+        workload.instructions(),
+    )?;
+    let samples = workload.instructions() / period;
+    ensure!(samples > 2 * PER_PAGE as u64, "it did not wrap");
+
+    let (data, head) = ring.data();
+    let written = if backward { head.wrapping_neg() } else { head };
+    expect("written", "bytes", written, samples * RECORD)?;
+    let at = (head % PAGE as u64) as usize / 8;
+    let header = u64::from(bindings::PERF_RECORD_SAMPLE)
+        | (u64::from(bindings::PERF_RECORD_MISC_USER) << 32)
+        | (RECORD << 48);
+    let values = (0..PER_PAGE)
+        .map(|i| {
+            let place = (at + 2 * i) % (PAGE / 8);
+            ensure!(data[place] == header, "header {:#x}", data[place]);
+            Ok(data[place + 1])
+        })
+        .collect::<Result<_>>()?;
+    Ok((values, samples))
+}
+
+/// The newest samples are in the buffer, the newest of them first.
+fn overwritten_backward(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 1_009;
+    let (values, samples) = overwritten(&ctx.pmu()?, PERIOD, true)?;
+    for (value, k) in values.into_iter().zip(0..) {
+        expect(
+            "newest first",
+            "instructions",
+            value,
+            (samples - k) * PERIOD,
+        )?;
+    }
+    Ok(())
+}
+
+/// The newest samples are in the buffer, the oldest of them first.
+fn overwritten_forward(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 1_009;
+    let (values, samples) = overwritten(&ctx.pmu()?, PERIOD, false)?;
+    let first = samples + 1 - values.len() as u64;
+    for (value, k) in values.into_iter().zip(first..) {
+        expect("oldest first", "instructions", value, k * PERIOD)?;
+    }
+    Ok(())
+}
+
+/// What poll() has to say: POLLIN once after each wakeup.
+pub(super) fn poll(event: &impl AsRawFd, timeout_ms: libc::c_int) -> Result<libc::c_short> {
+    let mut poll = libc::pollfd {
+        fd: event.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, ours.
+    let status = unsafe { libc::poll(&mut poll, 1, timeout_ms) };
+    ensure!(status >= 0, "poll: {}", io::Error::last_os_error());
+    Ok(poll.revents)
+}
+
+/// Takes samples one by one, of two words each, and asks after each whether it
+/// was a wakeup. Returns which ones were.
+fn wakeups(builder: &mut Builder, samples: u64) -> Result<Vec<u64>> {
+    // The last instruction of the window ends the period.
+    let workload = workload::tight_loop(1_000);
+    builder
+        .sample_period(workload.instructions())
+        .sample(SampleFlag::READ)
+        .read_format(ReadFormat::empty());
+    let mut sampler = builder.build()?.sampled(PAGE)?;
+    let mut wakeups = Vec::new();
+    for k in 1..=samples {
+        workload.measure(&*sampler)?;
+        match poll(&*sampler, 0)? {
+            0 => {}
+            libc::POLLIN => wakeups.push(k),
+            other => bail!("poll() says {other:#x}"),
+        }
+    }
+    let mut there = 0;
+    for_each_sample(&mut sampler, |_| {
+        there += 1;
+        Ok(())
+    })?;
+    expect("one a window", "samples", there, samples)?;
+    Ok(wakeups)
+}
+
+fn wakeup_by_events(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for events in [1, 3, 10] {
+        let wakeups = wakeups(pmu.event(Event::Instructions).wakeup_events(events), 40)?;
+        let want: Vec<u64> = (1..=40).filter(|k| k % events as u64 == 0).collect();
+        ensure!(
+            wakeups == want,
+            "wakeups at samples {wakeups:?}, {want:?} were due"
+        );
+    }
+    Ok(())
+}
+
+/// A wakeup whenever there are more bytes than so many above the last one's mark.
+fn wakeup_by_watermark(ctx: &Ctx) -> Result<()> {
+    const RECORD: u64 = 16;
+    let pmu = ctx.pmu()?;
+    for watermark in [16, 100, 160] {
+        let wakeups = wakeups(
+            pmu.event(Event::Instructions)
+                .wakeup_watermark(watermark as usize),
+            40,
+        )?;
+        let mut mark = 0;
+        let mut want = Vec::new();
+        for k in 1..=40 {
+            if k * RECORD - mark > watermark {
+                mark += watermark;
+                want.push(k);
+            }
+        }
+        ensure!(
+            wakeups == want,
+            "wakeups at samples {wakeups:?}, {want:?} were due"
+        );
+    }
+    Ok(())
+}
+
+/// One that sleeps in poll() is woken when there are enough samples, and when
+/// there will be no more.
+fn poll_till_the_end(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 100_003;
+    const TEN_SECONDS: libc::c_int = 10_000;
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(1_000_000);
+    let samples = workload.instructions() / PERIOD;
+    let (tell_tid, tid) = mpsc::channel();
+    let (tell_fd, fd) = mpsc::channel::<RawFd>();
+    let (tell_end, end) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        // Ends when it is told, or the other end of a channel is gone.
+        let watched = scope.spawn(move || -> Result<()> {
+            tell_tid.send(gettid())?;
+            workload::tight_loop(1_000_000).measure(&fd.recv()?)?;
+            Ok(end.recv()?)
+        });
+        let mut builder = pmu.event(Event::Instructions);
+        builder
+            .observe_pid(tid.recv()?.as_raw())
+            .sample_period(PERIOD)
+            .wakeup_events(samples as usize);
+        let mut sampler = open(&mut builder)?;
+        tell_fd.send(sampler.as_raw_fd())?;
+        let events = poll(&*sampler, TEN_SECONDS)?;
+        ensure!(
+            events == libc::POLLIN,
+            "poll() says {events:#x}, not POLLIN"
+        );
+        drain(&mut sampler)?.expect("at the wakeup", samples)?;
+        tell_end.send(())?;
+        let events = poll(&*sampler, TEN_SECONDS)?;
+        ensure!(
+            events == libc::POLLHUP,
+            "poll() says {events:#x}, not POLLHUP"
+        );
+        watched.join().expect("it does not panic")?;
+        expect(
+            "at the end",
+            "instructions",
+            sampler.read()?,
+            workload.instructions(),
+        )?;
+        drain(&mut sampler)?.expect("after the wakeup", 0)
+    })
+}
+
+/// What does not fit into the buffer is counted: by the record that is written
+/// as soon as there is room, and by PERF_FORMAT_LOST.
+fn lost_samples(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 1_009;
+    const RECORD: usize = 16;
+    let mut builder = ctx.pmu()?.event(Event::Instructions);
+    builder
+        .sample_period(PERIOD)
+        .sample(SampleFlag::PERIOD)
+        .read_format(ReadFormat::LOST);
+    let mut sampler = builder.build()?.sampled(PAGE)?;
+    let workload = workload::tight_loop(300_000);
+    let mut written = 0;
+    let mut lost = 0;
+    for round in 1..=3 {
+        workload.measure(&*sampler)?;
+        let data = sampler.read_full()?;
+        let count = round * workload.instructions();
+        expect("in all", "instructions", data.count(), count)?;
+        let format = data.lost().context("no PERF_FORMAT_LOST")?;
+        let mut records = 0;
+        for_each_record(&mut sampler, |record| {
+            match record {
+                Record::Sample(_) => records += 1,
+                Record::Lost(record) => lost += record.lost,
+                other => bail!("unexpected record {other:?}"),
+            }
+            Ok(())
+        })?;
+        if round == 1 {
+            // The buffer is never filled to its last byte.
+            expect("first", "samples", records, (PAGE / RECORD - 1) as u64)?;
+            expect("first", "samples lost, by records", lost, 0)?;
+        }
+        written += records;
+        expect(
+            "written and lost",
+            "samples",
+            written + format,
+            count / PERIOD,
+        )?;
+    }
+    // The third round's are still to be told.
+    let room = sampler.read_full()?.lost().context("no PERF_FORMAT_LOST")?;
+    workload::tight_loop(1_000).measure(&*sampler)?;
+    for_each_record(&mut sampler, |record| {
+        match record {
+            Record::Sample(_) => written += 1,
+            Record::Lost(record) => lost += record.lost,
+            other => bail!("unexpected record {other:?}"),
+        }
+        Ok(())
+    })?;
+    expect("by the records", "samples lost", lost, room)?;
+    expect(
+        "written and lost",
+        "samples",
+        written + lost,
+        sampler.read()? / PERIOD,
+    )
+}
+
+/// attr.sigtrap: a SIGTRAP for each overflow, in the instruction behind it.
+fn traps(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 2_000;
+    const PERIOD: u64 = 1_009;
+    const DATA: u64 = 0x7e57_0000_1234_5678;
+    let pmu = ctx.pmu()?;
+    let mut event = pmu
+        .event(Event::Instructions)
+        .sample_period(PERIOD)
+        .remove_on_exec(true)
+        .sigtrap(true)
+        .sig_data(DATA)
+        .build()?;
+    let workload = workload::trapped_block(N)?;
+    workload.measure(&event)?;
+    let traps = workload::traps();
+    let count = workload.instructions() + traps.len() as u64 * workload::TRAP;
+    expect("with handlers", "instructions", event.read()?, count)?;
+    expect("one a period", "traps", traps.len() as u64, count / PERIOD)?;
+    for (trap, k) in traps.into_iter().zip(1..) {
+        // The handlers so far are no part of the code.
+        let place = k * PERIOD - (k - 1) * workload::TRAP;
+        let want = Trap {
+            code: libc::TRAP_PERF.into(),
+            data: DATA,
+            type_: pmu.type_,
+            flags: 0,
+            ip: workload::block_ip(N, place).context("a trap behind the loop")?,
+        };
+        ensure!(trap == want, "trap {k}: {trap:x?}, {want:x?} was due");
+    }
+    Ok(())
+}
+
+/// Samples with a BPF program on the event.
+fn with_bpf(ctx: &Ctx, keep: bool) -> Result<()> {
+    const PERIOD: u64 = 10_007;
+    let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;
+    let program = OverflowCounter::load(keep)?;
+    sampler.set_bpf(program.as_raw_fd()).context("SET_BPF")?;
+    let workload = workload::tight_loop(1_000_000);
+    let (records, count) = record(&mut sampler, &workload)?;
+    expect("in all", "instructions", count, workload.instructions())?;
+    let want = Overflows {
+        number: count / PERIOD,
+        periods: count / PERIOD * PERIOD,
+    };
+    let got = program.read()?;
+    ensure!(got == want, "the program saw {got:?}, {want:?} were due");
+    records.expect("recorded", if keep { count / PERIOD } else { 0 })
+}
+
+/// A BPF program is called for each overflow.
+fn bpf_program_counts(ctx: &Ctx) -> Result<()> {
+    with_bpf(ctx, true)
+}
+
+/// One that returns 0 keeps the overflow from being recorded.
+fn bpf_program_filters(ctx: &Ctx) -> Result<()> {
+    with_bpf(ctx, false)
+}
+
+/// The samples of a family: each of its processes begins a period of its own.
+fn inherited_samples(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 100_003;
+    let pmu = ctx.pmu()?;
+    let installed = FAMILY.install()?;
+    let child = installed.stopped()?;
+    // The buffer of an inherited event is one CPU's.
+    let mut cpus = CpuSet::new();
+    cpus.set(0)?;
+    sched_setaffinity(child.pid(), &cpus)?;
+    let mut builder = pmu.event(Event::Instructions);
+    builder
+        .observe_pid(child.pid().as_raw())
+        .one_cpu(0)
+        .inherit(true)
+        .enable_on_exec(true)
+        .sample_period(PERIOD)
+        // With READ, perf does not swap the events of relatives to save time.
+        .sample(SampleFlag::TID | SampleFlag::READ)
+        .read_format(ReadFormat::empty());
+    let mut sampler = builder.build()?.sampled(RING)?;
+    let parent = child.pid().as_raw() as u32;
+    child.finish()?;
+    expect(
+        "family",
+        "instructions",
+        sampler.read()?,
+        FAMILY.instructions,
+    )?;
+
+    let mut counts: Vec<(u32, Vec<u64>)> = Vec::new();
+    for_each_sample(&mut sampler, |sample| {
+        let pid = sample.pid().context("no PID")?;
+        ensure!(pid != parent, "the parent's periods are not that short");
+        let values = sample.values().context("no READ")?;
+        let value = values.entries().next().context("no value")?.value();
+        match counts.iter_mut().find(|(known, _)| *known == pid) {
+            Some((_, values)) => values.push(value),
+            None => counts.push((pid, vec![value])),
+        }
+        Ok(())
+    })?;
+    expect("with samples", "children", counts.len() as u64, 5)?;
+    for (_, values) in counts {
+        let want: Vec<u64> = (1..=FAMILY_CHILD / PERIOD).map(|k| k * PERIOD).collect();
+        ensure!(values == want, "a child's samples at {values:?}");
+    }
+    Ok(())
+}
+
+/// attr.remove_on_exec: the count ends with the program.
+fn removed_on_exec(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 100_003;
+    let pmu = ctx.pmu()?;
+    let installed = AGAIN.install()?;
+    for (remove, want) in [(false, AGAIN.instructions), (true, AGAIN_ONCE)] {
+        let child = installed.spawn_self_stopping()?;
+        let mut builder = pmu.event(Event::Instructions);
+        builder
+            .observe_pid(child.pid().as_raw())
+            .enabled(true)
+            .remove_on_exec(remove)
+            .sample_period(PERIOD);
+        let mut sampler = open(&mut builder)?;
+        child.finish()?;
+        let what = if remove {
+            "one program"
+        } else {
+            "two programs"
+        };
+        expect(what, "instructions", sampler.read()?, want)?;
+        drain(&mut sampler)?.expect(what, want / PERIOD)?;
+        let events = poll(&*sampler, 0)?;
+        ensure!(
+            events == libc::POLLHUP,
+            "poll() says {events:#x}, not POLLHUP"
+        );
+    }
+    Ok(())
+}
+
+/// PERF_EVENT_IOC_MODIFY_ATTRIBUTES is for breakpoints only, and does no harm.
+fn attributes_stay(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 10_007;
+    let pmu = ctx.pmu()?;
+    let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
+    let mut attrs = *pmu.event(Event::Branches).attrs();
+    // SAFETY: the event is open, the attributes are whole.
+    let status = unsafe { ioctls::MODIFY_ATTRIBUTES(sampler.as_raw_fd(), &mut attrs) };
+    let error = io::Error::last_os_error();
+    ensure!(
+        status == -1 && error.raw_os_error() == Some(libc::EOPNOTSUPP),
+        "{status}, {error}"
+    );
+    let workload = workload::branches(50_000);
+    let (records, count) = record(&mut sampler, &workload)?;
+    expect("as before", "instructions", count, workload.instructions())?;
+    records.expect("as before", count / PERIOD)
+}
+
+/// An event that is stopped for overflowing too often goes on where it was.
+fn throttled_counts_are_exact(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 20_011;
+    let pmu = ctx.pmu()?;
+    with_sample_rate(1_000, || {
+        let mut builder = pmu.event(Event::Instructions);
+        builder
+            .sample_period(PERIOD)
+            .sample(SampleFlag::READ)
+            .read_format(ReadFormat::empty());
+        let mut sampler = builder.build()?.sampled(RING)?;
+        workload::tight_loop(30_000_000).measure(&*sampler)?;
+        let count = sampler.read()?;
+        let (mut samples, mut pairs, mut stopped) = (0, 0, false);
+        for_each_record(&mut sampler, |record| {
+            match record {
+                Record::Sample(sample) => {
+                    samples += 1;
+                    let values = sample.values().context("no READ")?;
+                    let value = values.entries().next().context("no value")?.value();
+                    expect("throttled", "instructions", value, samples * PERIOD)?;
+                }
+                Record::Throttle(_) => {
+                    ensure!(!stopped, "throttled twice");
+                    stopped = true;
+                }
+                Record::Unthrottle(_) => {
+                    ensure!(stopped, "started twice");
+                    stopped = false;
+                    pairs += 1;
+                }
+                other => bail!("unexpected record {other:?}"),
+            }
+            Ok(())
+        })?;
+        ensure!(pairs > 0, "never throttled");
+        expect("throttled", "samples", samples, count / PERIOD)
+    })
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The group that perf tutorials open: generic hardware events and software
+//! events, switched and read as one.
+
+use std::time::Instant;
+
+use anyhow::{ensure, Context, Result};
+use perf_event::events::{Hardware, Software};
+use perf_event::{Builder, Counter, ReadFormat};
+
+use super::{alone, expect, need_general};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::Pmu;
+use crate::tests;
+use crate::workload::{self, Workload};
+
+pub const TESTS: &[Test] = tests![group_of_all_kinds, group_with_page_faults];
+
+/// The events of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Cycles,
+    CacheMisses,
+    PageFaults,
+    CpuClock,
+    TaskClock,
+}
+
+use Member::*;
+
+/// In the order of the tutorials; other orders are rotations of it.
+const GROUP: [Member; 5] = [Cycles, CacheMisses, PageFaults, CpuClock, TaskClock];
+
+impl Member {
+    /// The event, of the calling thread and disabled. The generic hardware
+    /// events name the PMU in the upper half of `config`.
+    fn builder(self, pmu: &Pmu) -> Builder<'static> {
+        let hardware = |event| {
+            let mut builder = Builder::new(event);
+            builder.attrs_mut().config |= u64::from(pmu.type_) << 32;
+            builder.exclude_hv(false);
+            builder
+        };
+        let software = |event| {
+            let mut builder = Builder::new(event);
+            builder.include_kernel();
+            builder
+        };
+        match self {
+            Cycles => hardware(Hardware::CPU_CYCLES),
+            CacheMisses => hardware(Hardware::CACHE_MISSES),
+            PageFaults => software(Software::PAGE_FAULTS),
+            CpuClock => software(Software::CPU_CLOCK),
+            TaskClock => software(Software::TASK_CLOCK),
+        }
+    }
+
+    /// What it counts when it is opened by itself.
+    fn by_itself(self, pmu: &Pmu, workload: impl Fn() -> Result<Workload>) -> Result<u64> {
+        let mut counter = self.builder(pmu).build()?;
+        alone(|| {
+            let workload = workload()?;
+            counter.reset()?;
+            workload.measure(&counter)
+        })?;
+        Ok(counter.read()?)
+    }
+}
+
+/// Opens the group in this order, measures it, and reads it with one read().
+fn measure(
+    pmu: &Pmu,
+    order: &[Member],
+    workload: impl Fn() -> Result<Workload>,
+) -> Result<Vec<u64>> {
+    let format = ReadFormat::GROUP
+        | ReadFormat::ID
+        | ReadFormat::TOTAL_TIME_ENABLED
+        | ReadFormat::TOTAL_TIME_RUNNING;
+    let mut group: Vec<Counter> = Vec::new();
+    for member in order {
+        let mut builder = member.builder(pmu);
+        builder.read_format(format);
+        let counter = match group.first_mut() {
+            None => builder.build(),
+            Some(leader) => builder.build_with_group(leader),
+        };
+        group.push(counter.with_context(|| format!("open {member:?} in {order:?}"))?);
+    }
+    let (leader, members) = group.split_first_mut().context("an empty group")?;
+    let mut outside = 0;
+    alone(|| {
+        let workload = workload()?;
+        leader.reset_group()?;
+        let start = Instant::now();
+        workload.measure_group(&*leader)?;
+        outside = start.elapsed().as_nanos() as u64;
+        Ok(())
+    })?;
+    let data = leader.read_group()?;
+    ensure!(
+        data.time_running() == data.time_enabled(),
+        "it had to wait: {data:?}"
+    );
+    expect("in the group", "values", data.len() as u64, 5)?;
+    let values: Vec<u64> = std::iter::once(&*leader)
+        .chain(&*members)
+        .map(|counter| Ok(data.get(counter).context("an id is missing")?.value()))
+        .collect::<Result<_>>()?;
+    for (member, value) in order.iter().zip(&values) {
+        if [CpuClock, TaskClock].contains(member) {
+            ensure!(
+                (1..=outside).contains(value),
+                "{member:?}: {value} ns in a window of {outside} ns"
+            );
+        }
+    }
+    Ok(values)
+}
+
+/// The group, each of its members being the leader once.
+fn orders() -> impl Iterator<Item = Vec<Member>> {
+    (0..GROUP.len()).map(|first| {
+        let mut order = GROUP.to_vec();
+        order.rotate_left(first);
+        order
+    })
+}
+
+/// Hardware events count what they count by themselves.
+fn group_of_all_kinds(ctx: &Ctx) -> Result<()> {
+    need_general(2)?;
+    let pmu = ctx.pmu()?;
+    let periods = || Ok(workload::whole_periods(50));
+    let workload = periods()?;
+    let truth = |member: Member| match member {
+        // By the table in tools/pmu-model.
+        Cycles => Some(workload.instructions() + 15 * (workload.branches() / 64) + 100 * 50),
+        CacheMisses => Some(50),
+        PageFaults => Some(0),
+        CpuClock | TaskClock => None,
+    };
+    for member in GROUP {
+        if let Some(truth) = truth(member) {
+            let what = format!("{member:?} alone");
+            let count = member.by_itself(&pmu, periods)?;
+            expect(&what, "events", count, truth)?;
+        }
+    }
+    for order in orders() {
+        let values = measure(&pmu, &order, periods)?;
+        for (member, value) in order.iter().zip(values) {
+            if let Some(truth) = truth(*member) {
+                let what = format!("{member:?} in {order:?}");
+                expect(&what, "events", value, truth)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// With page faults in the window, which fill no whole number of the hardware
+/// events' steps: those may differ by one of these.
+fn group_with_page_faults(ctx: &Ctx) -> Result<()> {
+    need_general(2)?;
+    const PAGES: u64 = 300;
+    let pmu = ctx.pmu()?;
+    let touch = || workload::touch(PAGES);
+    for order in orders() {
+        let values = measure(&pmu, &order, touch)?;
+        for (member, value) in order.iter().zip(values) {
+            let step = match member {
+                // A mispredicted branch and a cache miss.
+                Cycles => 15 + 100,
+                CacheMisses => 1,
+                PageFaults => 0,
+                CpuClock | TaskClock => continue,
+            };
+            let by_itself = member.by_itself(&pmu, touch)?;
+            ensure!(
+                value.abs_diff(by_itself) <= step,
+                "{member:?} in {order:?}: {value}, {by_itself} alone"
+            );
+            if *member == PageFaults {
+                expect("in the group", "page faults", value, PAGES)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+//! When counters overflow: several at once, in the instructions that stop them,
+//! in every instruction, or after more than they can count to.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use anyhow::{ensure, Context, Result};
+use perf_event::events::Software;
+use perf_event::{Builder, SampleFlag, Sampler};
+use perf_event_open_sys::ioctls;
+
+use super::sampling::{drain, open, record, sampler, set_period, with_sample_rate, RING};
+use super::{expect, expect_exact, interrupts, need_general};
+use crate::ctx::{skip, Ctx, Test};
+use crate::pmu::{ArchPerfmon, BuilderExt, Event, Mode, Pmu};
+use crate::tests;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    three_at_once,
+    in_the_last_instructions,
+    while_disabling,
+    while_closing,
+    while_switching,
+    every_instruction,
+    small_periods,
+    long_periods_shortened,
+];
+
+/// What the generations of the hardware do differently.
+pub const QUICK: &[Test] = tests![
+    three_at_once,
+    in_the_last_instructions,
+    while_disabling,
+    while_switching,
+    every_instruction,
+    small_periods,
+    long_periods_shortened,
+];
+
+/// What depends on how wide the counters are.
+pub const WIDTH: &[Test] = tests![
+    small_periods,
+    long_periods_shortened,
+    longer_than_the_counter,
+];
+
+/// The instructions, and more, that the kernel runs to disable an event.
+const WAY: u64 = 1_500;
+/// Samples enough for periods of one instruction.
+const UNLIMITED: u64 = 1_000_000_000;
+
+/// Three counters that overflow in one instruction: one NMI, a sample of each.
+fn three_at_once(ctx: &Ctx) -> Result<()> {
+    need_general(3)?;
+    const N: u64 = 100_000;
+    const PERIOD: u64 = 4_001;
+    let pmu = ctx.pmu()?;
+    let workload = workload::block(N);
+    let mut leader = sampler(&pmu, Event::Instructions, PERIOD)?;
+    let mut members = Vec::new();
+    for _ in 0..2 {
+        let flags = SampleFlag::IP | SampleFlag::TID | SampleFlag::CPU | SampleFlag::PERIOD;
+        let member = pmu
+            .event(Event::Instructions)
+            .sample_period(PERIOD)
+            .enabled(true)
+            .sample(flags)
+            .build_with_group(&mut *leader)?;
+        members.push(member.sampled(RING)?);
+    }
+    let before = interrupts("NMI")?;
+    let (records, count) = record(&mut leader, &workload)?;
+    let nmis = interrupts("NMI")? - before;
+    expect(
+        workload.name(),
+        "instructions",
+        count,
+        workload.instructions(),
+    )?;
+    expect("one for all three", "NMIs", nmis, count / PERIOD)?;
+    let mut all = vec![records];
+    for member in &mut members {
+        expect("member", "instructions", member.read()?, count)?;
+        all.push(drain(member)?);
+    }
+    for records in all {
+        records.expect("each", count / PERIOD)?;
+        for (sample, k) in records.samples.iter().zip(1..) {
+            let want = workload::block_ip(N, k * PERIOD).context("behind the loop")?;
+            expect("sample", "as its IP", sample.ip, want)?;
+        }
+    }
+    Ok(())
+}
+
+/// Samples user and kernel mode.
+fn both_sides(pmu: &Pmu, event: Event) -> Result<Sampler> {
+    let mut builder = pmu.event(event);
+    open(builder.filter(Mode::Both).sample_period(1 << 40))
+}
+
+/// The period ends in one of the last user instructions, or just does not.
+fn in_the_last_instructions(ctx: &Ctx) -> Result<()> {
+    let workload = workload::tight_loop(1_000);
+    let total = workload.instructions();
+    let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, total)?;
+    for period in total - 20..=total + 20 {
+        set_period(&sampler, period)?;
+        sampler.reset()?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        expect("window", "instructions", count, total)?;
+        records.expect(&format!("period {period} of {total}"), total / period)?;
+    }
+    Ok(())
+}
+
+/// The period ends in one of the kernel's instructions that disable the event,
+/// in every one of them in turn: however late, the overflow is sampled.
+fn while_disabling(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    // Periods longer than what an NMI itself adds, or there is no end of them.
+    let workload = workload::tight_loop(5_000);
+    for event in [Event::Instructions, Event::Branches] {
+        let mut sampler = both_sides(&pmu, event)?;
+        let mut total = u64::MAX;
+        for _ in 0..20 {
+            sampler.reset()?;
+            workload.measure(&*sampler)?;
+            total = total.min(sampler.read()?);
+        }
+        let mut outlived = false;
+        for period in total - WAY..total + 20 {
+            set_period(&sampler, period)?;
+            sampler.reset()?;
+            let (records, count) = record(&mut sampler, &workload)?;
+            let what = format!("{} of {count}, period {period}", event.name());
+            records.expect(&what, count / period)?;
+            outlived |= count < period;
+        }
+        // So the overflow has gone all the way, and out at the end.
+        ensure!(outlived, "each of the periods has ended");
+    }
+    Ok(())
+}
+
+/// The same with an event that is closed while it counts. What it counted is
+/// then gone, so the end is where there is no sample any more.
+fn while_closing(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    // The event's own buffer would keep it open.
+    let mut buffer = open(&mut Builder::new(Software::DUMMY))?;
+    let mut samples = |period| -> Result<u64> {
+        let mut event = pmu
+            .event(Event::Instructions)
+            .filter(Mode::Both)
+            .sample_period(period)
+            .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::CPU | SampleFlag::PERIOD)
+            .build()?;
+        // SAFETY: both events are open.
+        let status = unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), buffer.as_raw_fd()) };
+        ensure!(status == 0, "SET_OUTPUT: {}", io::Error::last_os_error());
+        event.enable()?;
+        workload::around_close(event, 5_000).run();
+        Ok(drain(&mut buffer)?.samples.len() as u64)
+    };
+    // Interrupts make the way to the end longer at times, but not every time.
+    let mut ends_before = |period| -> Result<bool> {
+        for _ in 0..4 {
+            if samples(period)? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    let (mut inside, mut outside) = (10_000, 500_000);
+    ensure!(ends_before(inside)?, "no sample of period {inside}");
+    ensure!(!ends_before(outside)?, "a sample of period {outside}");
+    while outside - inside > 1 {
+        let middle = (inside + outside) / 2;
+        if ends_before(middle)? {
+            inside = middle;
+        } else {
+            outside = middle;
+        }
+    }
+    // No overflow on the way is lost.
+    for period in inside - WAY..=inside {
+        ensure!(
+            samples(period)? > 0,
+            "no sample of period {period}, but of {inside}"
+        );
+    }
+    // Nothing is left of them.
+    expect_exact(&pmu, &workload::tight_loop(1_000))
+}
+
+/// The period ends anywhere on the way to another task and back.
+fn while_switching(ctx: &Ctx) -> Result<()> {
+    let mut sampler = both_sides(&ctx.pmu()?, Event::Instructions)?;
+    let workload = workload::around_sleep(1, 10);
+    // Longer than what an NMI itself adds.
+    for period in (2_000..6_000).step_by(7) {
+        set_period(&sampler, period)?;
+        sampler.reset()?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        records.expect(&format!("period {period} of {count}"), count / period)?;
+    }
+    Ok(())
+}
+
+/// Period 1: a sample of each instruction, with the address of the next.
+fn every_instruction(ctx: &Ctx) -> Result<()> {
+    // The in-tree driver makes it 2.
+    ctx.need_module()?;
+    const N: u64 = 100;
+    with_sample_rate(UNLIMITED, || {
+        let workload = workload::block(N);
+        let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, 1)?;
+        let (records, count) = record(&mut sampler, &workload)?;
+        expect(
+            "every instruction",
+            "instructions",
+            count,
+            workload.instructions(),
+        )?;
+        records.expect("every instruction", count)?;
+        for (sample, k) in records.samples.iter().zip(1..) {
+            if let Some(want) = workload::block_ip(N, k) {
+                expect("sample", "as its IP", sample.ip, want)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn small_periods(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 200;
+    let pmu = ctx.pmu()?;
+    let workload = workload::block(N);
+    with_sample_rate(UNLIMITED, || {
+        for period in 2..=20 {
+            let mut sampler = sampler(&pmu, Event::Instructions, period)?;
+            let (records, count) = record(&mut sampler, &workload)?;
+            expect(
+                "small period",
+                "instructions",
+                count,
+                workload.instructions(),
+            )?;
+            records.expect(&format!("period {period}"), count / period)?;
+            for (sample, k) in records.samples.iter().zip(1..) {
+                if let Some(want) = workload::block_ip(N, k * period) {
+                    expect("sample", "as its IP", sample.ip, want)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Periods that end in hours or years give no sample now, and when they are
+/// made shorter, count from there.
+fn long_periods_shortened(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 50_000;
+    const PERIOD: u64 = 1_009;
+    let pmu = ctx.pmu()?;
+    for long in [
+        (1 << 31) - 1,
+        1 << 31,
+        (1 << 31) + 1,
+        (1 << 32) - 1,
+        (1 << 32) + 5,
+        1 << 39,
+        1 << 40,
+        1 << 47,
+        (1 << 48) + 1,
+        (1 << 63) - 1,
+    ] {
+        let mut sampler = sampler(&pmu, Event::Instructions, long)?;
+        let workload = workload::around_new_period(&*sampler, PERIOD, N);
+        let (records, count) = record(&mut sampler, &workload)?;
+        let what = format!("period {long}, then {PERIOD}");
+        expect(&what, "instructions", count, workload.instructions())?;
+        records.expect(&what, workload::behind_call(N) / PERIOD)?;
+    }
+    Ok(())
+}
+
+/// A period longer than the counter's range takes several rounds, of which only
+/// the last ends in a sample; and a count longer than that is right, too.
+fn longer_than_the_counter(ctx: &Ctx) -> Result<()> {
+    const PERIOD: u64 = (1 << 32) + 5;
+    const N: u64 = PERIOD / 15 + 1_000;
+    let width = ArchPerfmon::probe().width;
+    if width > 32 {
+        return skip(format!("a round of a {width}-bit counter takes too long"));
+    }
+    let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;
+    let mut counter = ctx
+        .pmu()?
+        .event(Event::Instructions)
+        .enabled(true)
+        .build_with_group(&mut *sampler)?;
+    let workload = workload::block(N);
+    let (records, count) = record(&mut sampler, &workload)?;
+    expect("sampled", "instructions", count, workload.instructions())?;
+    expect("counted", "instructions", counter.read()?, count)?;
+    records.expect("of a long period", 1)?;
+    let want = workload::block_ip(N, PERIOD).context("behind the loop")?;
+    expect("its sample", "as its IP", records.samples[0].ip, want)
+}
