@@ -209,16 +209,20 @@ impl CorePmu {
         self.counters_of(EventSel::from_bits(event.config()))
     }
 
+    /// Whether a CPU's counters were taken over since they were reserved.
+    fn has_taken(&self, cpu: &Cpu) -> bool {
+        cpu.tenure.load(Relaxed) == self.tenure.load(Relaxed)
+    }
+
     /// Takes this CPU's counters over, if that was not done since they were
     /// reserved, or they may have lost what they held. IRQs disabled.
     fn take_over(&self, cpu: &Cpu) {
-        let tenure = self.tenure.load(Relaxed);
-        if cpu.tenure.load(Relaxed) != tenure {
+        if !self.has_taken(cpu) {
             let hardware = &self.hardware;
             hardware.user_rdpmc.clear_in_tree();
             cpu.bank.take_over(&hardware.capabilities, &hardware.cpu);
             hardware.apic.deliver_pmi_as_nmi();
-            cpu.tenure.store(tenure, Relaxed);
+            cpu.tenure.store(self.tenure.load(Relaxed), Relaxed);
         }
     }
 
@@ -312,12 +316,9 @@ impl CorePmu {
         }
     }
 
-    /// Handles an NMI. NMI context.
+    /// Handles an NMI of a CPU whose counters are ours. NMI context.
     fn handle_pmi(&self, on: &OnCpu<'_, Self>, regs: &Regs<'_>) -> nmi::Return {
         let cpu = on.state();
-        if cpu.tenure.load(Relaxed) != self.tenure.load(Relaxed) {
-            return nmi::Return::None;
-        }
         cpu.nmis.fetch_add(1, Relaxed);
         let enabled = cpu.enabled.swap(false, Relaxed);
 
@@ -385,8 +386,7 @@ impl CorePmu {
     /// Has `f` called on each CPU whose counters were taken over, IRQs disabled.
     /// Task context, may sleep.
     fn on_each_taken(&self, cpus: &PerCpu<Self>, f: impl Fn(&OnCpu<'_, Self>) + Sync) {
-        let tenure = self.tenure.load(Relaxed);
-        cpus.on_each(|cpu| cpu.tenure.load(Relaxed) == tenure, f);
+        cpus.on_each(|cpu| self.has_taken(cpu), f);
     }
 }
 
@@ -575,7 +575,7 @@ impl Pmu for CorePmu {
 
     fn resume(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
-        if cpu.tenure.load(Relaxed) != self.tenure.load(Relaxed) {
+        if !self.has_taken(cpu) {
             return;
         }
         cpu.tenure.store(0, Relaxed);
@@ -611,7 +611,11 @@ pub(crate) struct PmiHandler(pub(crate) Arc<Instance<CorePmu>>);
 impl nmi::Handler for PmiHandler {
     fn handle(&self, regs: &Regs<'_>) -> nmi::Return {
         let on = self.0.cpus().this(regs);
-        self.0.driver().handle_pmi(&on, regs)
+        let driver = self.0.driver();
+        if !driver.has_taken(on.state()) {
+            return nmi::Return::None;
+        }
+        driver.overflow.timed(regs, || driver.handle_pmi(&on, regs))
     }
 }
 

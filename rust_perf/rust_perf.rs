@@ -64,7 +64,7 @@ impl kernel::Module for RustPerf {
         let capabilities = hardware.capabilities;
         let overflow = perf::OverflowHandler::find().inspect_err(|_| {
             pr_err!(
-                "this kernel's perf_event_overflow() is neither exported nor found by kprobes\n"
+                "this kernel's perf_event_overflow() or perf_sample_event_took() is not found by kprobes\n"
             )
         })?;
         let groups = core_pmu::attribute_groups(&capabilities)?;

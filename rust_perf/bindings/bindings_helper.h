@@ -4,6 +4,7 @@
 #include <linux/cpuhotplug.h>
 #include <linux/perf_event.h>
 #include <linux/percpu.h>
+#include <linux/sched/clock.h>
 #include <linux/smp.h>
 #include <linux/syscore_ops.h>
 #include <linux/sysfs.h>

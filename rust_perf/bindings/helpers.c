@@ -52,11 +52,28 @@ static void *find_function(const char *name)
 	return func;
 }
 
+DEFINE_STATIC_CALL_NULL(rust_perf_event_took_call, perf_sample_event_took);
+
+static int find_event_took(void)
+{
+	void *func = find_function("perf_sample_event_took");
+
+	if (IS_ERR(func))
+		return PTR_ERR(func);
+	static_call_update(rust_perf_event_took_call, func);
+	return 0;
+}
+
+void rust_perf_sample_event_took(u64 ns)
+{
+	static_call_cond(rust_perf_event_took_call)(ns);
+}
+
 #ifdef RUST_PERF_OVERFLOW_EXPORTED
 
 int rust_perf_overflow_init(void)
 {
-	return 0;
+	return find_event_took();
 }
 
 int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
@@ -76,7 +93,7 @@ int rust_perf_overflow_init(void)
 	if (IS_ERR(func))
 		return PTR_ERR(func);
 	static_call_update(rust_perf_overflow_call, func);
-	return 0;
+	return find_event_took();
 }
 
 int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,

@@ -37,19 +37,34 @@ impl Regs<'_> {
     }
 }
 
-/// Proof that [`Event::overflow`] reaches perf.
+/// Proof that [`Event::overflow`] and [`Self::timed`] reach perf.
 ///
-/// `perf_event_overflow()` is not exported by every kernel; where it is not,
-/// it is looked up when this is made, see `bindings/helpers.c`.
+/// `perf_event_overflow()` and `perf_sample_event_took()` are not exported by
+/// every kernel; where they are not, they are looked up when this is made, see
+/// `bindings/helpers.c`.
 #[derive(Clone, Copy)]
 pub(crate) struct OverflowHandler(());
 
 impl OverflowHandler {
-    /// Finds `perf_event_overflow()`. Task context, may sleep.
+    /// Finds the functions. Task context, may sleep.
     pub(crate) fn find() -> Result<Self> {
         // SAFETY: No preconditions but the context, which module loading is.
         to_result(unsafe { bindings::rust_perf_overflow_init() })?;
         Ok(OverflowHandler(()))
+    }
+
+    /// Calls an interrupt's or NMI's handler, and tells perf how long it takes:
+    /// perf lowers the rate of samples that it allows
+    /// (`kernel.perf_event_max_sample_rate`) if they take too much of the time
+    /// (`kernel.perf_cpu_time_max_percent`).
+    pub(crate) fn timed<R>(self, _: &Regs<'_>, handler: impl FnOnce() -> R) -> R {
+        // SAFETY: May be called in any context.
+        let start = unsafe { bindings::local_clock() };
+        let result = handler();
+        // SAFETY: As above; and the registers prove that this is an interrupt, which stays on its
+        // CPU, as the function requires.
+        unsafe { bindings::rust_perf_sample_event_took(bindings::local_clock() - start) };
+        result
     }
 }
 
