@@ -5,7 +5,7 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, counting, events, groups, hotplug, kexec, lifecycle, modes, no_pmu, parameters,
+    attr, compare, counting, events, groups, hotplug, kexec, lifecycle, modes, no_pmu, parameters,
     perf_tool, sampling, sharing, sysfs, tasks, user_read, watchdog,
 };
 
@@ -115,6 +115,17 @@ const SUITES: &[Suite] = &[
         &[sysfs::TESTS, attr::TESTS, groups::TESTS, tasks::TESTS],
     ),
     Suite::new("user-read", &[user_read::TESTS]),
+    Suite::new("compare", &[compare::TESTS]).cpu("pmu-version=5"),
+    Suite::new("compare-v1", &[compare::TESTS]).cpu("pmu-version=1"),
+    Suite::new("compare-v2", &[compare::TESTS]).cpu("pmu-version=2"),
+    Suite::new("compare-v3", &[compare::TESTS]).cpu("pmu-version=3"),
+    Suite::new("compare-amd-legacy", &[compare::TESTS]).cpu("vendor=AuthenticAMD,pmu-version=1"),
+    Suite::new("compare-amd-core", &[compare::TESTS])
+        .cpu("vendor=AuthenticAMD,family=0x17,model=0x31,stepping=0,pmu-version=2"),
+    Suite::new("compare-amd-v2", &[compare::TESTS])
+        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1,pmu-version=3")
+        // Else the kernel has a warning to give.
+        .append("spec_rstack_overflow=off"),
     Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
     Suite::new("lifecycle", &[lifecycle::TESTS, parameters::TESTS]).unloaded(),

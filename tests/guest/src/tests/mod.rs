@@ -2,6 +2,7 @@
 //! The tests, by theme.
 
 pub mod attr;
+pub mod compare;
 pub mod counting;
 pub mod events;
 pub mod groups;
