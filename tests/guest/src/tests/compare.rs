@@ -22,7 +22,9 @@ use self::case::{
     eventsel, Case, Cpu, Group, Kind, Unprivileged, Whose, World, FD_CLOEXEC, FD_NO_GROUP,
     FD_OUTPUT, PID_CGROUP,
 };
-use self::differences::{is_refused, is_right, names, stale, taken_as, FileDifference, FILES};
+use self::differences::{
+    is_refused, is_right, names, stale, taken_as, FileDifference, Text, FILES,
+};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Pmu;
 use crate::tests;
@@ -511,7 +513,7 @@ fn generic_events(ctx: &Ctx) -> Result<()> {
 /// All event selects, with unit masks of which some are events.
 fn raw_events(ctx: &Ctx) -> Result<()> {
     let mut comparison = Comparison::new(ctx)?;
-    let high: &[u64] = if comparison.world.cpu.amd {
+    let high: &[u64] = if comparison.world.cpu.amd() {
         &[0, 1 << 32, 0xf << 32]
     } else {
         &[0]
@@ -766,16 +768,24 @@ fn sysfs(ctx: &Ctx) -> Result<()> {
     if ctx.need_module().is_ok() {
         let cpu = Cpu::probe();
         for difference in FILES.iter().filter(|difference| (difference.on)(&cpu)) {
-            let FileDifference { what, file, .. } = difference;
-            let theirs = match difference.same_as {
-                Some(other) => match due.get(other).cloned() {
-                    Some(text) => due.insert(file.to_string(), text),
-                    None => bail!("{what}: there is no {other}"),
-                },
+            let FileDifference {
+                what, file, ours, ..
+            } = difference;
+            let text = match ours {
+                Some(Text::Is(text)) => Some(text.to_string()),
+                Some(Text::Of(other)) => Some(
+                    due.get(*other)
+                        .cloned()
+                        .with_context(|| format!("{what}: there is no {other}"))?,
+                ),
+                None => None,
+            };
+            let is = text.is_some();
+            let theirs = match text {
+                Some(text) => due.insert(file.to_string(), text),
                 None => due.remove(*file),
             };
             let was = theirs.is_some();
-            let is = difference.same_as.is_some();
             ensure!(was != is, "{what}: {file} is no difference");
         }
     }

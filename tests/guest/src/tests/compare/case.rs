@@ -217,8 +217,8 @@ impl fmt::Display for Case {
 /// What of the CPU the outcome depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
-    /// Whether its events and registers are AMD's.
-    pub amd: bool,
+    /// The family, if its events and registers are AMD's.
+    pub amd_family: Option<u32>,
     /// Architectural performance monitoring; all 0 on AMD.
     pub perfmon: ArchPerfmon,
 }
@@ -244,27 +244,44 @@ impl Cpu {
         let leaf = unsafe { __cpuid(0) };
         let vendor = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
         let amd = matches!(vendor.as_flattened(), b"AuthenticAMD" | b"HygonGenuine");
+        // SAFETY: as above.
+        let signature = unsafe { __cpuid(1) }.eax;
+        let family = ((signature >> 8) & 0xf) + ((signature >> 20) & 0xff);
         Self {
-            amd,
+            amd_family: amd.then_some(family),
             perfmon: ArchPerfmon::probe(),
         }
     }
 
+    /// Whether its events and registers are AMD's.
+    pub fn amd(&self) -> bool {
+        self.amd_family.is_some()
+    }
+
+    /// Whether the events of its northbridge are counted by the cores' counters,
+    /// which several cores have in common (APM vol. 3, appendix E).
+    pub fn shares_northbridge(&self) -> bool {
+        const PERFCTR_CORE: u32 = 1 << 23;
+        // SAFETY: every x86-64 CPU has these leaves.
+        let (features, sizes) = unsafe { (__cpuid(0x8000_0001), __cpuid(0x8000_0008)) };
+        self.amd() && features.ecx & PERFCTR_CORE == 0 && sizes.ecx & 0xff != 0
+    }
+
     /// Whether it is of Intel's kind and of one of these versions.
     pub fn is_version(&self, versions: impl std::ops::RangeBounds<u32>) -> bool {
-        !self.amd && versions.contains(&self.perfmon.version)
+        !self.amd() && versions.contains(&self.perfmon.version)
     }
 
     /// The fields of EVENTSEL by which the user chooses what is counted.
     pub fn chosen(&self) -> u64 {
         use eventsel::{AMD_EVENT_HIGH, CMASK, EDGE, EVENT_UMASK, INV};
         let common = EVENT_UMASK | EDGE | INV | CMASK;
-        common | if self.amd { AMD_EVENT_HIGH } else { 0 }
+        common | if self.amd() { AMD_EVENT_HIGH } else { 0 }
     }
 
     /// Whether `config` asks for AnyThread, where that has ever been.
     pub fn any_thread(&self, config: u64) -> bool {
-        !self.amd && config & eventsel::ANY != 0
+        !self.amd() && config & eventsel::ANY != 0
     }
 
     /// Retired instructions, as in `config`.
@@ -274,7 +291,7 @@ impl Cpu {
 
     /// Retired branches, as in `config`.
     pub fn branches(&self) -> u64 {
-        if self.amd {
+        if self.amd() {
             0xc2
         } else {
             0xc4
@@ -283,7 +300,7 @@ impl Cpu {
 
     /// Cycles, as in `config`.
     pub fn cycles(&self) -> u64 {
-        if self.amd {
+        if self.amd() {
             0x76
         } else {
             0x3c

@@ -2,6 +2,7 @@
 //! Where rust_pmu differs from the in-tree driver on purpose: README has the
 //! same list, for users.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::attr::{self, bits};
@@ -58,14 +59,16 @@ const PSEUDO: &str = "an event of a fixed counter that is not there";
 const PERIOD_1: &str = "sample period 1";
 const BRANCH_STACK: &str = "branch stacks, branch counters";
 const AUX_OUTPUT: &str = "`aux_output`";
+const NORTHBRIDGE: &str = "AMD's legacy counters: events of a northbridge that cores share";
+const MERGED: &str = "AMD from family 17H on: event 003H";
 
-static DIFFERENCES: [Difference; 11] = [
+static DIFFERENCES: [Difference; 13] = [
     Difference::new(
         RESERVED_CONFIG,
         "what asks for something unknown should not count something else",
         |_| true,
         |cpu, case| {
-            let unknown = if cpu.amd {
+            let unknown = if cpu.amd() {
                 !(u64::from(u32::MAX) | eventsel::AMD_EVENT_HIGH)
             } else {
                 !u64::from(u32::MAX)
@@ -104,12 +107,15 @@ static DIFFERENCES: [Difference; 11] = [
     Difference::new(
         PSEUDO,
         "on a general counter their codes count nothing",
-        |cpu| absent(cpu, FIXED_REF_CYCLES) || absent(cpu, FIXED_SLOTS),
+        |cpu| !cpu.amd(),
         |cpu, case| {
-            let code = case.config() & cpu.chosen();
+            let (event, umask) = (case.config() & 0xff, (case.config() >> 8) & 0xff);
+            let is_plain = case.config() & cpu.chosen() & !eventsel::EVENT_UMASK == 0;
             case.kind == Kind::Own
-                && (code == REF_CYCLES && absent(cpu, FIXED_REF_CYCLES)
-                    || code == SLOTS && absent(cpu, FIXED_SLOTS))
+                && event == 0
+                && is_plain
+                && PSEUDO_FIXED.contains(&umask)
+                && absent(cpu, umask as u32 - 1)
         },
         Ours::Refuses(&[libc::EINVAL]),
     ),
@@ -123,7 +129,7 @@ static DIFFERENCES: [Difference; 11] = [
     Difference::new(
         PERIOD_1,
         "in-tree it means a Branch Trace Store, which these CPUs do not have",
-        |cpu| !cpu.amd,
+        |cpu| !cpu.amd(),
         |cpu, case| {
             let branches = match case.kind {
                 Kind::Own => case.config() & eventsel::EVENT_UMASK == cpu.branches(),
@@ -159,12 +165,33 @@ static DIFFERENCES: [Difference; 11] = [
     Difference::new(
         BRANCH_STACK,
         "of two faults the user hears of the same on every CPU",
-        |cpu| cpu.amd,
+        Cpu::amd,
         |_, case| {
             let registers = case.seen(attr::SAMPLE_REGS_USER) | case.seen(attr::SAMPLE_REGS_INTR);
             has_branch_stack(case) && (case.kind != Kind::Own || registers > u64::from(u32::MAX))
         },
         Ours::Refuses(&[libc::EINVAL, libc::ENOENT]),
+    ),
+    Difference::new(
+        NORTHBRIDGE,
+        "they count what all those cores do",
+        Cpu::shares_northbridge,
+        |_, case| match case.kind {
+            Kind::Own => case.config() & 0xe0 == 0xe0,
+            Kind::Hardware => false,
+            Kind::HwCache => case.config() & 0xff == CACHE_NODE,
+        },
+        Ours::Refuses(&[libc::EINVAL]),
+    ),
+    Difference::new(
+        MERGED,
+        "merging two counters into one is not there yet",
+        |cpu| cpu.amd_family.is_some_and(|family| family >= 0x17),
+        |_, case| {
+            let event = eventsel::AMD_EVENT_HIGH | 0xff;
+            case.kind == Kind::Own && case.config() & event == 0x003
+        },
+        Ours::Refuses(&[libc::EINVAL]),
     ),
     Difference::new(
         AUX_OUTPUT,
@@ -179,17 +206,20 @@ fn has_branch_stack(case: &Case) -> bool {
     case.seen(attr::SAMPLE_TYPE) & bits::SAMPLE_BRANCH_STACK != 0
 }
 
-/// perf's codes for what only a fixed counter counts, and these counters.
-const REF_CYCLES: u64 = 0x0300;
-const SLOTS: u64 = 0x0400;
+/// The unit masks that perf's codes have for what only a fixed counter counts:
+/// the number of the counter, and one more.
+const PSEUDO_FIXED: RangeInclusive<u64> = 3..=16;
+/// The fixed counters of reference cycles and of slots.
 const FIXED_REF_CYCLES: u32 = 2;
 const FIXED_SLOTS: u32 = 3;
 /// PERF_COUNT_HW_BRANCH_INSTRUCTIONS and PERF_COUNT_HW_REF_CPU_CYCLES.
 const HARDWARE_BRANCHES: u64 = 4;
 const HARDWARE_REF_CYCLES: u64 = 9;
+/// PERF_COUNT_HW_CACHE_NODE.
+const CACHE_NODE: u64 = 6;
 
 fn absent(cpu: &Cpu, fixed: u32) -> bool {
-    !cpu.amd && cpu.perfmon.fixed <= fixed
+    !cpu.amd() && cpu.perfmon.fixed <= fixed
 }
 
 /// The call that rust_pmu takes this one for.
@@ -257,13 +287,23 @@ pub struct FileDifference {
     pub on: fn(&Cpu) -> bool,
     /// Its path.
     pub file: &'static str,
-    /// The in-tree driver's file that rust_pmu's is the same as, or `None` if
-    /// rust_pmu has none.
-    pub same_as: Option<&'static str>,
+    /// What rust_pmu has there, if the in-tree driver has nothing; else it is the
+    /// other way round.
+    pub ours: Option<Text>,
+}
+
+/// What is in a file of rust_pmu's.
+#[derive(Clone, Copy)]
+pub enum Text {
+    /// The same as in this file of the in-tree driver's.
+    Of(&'static str),
+    /// This.
+    Is(&'static str),
 }
 
 const ALIASES: &str = "`events/cycles`, `events/branches`";
 const NO_FIXED_COUNTER: &str = "`events/ref-cycles` without a fixed counter for it";
+const SLOTS: &str = "`events/slots` with a fixed counter for it";
 const NO_ANY_THREAD: &str = "`format/any` below version 3";
 
 pub static FILES: &[FileDifference] = &[
@@ -271,25 +311,31 @@ pub static FILES: &[FileDifference] = &[
         what: ALIASES,
         on: |_| true,
         file: "events/cycles",
-        same_as: Some("events/cpu-cycles"),
+        ours: Some(Text::Of("events/cpu-cycles")),
     },
     FileDifference {
         what: ALIASES,
         on: |_| true,
         file: "events/branches",
-        same_as: Some("events/branch-instructions"),
+        ours: Some(Text::Of("events/branch-instructions")),
     },
     FileDifference {
         what: NO_FIXED_COUNTER,
         on: |cpu| absent(cpu, FIXED_REF_CYCLES),
         file: "events/ref-cycles",
-        same_as: None,
+        ours: None,
+    },
+    FileDifference {
+        what: SLOTS,
+        on: |cpu| cpu.is_version(5..) && !absent(cpu, FIXED_SLOTS),
+        file: "events/slots",
+        ours: Some(Text::Is("event=0x00,umask=0x04\n")),
     },
     FileDifference {
         what: NO_ANY_THREAD,
         on: |cpu| cpu.is_version(2..=2),
         file: "format/any",
-        same_as: None,
+        ours: None,
     },
 ];
 
