@@ -89,6 +89,14 @@ const HARDWARE_ALONE: &[&[Test]] = &[
     sampling::QUICK,
 ];
 
+/// Comparisons are system calls by the ten thousand, which page table isolation
+/// makes slow; and on some AMD families the kernel warns of mitigations.
+const fn compare(name: &'static str, cpu: &'static str) -> Suite {
+    Suite::new(name, &[compare::TESTS])
+        .cpu(cpu)
+        .append("mitigations=off")
+}
+
 const SUITES: &[Suite] = &[
     Suite::new("counting", EXACT),
     Suite::new("counting-up", EXACT).smp(1),
@@ -115,17 +123,19 @@ const SUITES: &[Suite] = &[
         &[sysfs::TESTS, attr::TESTS, groups::TESTS, tasks::TESTS],
     ),
     Suite::new("user-read", &[user_read::TESTS]),
-    Suite::new("compare", &[compare::TESTS]).cpu("pmu-version=5"),
-    Suite::new("compare-v1", &[compare::TESTS]).cpu("pmu-version=1"),
-    Suite::new("compare-v2", &[compare::TESTS]).cpu("pmu-version=2"),
-    Suite::new("compare-v3", &[compare::TESTS]).cpu("pmu-version=3"),
-    Suite::new("compare-amd-legacy", &[compare::TESTS]).cpu("vendor=AuthenticAMD,pmu-version=1"),
-    Suite::new("compare-amd-core", &[compare::TESTS])
-        .cpu("vendor=AuthenticAMD,family=0x17,model=0x31,stepping=0,pmu-version=2"),
-    Suite::new("compare-amd-v2", &[compare::TESTS])
-        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1,pmu-version=3")
-        // Else the kernel warns that the microcode is too old for one of them.
-        .append("mitigations=off"),
+    compare("compare", "pmu-version=5"),
+    compare("compare-v1", "pmu-version=1"),
+    compare("compare-v2", "pmu-version=2"),
+    compare("compare-v3", "pmu-version=3"),
+    compare("compare-amd-legacy", "vendor=AuthenticAMD,pmu-version=1"),
+    compare(
+        "compare-amd-core",
+        "vendor=AuthenticAMD,family=0x17,model=0x31,stepping=0,pmu-version=2",
+    ),
+    compare(
+        "compare-amd-v2",
+        "vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1,pmu-version=3",
+    ),
     Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
     Suite::new("lifecycle", &[lifecycle::TESTS, parameters::TESTS]).unloaded(),

@@ -62,7 +62,7 @@ const AUX_OUTPUT: &str = "`aux_output`";
 const NORTHBRIDGE: &str = "AMD's legacy counters: events of a northbridge that cores share";
 const MERGED: &str = "AMD from family 17H on: event 003H";
 
-static DIFFERENCES: [Difference; 13] = [
+static DIFFERENCES: [Difference; 12] = [
     Difference::new(
         RESERVED_CONFIG,
         "what asks for something unknown should not count something else",
@@ -109,22 +109,16 @@ static DIFFERENCES: [Difference; 13] = [
         "on a general counter their codes count nothing",
         |cpu| !cpu.amd(),
         |cpu, case| {
-            let (event, umask) = (case.config() & 0xff, (case.config() >> 8) & 0xff);
-            let is_plain = case.config() & cpu.chosen() & !eventsel::EVENT_UMASK == 0;
-            case.kind == Kind::Own
-                && event == 0
-                && is_plain
-                && PSEUDO_FIXED.contains(&umask)
-                && absent(cpu, umask as u32 - 1)
+            let config = match case.kind {
+                Kind::Own => case.config() & cpu.chosen(),
+                Kind::Hardware if case.config() == HARDWARE_REF_CYCLES => REF_CYCLES,
+                Kind::Hardware | Kind::HwCache => return false,
+            };
+            // Event select 0, and plain.
+            let umask = config >> 8;
+            config & 0xff == 0 && PSEUDO_FIXED.contains(&umask) && absent(cpu, umask as u32 - 1)
         },
         Ours::Refuses(&[libc::EINVAL]),
-    ),
-    Difference::new(
-        PSEUDO,
-        "likewise",
-        |cpu| absent(cpu, FIXED_REF_CYCLES),
-        |_, case| case.kind == Kind::Hardware && case.config() == HARDWARE_REF_CYCLES,
-        Ours::Refuses(&[libc::ENOENT]),
     ),
     Difference::new(
         PERIOD_1,
@@ -209,6 +203,7 @@ fn has_branch_stack(case: &Case) -> bool {
 /// The unit masks that perf's codes have for what only a fixed counter counts:
 /// the number of the counter, and one more.
 const PSEUDO_FIXED: RangeInclusive<u64> = 3..=16;
+const REF_CYCLES: u64 = 0x0300;
 /// The fixed counters of reference cycles and of slots.
 const FIXED_REF_CYCLES: u32 = 2;
 const FIXED_SLOTS: u32 = 3;
