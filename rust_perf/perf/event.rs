@@ -327,6 +327,12 @@ impl Attr {
             || field!(self, config4) != 0
     }
 
+    /// The registers, by the bits of `asm/perf_regs.h`, that samples are to have
+    /// if the sample type says that they have any.
+    pub(crate) fn sampled_registers(&self) -> u64 {
+        field!(self, sample_regs_user) | field!(self, sample_regs_intr)
+    }
+
     /// The flags, which are bits of one word.
     fn flags(&self) -> bindings::perf_event_attr {
         bindings::perf_event_attr {

@@ -33,6 +33,8 @@ macro_rules! tests {
 pub struct Ctx {
     /// The name of the PMU under test.
     pub pmu: String,
+    /// What random choices begin with.
+    pub seed: u64,
 }
 
 impl Ctx {

@@ -41,6 +41,9 @@ struct Args {
     /// The PMU to test
     #[arg(long, default_value = RUST_PMU)]
     pmu: String,
+    /// What random choices begin with
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 fn main() -> Result<ExitCode> {
@@ -50,7 +53,10 @@ fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let suite = suite::find(&name)?;
-    let ctx = Ctx { pmu: args.pmu };
+    let ctx = Ctx {
+        pmu: args.pmu,
+        seed: args.seed,
+    };
     keep_sampling_rate()?;
     if suite.second_kernel {
         tests::kexec::reboot_once(&ctx)?;

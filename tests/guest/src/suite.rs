@@ -5,9 +5,9 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, mixed, modes,
-    no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sysfs, tasks, user_read,
-    watchdog,
+    attr, compare, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, mixed,
+    modes, no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sysfs, tasks,
+    user_read, watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -92,6 +92,14 @@ const HARDWARE_ALONE: &[&[Test]] = &[
     overflow::QUICK,
 ];
 
+/// Comparisons are system calls by the ten thousand, which page table isolation
+/// makes slow; and on some AMD families the kernel warns of mitigations.
+const fn compare(name: &'static str, cpu: &'static str) -> Suite {
+    Suite::new(name, &[compare::TESTS])
+        .cpu(cpu)
+        .append("mitigations=off")
+}
+
 const SUITES: &[Suite] = &[
     Suite::new("counting", EXACT),
     Suite::new("counting-up", EXACT).smp(1),
@@ -138,6 +146,19 @@ const SUITES: &[Suite] = &[
         ],
     ),
     Suite::new("user-read", &[user_read::TESTS]),
+    compare("compare", "pmu-version=5"),
+    compare("compare-v1", "pmu-version=1"),
+    compare("compare-v2", "pmu-version=2"),
+    compare("compare-v3", "pmu-version=3"),
+    compare("compare-amd-legacy", "vendor=AuthenticAMD,pmu-version=1"),
+    compare(
+        "compare-amd-core",
+        "vendor=AuthenticAMD,family=0x17,model=0x31,stepping=0,pmu-version=2",
+    ),
+    compare(
+        "compare-amd-v2",
+        "vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1,pmu-version=3",
+    ),
     Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
     Suite::new("lifecycle", &[lifecycle::TESTS, parameters::TESTS]).unloaded(),

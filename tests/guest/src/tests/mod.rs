@@ -2,6 +2,7 @@
 //! The tests, by theme.
 
 pub mod attr;
+pub mod compare;
 pub mod contents;
 pub mod counting;
 pub mod delivery;

@@ -1,0 +1,818 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Thousands of calls of perf_event_open(), each made on the in-tree PMU and
+//! then on rust_pmu: the same errno, and where both count the same in user mode,
+//! the same count. Where they differ on purpose is in [`differences`].
+//!
+//! What is random is so by `--seed`, which the report names.
+
+mod attr;
+mod case;
+mod differences;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use anyhow::{bail, ensure, Context, Result};
+use fastrand::Rng;
+use nix::errno::Errno;
+
+use self::attr::{bits, Field};
+use self::case::{
+    eventsel, Case, Cpu, Group, Kind, Unprivileged, Whose, World, FD_CLOEXEC, FD_NO_GROUP,
+    FD_OUTPUT, PID_CGROUP,
+};
+use self::differences::{
+    is_refused, is_right, names, stale, taken_as, FileDifference, Text, FILES,
+};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::Pmu;
+use crate::tests;
+
+pub const TESTS: &[Test] = tests![
+    every_field,
+    pairs_of_fields,
+    random_attrs,
+    generic_events,
+    raw_events,
+    arguments,
+    rights,
+    random_groups,
+    sysfs,
+    every_difference_is_there,
+];
+
+/// Makes calls on both PMUs and collects where rust_pmu does not what it should.
+struct Comparison {
+    world: World,
+    ours: Pmu,
+    theirs: Pmu,
+    /// Whether ours is rust_pmu, which differs on purpose here and there.
+    differs: bool,
+    seed: u64,
+    calls: usize,
+    opened: usize,
+    counted: usize,
+    wrong: Vec<String>,
+}
+
+impl Comparison {
+    fn new(ctx: &Ctx) -> Result<Self> {
+        Ok(Self {
+            world: World::new()?,
+            ours: ctx.pmu()?,
+            theirs: ctx.in_tree()?,
+            differs: ctx.need_module().is_ok(),
+            seed: ctx.seed,
+            calls: 0,
+            opened: 0,
+            counted: 0,
+            wrong: Vec::new(),
+        })
+    }
+
+    fn rng(&self) -> Rng {
+        Rng::with_seed(self.seed)
+    }
+
+    /// Makes a call on each PMU. One after the other: they share the counters,
+    /// but not at a time.
+    fn call(&mut self, case: Case) -> Result<()> {
+        let taken = if self.differs {
+            taken_as(&self.world.cpu, &case)
+        } else {
+            case
+        };
+        // What rust_pmu refuses may count as badly in-tree as it likes.
+        let count = !is_refused(&self.world.cpu, &case);
+        let theirs = self
+            .world
+            .attempt(&taken, &self.theirs, &self.ours, count)?;
+        let ours = self.world.attempt(&case, &self.ours, &self.theirs, count)?;
+        if !self.compare(&case, ours.errno, theirs.errno, "") {
+            return Ok(());
+        }
+        if let (Some(ours), Some(theirs)) = (ours.count, theirs.count) {
+            self.counted += 1;
+            let truth = self.world.truth(&case);
+            if ours != truth.unwrap_or(theirs) {
+                self.wrong(format!(
+                    "{ours} counted, in-tree {theirs}, in truth {truth:?}: {case}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what became of a call, and returns whether it is as it should be.
+    fn compare(&mut self, case: &Case, ours: i32, theirs: i32, group: &str) -> bool {
+        self.calls += 1;
+        self.opened += usize::from(ours == 0);
+        let cpu = &self.world.cpu;
+        let right = if self.differs {
+            is_right(cpu, case, ours, theirs)
+        } else {
+            ours == theirs
+        };
+        if !right {
+            self.wrong(format!(
+                "{}, in-tree {}{:?}: {case}{group}",
+                name(ours),
+                name(theirs),
+                names(cpu, case),
+            ));
+        }
+        right
+    }
+
+    fn wrong(&mut self, what: String) {
+        self.wrong.push(what);
+    }
+
+    /// The first of what is wrong, and how much there is.
+    fn finish(self) -> Result<()> {
+        const SHOWN: usize = 40;
+        let Self {
+            calls,
+            opened,
+            counted,
+            wrong,
+            seed,
+            ..
+        } = self;
+        println!("# {calls} calls, {opened} events opened, {counted} counted");
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "{} of {calls} calls differ, seed {seed}\n{}",
+            wrong.len(),
+            wrong[..wrong.len().min(SHOWN)].join("\n")
+        )
+    }
+}
+
+fn name(errno: i32) -> String {
+    match errno {
+        0 => "success".into(),
+        errno => format!("{:?}", Errno::from_raw(errno)),
+    }
+}
+
+/// A change to a call.
+type Change = fn(&Cpu, &mut Case);
+
+/// Takes samples at a period that no test workload reaches often.
+fn sampling(_: &Cpu, case: &mut Case) {
+    case.attr.set(attr::SAMPLE_PERIOD, 100_000);
+    case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_IP);
+}
+
+fn sample(case: &mut Case, sample_type: u64) {
+    case.attr.set(attr::SAMPLE_PERIOD, 100_000);
+    case.attr
+        .add(attr::SAMPLE_TYPE, bits::SAMPLE_IP | sample_type);
+}
+
+fn branch_stack(case: &mut Case, branches: u64) {
+    sample(case, bits::SAMPLE_BRANCH_STACK);
+    case.attr.add(attr::BRANCH_SAMPLE_TYPE, branches);
+}
+
+/// Fields that mean something only with others.
+const COMPANIONS: &[(Field, Change)] = &[
+    (attr::SAMPLE_PERIOD, |_, case| case.attr.set(attr::FREQ, 1)),
+    (attr::BRANCH_SAMPLE_TYPE, |_, case| {
+        sample(case, bits::SAMPLE_BRANCH_STACK)
+    }),
+    (attr::SAMPLE_REGS_USER, |_, case| {
+        sample(case, bits::SAMPLE_REGS_USER)
+    }),
+    (attr::SAMPLE_REGS_INTR, |_, case| {
+        sample(case, bits::SAMPLE_REGS_INTR)
+    }),
+    (attr::SAMPLE_STACK_USER, |_, case| {
+        sample(case, bits::SAMPLE_STACK_USER)
+    }),
+    (attr::SAMPLE_MAX_STACK, |_, case| {
+        sample(case, bits::SAMPLE_CALLCHAIN)
+    }),
+    (attr::AUX_SAMPLE_SIZE, |_, case| {
+        sample(case, bits::SAMPLE_AUX)
+    }),
+    (attr::CLOCKID, |_, case| case.attr.set(attr::USE_CLOCKID, 1)),
+    (attr::SIG_DATA, |_, case| {
+        case.attr.set(attr::SIGTRAP, 1);
+        case.attr.set(attr::REMOVE_ON_EXEC, 1);
+    }),
+    (attr::INHERIT_THREAD, |_, case| {
+        case.attr.set(attr::INHERIT, 1)
+    }),
+    (attr::SAMPLE_TYPE, |_, case| {
+        case.attr.set(attr::INHERIT, 1);
+        case.attr.set(attr::SAMPLE_TYPE, bits::SAMPLE_TID);
+    }),
+    (attr::AUX_OUTPUT, |_, case| {
+        case.attr.set(attr::PRECISE_IP, 1)
+    }),
+    (attr::PRECISE_IP, |_, case| {
+        branch_stack(case, bits::BRANCH_ANY)
+    }),
+];
+
+/// The values of a field that one has to have tried: each bit of it, none, all,
+/// and the edges of what counts as a period, frequency, clock or size.
+fn edge_values(field: Field) -> Vec<u64> {
+    const EDGES: [u64; 22] = [
+        0,
+        3,
+        5,
+        7,
+        9,
+        10,
+        11,
+        12,
+        127,
+        1_000,
+        4_095,
+        100_000,
+        999_999,
+        1_000_000,
+        1_000_001,
+        (1 << 16) - 8,
+        (1 << 16) - 1,
+        (1 << 31) - 1,
+        (1 << 32) - 1,
+        (1 << 63) - 1,
+        (1 << 63) + 1,
+        u64::MAX,
+    ];
+    (0..field.bits)
+        .map(|bit| 1 << bit)
+        .chain(EDGES.into_iter().filter(|edge| *edge <= field.max()))
+        .collect()
+}
+
+/// Lengths of the struct through time, and lengths that it cannot have.
+const SIZES: [u64; 16] = [
+    0, 1, 8, 56, 63, 64, 72, 80, 96, 104, 112, 120, 128, 136, 144, 152,
+];
+const HUGE_SIZES: [u64; 4] = [4_096, 4_097, 1 << 31, u32::MAX as u64];
+
+/// Each field at its edges, on an event that only counts, on one that samples,
+/// and with what gives the field a meaning.
+fn every_field(ctx: &Ctx) -> Result<()> {
+    let mut comparison = Comparison::new(ctx)?;
+    let cpu = comparison.world.cpu;
+    let counting = Case::own(cpu.instructions());
+    let mut sampled = counting;
+    sampling(&cpu, &mut sampled);
+
+    for size in SIZES.into_iter().chain(HUGE_SIZES) {
+        for mut case in [counting, sampled] {
+            case.attr.set(attr::SIZE, size);
+            comparison.call(case)?;
+            // What is behind the end is not there, or not 0.
+            case.attr.set(attr::CONFIG4, 1);
+            comparison.call(case)?;
+            case.attr.set(attr::CONFIG2, 1);
+            case.attr.set(attr::BEYOND, 1);
+            comparison.call(case)?;
+        }
+    }
+    for &field in attr::FIELDS {
+        // These say which PMU is meant, and how much of the struct.
+        if field == attr::TYPE || field == attr::SIZE {
+            continue;
+        }
+        let mut bases = vec![counting, sampled];
+        for (_, companion) in COMPANIONS.iter().filter(|(of, _)| *of == field) {
+            for mut base in [counting, sampled] {
+                companion(&cpu, &mut base);
+                bases.push(base);
+            }
+        }
+        for base in bases {
+            for value in edge_values(field) {
+                let mut case = base;
+                case.attr.set(field, value);
+                comparison.call(case)?;
+                // With the bits that the base has: types of samples add up.
+                let added = base.attr.get(field) | value;
+                if added != value {
+                    case.attr.set(field, added);
+                    comparison.call(case)?;
+                }
+            }
+        }
+    }
+    comparison.finish()
+}
+
+/// What drivers could see differently.
+const CHANGES: &[Change] = &[
+    sampling,
+    |_, case| {
+        case.attr.set(attr::SAMPLE_PERIOD, 1);
+    },
+    |cpu, case| {
+        sampling(cpu, case);
+        case.attr.set(attr::FREQ, 1);
+    },
+    |_, case| case.attr.set(attr::SAMPLE_PERIOD, 1 << 63),
+    |_, case| case.attr.set(attr::PRECISE_IP, 1),
+    |_, case| case.attr.set(attr::PRECISE_IP, 2),
+    |_, case| case.attr.set(attr::PRECISE_IP, 3),
+    |_, case| branch_stack(case, bits::BRANCH_ANY),
+    |_, case| branch_stack(case, bits::BRANCH_CALL_STACK),
+    |_, case| branch_stack(case, bits::BRANCH_COUNTERS),
+    |_, case| branch_stack(case, 0),
+    |_, case| {
+        case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_BRANCH_STACK);
+        case.attr.add(attr::BRANCH_SAMPLE_TYPE, bits::BRANCH_ANY);
+    },
+    |_, case| case.attr.add(attr::BRANCH_SAMPLE_TYPE, bits::BRANCH_ANY),
+    |_, case| case.attr.set(attr::EXCLUDE_USER, 1),
+    |_, case| case.attr.set(attr::EXCLUDE_KERNEL, 0),
+    |_, case| case.attr.set(attr::EXCLUDE_HV, 1),
+    |_, case| case.attr.set(attr::EXCLUDE_IDLE, 1),
+    |_, case| case.attr.set(attr::EXCLUDE_HOST, 1),
+    |_, case| case.attr.set(attr::EXCLUDE_GUEST, 1),
+    |_, case| case.attr.set(attr::EXCLUDE_CALLCHAIN_USER, 1),
+    |_, case| case.attr.set(attr::PINNED, 1),
+    |_, case| case.attr.set(attr::EXCLUSIVE, 1),
+    |_, case| case.attr.set(attr::INHERIT, 1),
+    |_, case| case.attr.set(attr::INHERIT_STAT, 1),
+    |_, case| case.attr.set(attr::INHERIT_THREAD, 1),
+    |_, case| case.attr.set(attr::ENABLE_ON_EXEC, 1),
+    |_, case| case.attr.set(attr::REMOVE_ON_EXEC, 1),
+    |_, case| case.attr.set(attr::SIGTRAP, 1),
+    |_, case| case.attr.set(attr::WRITE_BACKWARD, 1),
+    |_, case| case.attr.set(attr::AUX_OUTPUT, 1),
+    |_, case| case.attr.set(attr::AUX_ACTION, 1),
+    |_, case| case.attr.set(attr::AUX_ACTION, 2),
+    |_, case| case.attr.set(attr::AUX_ACTION, 6),
+    |_, case| case.attr.set(attr::DEFER_CALLCHAIN, 1),
+    |_, case| case.attr.set(attr::TEXT_POKE, 1),
+    |_, case| case.attr.set(attr::RESERVED_1, 1),
+    |_, case| case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_READ),
+    |_, case| case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_WEIGHT),
+    |_, case| case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_WEIGHT_STRUCT),
+    |_, case| case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_PHYS_ADDR),
+    |_, case| {
+        case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_AUX);
+        case.attr.set(attr::AUX_SAMPLE_SIZE, 4_096);
+    },
+    |_, case| {
+        case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_REGS_USER);
+        case.attr.add(attr::SAMPLE_REGS_USER, 1 << 32);
+    },
+    |_, case| case.attr.add(attr::SAMPLE_REGS_USER, 1 << 32),
+    |_, case| {
+        case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_REGS_INTR);
+        case.attr.add(attr::SAMPLE_REGS_INTR, 1 << 32);
+    },
+    |_, case| case.attr.add(attr::SAMPLE_REGS_INTR, 1 << 32),
+    |_, case| {
+        case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_REGS_INTR);
+        case.attr.add(attr::SAMPLE_REGS_INTR, 0xff);
+    },
+    |_, case| case.attr.add(attr::READ_FORMAT, bits::FORMAT_GROUP),
+    |_, case| case.attr.add(attr::READ_FORMAT, 3),
+    |_, case| case.attr.set(attr::SIZE, 64),
+    |_, case| case.attr.set(attr::CONFIG1, 1),
+    |_, case| case.attr.set(attr::CONFIG2, 1 << 63),
+    |_, case| case.attr.set(attr::CONFIG3, 1),
+    |_, case| case.attr.set(attr::CONFIG4, 1),
+    |_, case| case.attr.add(attr::CONFIG, eventsel::EDGE),
+    |_, case| case.attr.add(attr::CONFIG, eventsel::PC),
+    |_, case| case.attr.add(attr::CONFIG, eventsel::ANY),
+    |_, case| case.attr.add(attr::CONFIG, eventsel::INV),
+    |_, case| case.attr.add(attr::CONFIG, eventsel::CMASK_1),
+    |_, case| case.attr.add(attr::CONFIG, eventsel::CMASK),
+    |_, case| case.attr.add(attr::CONFIG, 1 << 32),
+    |_, case| case.attr.add(attr::CONFIG, 1 << 40),
+    |_, case| case.attr.set(attr::CONFIG, 0),
+    |_, case| case.attr.set(attr::CONFIG, 0x0300),
+    |_, case| case.attr.set(attr::CONFIG, 0x0400),
+    |_, case| case.attr.set(attr::CONFIG, 0xff),
+    |cpu, case| case.attr.set(attr::CONFIG, cpu.branches()),
+    |_, case| *case = with_kind(case, Kind::Hardware, 1),
+    |_, case| *case = with_kind(case, Kind::Hardware, 9),
+    |_, case| *case = with_kind(case, Kind::Hardware, 42),
+    |_, case| *case = with_kind(case, Kind::HwCache, 0),
+    |_, case| *case = with_kind(case, Kind::HwCache, 7),
+    |_, case| {
+        case.whose = Whose::Everyone;
+        case.cpu = 0;
+    },
+    |_, case| case.group = Group::Own,
+    |_, case| case.group = Group::Software,
+];
+
+fn with_kind(case: &Case, kind: Kind, config: u64) -> Case {
+    let mut case = Case { kind, ..*case };
+    case.attr.set(attr::CONFIG, config);
+    case
+}
+
+fn pairs_of_fields(ctx: &Ctx) -> Result<()> {
+    let mut comparison = Comparison::new(ctx)?;
+    let cpu = comparison.world.cpu;
+    for first in CHANGES {
+        // With itself, too: by itself, then.
+        for second in CHANGES {
+            let mut case = Case::own(cpu.instructions());
+            first(&cpu, &mut case);
+            second(&cpu, &mut case);
+            comparison.call(case)?;
+        }
+    }
+    comparison.finish()
+}
+
+/// A value that is more often of some meaning than a random one.
+fn value(rng: &mut Rng, field: Field) -> u64 {
+    match rng.u8(..4) {
+        0 => rng.u64(..) & field.max(),
+        1 => rng.u64(..16),
+        2 => 1 << rng.u32(..field.bits),
+        _ => rng.choice(edge_values(field)).unwrap_or(0),
+    }
+}
+
+/// The number of a cache event, from those of cache, operation and result.
+fn cache_event(cache: u64, op: u64, result: u64) -> u64 {
+    cache | (op << 8) | (result << 16)
+}
+
+fn random_case(rng: &mut Rng, cpu: &Cpu) -> Case {
+    let mut case = match rng.u8(..10) {
+        0..=2 => Case::own(cpu.instructions()),
+        3 => Case::own(cpu.branches()),
+        4 => Case::own(cpu.cycles()),
+        5 => Case::own(rng.u64(..) & cpu.chosen()),
+        6 => Case::own(rng.u64(..)),
+        7 | 8 => Case::new(Kind::Hardware, rng.u64(..12)),
+        _ => Case::new(
+            Kind::HwCache,
+            cache_event(rng.u64(..8), rng.u64(..4), rng.u64(..3)),
+        ),
+    };
+    for _ in 0..rng.usize(0..=6) {
+        if rng.u8(..3) > 0 {
+            if let Some(change) = rng.choice(CHANGES) {
+                change(cpu, &mut case);
+            }
+        } else if let Some(&field) = rng.choice(&attr::FIELDS[2..]) {
+            let value = value(rng, field);
+            case.attr.set(field, value);
+        }
+    }
+    // It is not to run before it is measured: it could raise an interrupt with
+    // every instruction.
+    case.attr.set(attr::DISABLED, 1);
+    case
+}
+
+fn random_attrs(ctx: &Ctx) -> Result<()> {
+    const CALLS: usize = 4_000;
+    let mut comparison = Comparison::new(ctx)?;
+    let mut rng = comparison.rng();
+    println!("# seed {}", ctx.seed);
+    for _ in 0..CALLS {
+        let case = random_case(&mut rng, &comparison.world.cpu);
+        comparison.call(case)?;
+    }
+    comparison.finish()
+}
+
+/// PERF_TYPE_HARDWARE and PERF_TYPE_HW_CACHE for a PMU: all that perf has a name
+/// for, and more.
+fn generic_events(ctx: &Ctx) -> Result<()> {
+    let mut comparison = Comparison::new(ctx)?;
+    let hardware = (0..16).chain([1 << 8, 1 << 31, u64::from(u32::MAX)]);
+    let cache = (0..9).flat_map(|cache| {
+        (0..4).flat_map(move |op| (0..3).map(move |result| cache_event(cache, op, result)))
+    });
+    let cache = cache.chain([0xff, 0xff00, 0xff_0000, 1 << 24, 1 << 31]);
+    for (kind, configs) in [
+        (Kind::Hardware, hardware.collect::<Vec<_>>()),
+        (Kind::HwCache, cache.collect()),
+    ] {
+        for config in configs {
+            comparison.call(Case::new(kind, config))?;
+            let mut sampled = Case::new(kind, config);
+            sampling(&comparison.world.cpu, &mut sampled);
+            comparison.call(sampled)?;
+        }
+    }
+    comparison.finish()
+}
+
+/// All event selects, with unit masks of which some are events.
+fn raw_events(ctx: &Ctx) -> Result<()> {
+    let mut comparison = Comparison::new(ctx)?;
+    let high: &[u64] = if comparison.world.cpu.amd() {
+        &[0, 1 << 32, 0xf << 32]
+    } else {
+        &[0]
+    };
+    for event in 0..=0xff {
+        for umask in [0x00, 0x01, 0x03, 0x04, 0x41, 0x4f, 0xff] {
+            for high in high {
+                comparison.call(Case::own(high | (umask << 8) | event))?;
+            }
+        }
+        for bits in [
+            eventsel::EDGE,
+            eventsel::INV | eventsel::CMASK_1,
+            eventsel::CMASK_1,
+            eventsel::CMASK,
+        ] {
+            comparison.call(Case::own(event | bits))?;
+        }
+    }
+    comparison.finish()
+}
+
+const WHOSE: [Whose; 7] = [
+    Whose::Caller,
+    Whose::Child,
+    Whose::Init,
+    Whose::Everyone,
+    Whose::NoOne,
+    Whose::Cgroup,
+    Whose::NoCgroup,
+];
+
+/// What is there, what is not, and what cannot be.
+const CPUS: [i32; 6] = [-1, 0, 1, 2, -2, i32::MAX];
+
+const GROUPS: [Group; 7] = [
+    Group::Alone,
+    Group::Own,
+    Group::Other,
+    Group::Software,
+    Group::Member,
+    Group::NotPerf,
+    Group::NotOpen,
+];
+
+const FLAGS: [u64; 8] = [
+    0,
+    FD_NO_GROUP,
+    FD_OUTPUT,
+    FD_NO_GROUP | FD_OUTPUT,
+    PID_CGROUP,
+    FD_CLOEXEC,
+    1 << 4,
+    1 << 63,
+];
+
+/// The other arguments of the system call, in all combinations.
+fn arguments(ctx: &Ctx) -> Result<()> {
+    let mut comparison = Comparison::new(ctx)?;
+    for whose in WHOSE {
+        for cpu in CPUS {
+            for group in GROUPS {
+                for flags in FLAGS {
+                    comparison.call(Case {
+                        whose,
+                        cpu,
+                        group,
+                        flags,
+                        ..Case::own(comparison.world.cpu.instructions())
+                    })?;
+                }
+            }
+        }
+    }
+    comparison.finish()
+}
+
+/// The kernel's setting of who may do what, set back on drop.
+struct Paranoid(String);
+
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+
+impl Paranoid {
+    fn new() -> Result<Self> {
+        Ok(Self(fs::read_to_string(PARANOID).context(PARANOID)?))
+    }
+
+    fn set(&self, level: i32) -> Result<()> {
+        fs::write(PARANOID, level.to_string()).context(PARANOID)
+    }
+}
+
+impl Drop for Paranoid {
+    fn drop(&mut self) {
+        // A test that goes on with another level says so by failing.
+        let _ = fs::write(PARANOID, &self.0);
+    }
+}
+
+/// What an unprivileged user may do, at every level there is.
+fn rights(ctx: &Ctx) -> Result<()> {
+    let mut comparison = Comparison::new(ctx)?;
+    let cpu = comparison.world.cpu;
+    let paranoid = Paranoid::new()?;
+    for level in -1..=4 {
+        paranoid.set(level)?;
+        let mut cases = Vec::new();
+        let base = Case {
+            paranoid: Some(level),
+            ..Case::own(cpu.instructions())
+        };
+        for change in CHANGES {
+            let mut case = base;
+            change(&cpu, &mut case);
+            cases.push(case);
+            case.attr.set(attr::EXCLUDE_KERNEL, 0);
+            cases.push(case);
+        }
+        for whose in WHOSE {
+            for cpu in CPUS {
+                let mut case = Case { whose, cpu, ..base };
+                cases.push(case);
+                case.flags = PID_CGROUP;
+                cases.push(case);
+                case.flags = 0;
+                case.attr.add(attr::CONFIG, eventsel::ANY);
+                cases.push(case);
+            }
+        }
+        let _unprivileged = Unprivileged::new()?;
+        for case in cases {
+            comparison.call(case)?;
+        }
+    }
+    comparison.finish()
+}
+
+/// Groups of what competes for the counters, with room and without.
+fn random_groups(ctx: &Ctx) -> Result<()> {
+    const ROUNDS: usize = 150;
+    let mut comparison = Comparison::new(ctx)?;
+    let cpu = comparison.world.cpu;
+    let mut rng = comparison.rng();
+    println!("# seed {}", ctx.seed);
+    let general = cpu.perfmon.general.max(6);
+    for _ in 0..ROUNDS {
+        let mut cases = Vec::new();
+        for _ in 0..rng.u32(1..=general + cpu.perfmon.fixed + 2) {
+            let mut case = match rng.u8(..12) {
+                0 | 1 => Case::own(cpu.instructions()),
+                2 | 3 => Case::own(cpu.cycles()),
+                4 => Case::own(cpu.branches()),
+                5 => Case::own(0x0300),
+                6 => Case::own(0x0400),
+                7 => Case::own(cpu.instructions() | eventsel::EDGE),
+                8 => Case::own(cpu.instructions() | eventsel::CMASK_1),
+                9 => Case::own(rng.u64(..) & eventsel::EVENT_UMASK),
+                10 => Case::new(Kind::Hardware, rng.u64(..10)),
+                _ => Case::new(Kind::HwCache, rng.u64(..7)),
+            };
+            // A member that is stopped needs no counter.
+            case.attr.set(attr::DISABLED, u64::from(rng.u8(..8) == 0));
+            // What only one driver takes makes two groups of it.
+            if !is_refused(&cpu, &case) {
+                cases.push(case);
+            }
+        }
+        comparison.group(&cases)?;
+    }
+    comparison.finish()
+}
+
+impl Comparison {
+    /// Opens a group on each PMU, leaving out what does not fit, and lets it
+    /// count: then it is seen whether it really had room.
+    fn group(&mut self, cases: &[Case]) -> Result<()> {
+        let mut results = Vec::new();
+        for pmu in [&self.theirs, &self.ours] {
+            let mut events = Vec::new();
+            let mut errnos = Vec::new();
+            for case in cases {
+                let mut case = *case;
+                let leader = match events.first() {
+                    Some((_, leader)) => OwnedFd::as_raw_fd(leader),
+                    None => {
+                        // One that is stopped stops all.
+                        case.attr.set(attr::DISABLED, 1);
+                        -1
+                    }
+                };
+                match self.world.open(pmu, &case, leader) {
+                    Ok(event) => {
+                        errnos.push(0);
+                        events.push((case, event));
+                    }
+                    Err(errno) => errnos.push(errno),
+                }
+            }
+            let mut counts = Vec::new();
+            if let Some((_, leader)) = events.first() {
+                self.world.count(leader, 0)?;
+            }
+            for (case, event) in &events {
+                counts.push((*case, case::read(event, 0)?));
+            }
+            results.push((errnos, counts));
+        }
+        let [theirs, ours] = &results[..] else {
+            bail!("two PMUs");
+        };
+        let group: Vec<_> = cases.iter().map(|case| format!("\n    {case}")).collect();
+        let group = format!("; in a group of{}", group.concat());
+        for ((case, ours), theirs) in cases.iter().zip(&ours.0).zip(&theirs.0) {
+            self.compare(case, *ours, *theirs, &group);
+        }
+        for (case, count) in &ours.1 {
+            let runs = !case.attr.has(attr::DISABLED) || std::ptr::eq(case, &ours.1[0].0);
+            if let Some(truth) = self.world.truth(case) {
+                self.counted += 1;
+                let truth = if runs { truth } else { 0 };
+                if *count != truth {
+                    self.wrong(format!("{count} counted, in truth {truth}: {case}{group}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The files of a folder of the PMU's, by path, and what is in them.
+fn files(pmu: &Pmu) -> Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    for folder in ["format", "events", "caps"] {
+        let dir = pmu.dir().join(folder);
+        if !dir.exists() {
+            continue;
+        }
+        for entry in fs::read_dir(&dir)? {
+            let path = entry?.path();
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let path = path.strip_prefix(pmu.dir())?;
+            files.insert(path.display().to_string(), text);
+        }
+    }
+    Ok(files)
+}
+
+/// What sysfs says of events, their encoding and the PMU.
+fn sysfs(ctx: &Ctx) -> Result<()> {
+    let ours = files(&ctx.pmu()?)?;
+    let mut due = files(&ctx.in_tree()?)?;
+    if ctx.need_module().is_ok() {
+        let cpu = Cpu::probe();
+        for difference in FILES.iter().filter(|difference| (difference.on)(&cpu)) {
+            let FileDifference {
+                what, file, ours, ..
+            } = difference;
+            let text = match ours {
+                Some(Text::Is(text)) => Some(text.to_string()),
+                Some(Text::Of(other)) => Some(
+                    due.get(*other)
+                        .cloned()
+                        .with_context(|| format!("{what}: there is no {other}"))?,
+                ),
+                None => None,
+            };
+            let is = text.is_some();
+            let theirs = match text {
+                Some(text) => due.insert(file.to_string(), text),
+                None => due.remove(*file),
+            };
+            let was = theirs.is_some();
+            ensure!(was != is, "{what}: {file} is no difference");
+        }
+    }
+    let mut wrong = Vec::new();
+    for file in ours.keys().chain(due.keys()) {
+        let (ours, due) = (ours.get(file), due.get(file));
+        if ours != due {
+            wrong.push(format!("{file}: {ours:?} where {due:?} was due"));
+        }
+    }
+    wrong.dedup();
+    ensure!(wrong.is_empty(), "files differ\n{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// What is listed as a difference is one: else the list, and README, are out of
+/// date. The tests before this one have to have run.
+fn every_difference_is_there(ctx: &Ctx) -> Result<()> {
+    ctx.need_module()?;
+    let stale: Vec<_> = stale(&Cpu::probe())
+        .iter()
+        .map(|difference| format!("{}: {}", difference.what, difference.why))
+        .collect();
+    ensure!(
+        stale.is_empty(),
+        "never seen on this CPU\n{}",
+        stale.join("\n")
+    );
+    Ok(())
+}

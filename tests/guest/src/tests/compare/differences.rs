@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Where rust_pmu differs from the in-tree driver on purpose: README has the
+//! same list, for users.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::attr::{self, bits};
+use super::case::{eventsel, Case, Cpu, Kind};
+
+/// What rust_pmu does where the in-tree driver does something else.
+#[derive(Clone, Copy)]
+pub enum Ours {
+    /// Refuses the call, with one of these. If the in-tree driver refuses it too,
+    /// for this or another reason, either driver's errno will do.
+    Refuses(&'static [i32]),
+    /// Takes the call as the in-tree driver takes this other one.
+    TakesAs(fn(&mut Case)),
+}
+
+/// A kind of call that ends differently on the two drivers.
+pub struct Difference {
+    /// What README calls it.
+    pub what: &'static str,
+    /// Why it is so.
+    pub why: &'static str,
+    /// The CPUs on which it is.
+    on: fn(&Cpu) -> bool,
+    /// The calls.
+    of: fn(&Cpu, &Case) -> bool,
+    /// What comes of them.
+    ours: Ours,
+    seen: AtomicBool,
+}
+
+impl Difference {
+    const fn new(
+        what: &'static str,
+        why: &'static str,
+        on: fn(&Cpu) -> bool,
+        of: fn(&Cpu, &Case) -> bool,
+        ours: Ours,
+    ) -> Self {
+        Self {
+            what,
+            why,
+            on,
+            of,
+            ours,
+            seen: AtomicBool::new(false),
+        }
+    }
+}
+
+const RESERVED_CONFIG: &str = "`config` bits 32 and up (on AMD 36 and up)";
+const MORE_CONFIG: &str = "`config1` … `config4`";
+const ANY_THREAD: &str = "AnyThread (`config` bit 21)";
+const PSEUDO: &str = "an event of a fixed counter that is not there";
+const PERIOD_1: &str = "sample period 1";
+const BRANCH_STACK: &str = "branch stacks, branch counters";
+const AUX_OUTPUT: &str = "`aux_output`";
+const NORTHBRIDGE: &str = "AMD's legacy counters: events of a northbridge that cores share";
+const MERGED: &str = "AMD from family 17H on: event 003H";
+
+static DIFFERENCES: [Difference; 12] = [
+    Difference::new(
+        RESERVED_CONFIG,
+        "what asks for something unknown should not count something else",
+        |_| true,
+        |cpu, case| {
+            let unknown = if cpu.amd() {
+                !(u64::from(u32::MAX) | eventsel::AMD_EVENT_HIGH)
+            } else {
+                !u64::from(u32::MAX)
+            };
+            case.kind == Kind::Own && case.config() & unknown != 0
+        },
+        Ours::Refuses(&[libc::EINVAL]),
+    ),
+    Difference::new(
+        MORE_CONFIG,
+        "likewise",
+        |_| true,
+        |_, case| {
+            [attr::CONFIG1, attr::CONFIG2, attr::CONFIG3, attr::CONFIG4]
+                .iter()
+                .any(|field| case.seen(*field) != 0)
+        },
+        Ours::Refuses(&[libc::EINVAL]),
+    ),
+    Difference::new(
+        ANY_THREAD,
+        "the CPU does not have it: in-tree it is ignored, or writes a reserved bit",
+        |cpu| !cpu.is_version(2..=4),
+        |_, case| case.kind == Kind::Own && case.config() & eventsel::ANY != 0,
+        Ours::Refuses(&[libc::EINVAL]),
+    ),
+    Difference::new(
+        ANY_THREAD,
+        "modules of not every kernel can ask what `perf_event_paranoid` allows",
+        |cpu| cpu.is_version(3..=4),
+        |cpu, case| {
+            case.paranoid.is_some() && case.kind == Kind::Own && cpu.any_thread(case.config())
+        },
+        Ours::Refuses(&[libc::EACCES]),
+    ),
+    Difference::new(
+        PSEUDO,
+        "on a general counter their codes count nothing",
+        |cpu| !cpu.amd(),
+        |cpu, case| {
+            let config = match case.kind {
+                Kind::Own => case.config() & cpu.chosen(),
+                Kind::Hardware if case.config() == HARDWARE_REF_CYCLES => REF_CYCLES,
+                Kind::Hardware | Kind::HwCache => return false,
+            };
+            // Event select 0, and plain.
+            let umask = config >> 8;
+            config & 0xff == 0 && PSEUDO_FIXED.contains(&umask) && absent(cpu, umask as u32 - 1)
+        },
+        Ours::Refuses(&[libc::EINVAL]),
+    ),
+    Difference::new(
+        PERIOD_1,
+        "in-tree it means a Branch Trace Store, which these CPUs do not have",
+        |cpu| !cpu.amd(),
+        |cpu, case| {
+            let branches = match case.kind {
+                Kind::Own => case.config() & eventsel::EVENT_UMASK == cpu.branches(),
+                Kind::Hardware => case.config() == HARDWARE_BRANCHES,
+                Kind::HwCache => false,
+            };
+            branches
+                && case.seen(attr::SAMPLE_PERIOD) == 1
+                && !case.attr.has(attr::FREQ)
+                && !case.attr.has(attr::EXCLUDE_HOST)
+        },
+        Ours::TakesAs(|case| case.attr.set(attr::SAMPLE_PERIOD, 2)),
+    ),
+    Difference::new(
+        BRANCH_STACK,
+        "no sample would have one",
+        |cpu| cpu.is_version(1..=1),
+        |_, case| has_branch_stack(case),
+        Ours::Refuses(&[libc::EOPNOTSUPP]),
+    ),
+    Difference::new(
+        BRANCH_STACK,
+        "what the CPU cannot do is `EOPNOTSUPP`, also where nothing samples it",
+        |cpu| cpu.is_version(2..),
+        |_, case| {
+            let in_group_of_samples = case.seen(attr::SAMPLE_PERIOD) == 0
+                && case.seen(attr::SAMPLE_TYPE) & bits::SAMPLE_READ != 0;
+            let counters = case.seen(attr::BRANCH_SAMPLE_TYPE) & bits::BRANCH_COUNTERS != 0;
+            has_branch_stack(case) && (in_group_of_samples || counters)
+        },
+        Ours::Refuses(&[libc::EOPNOTSUPP]),
+    ),
+    Difference::new(
+        BRANCH_STACK,
+        "of two faults the user hears of the same on every CPU",
+        Cpu::amd,
+        |_, case| {
+            let registers = case.seen(attr::SAMPLE_REGS_USER) | case.seen(attr::SAMPLE_REGS_INTR);
+            has_branch_stack(case) && (case.kind != Kind::Own || registers > u64::from(u32::MAX))
+        },
+        Ours::Refuses(&[libc::EINVAL, libc::ENOENT]),
+    ),
+    Difference::new(
+        NORTHBRIDGE,
+        "they count what all those cores do",
+        Cpu::shares_northbridge,
+        |_, case| match case.kind {
+            Kind::Own => case.config() & 0xe0 == 0xe0,
+            Kind::Hardware => false,
+            Kind::HwCache => case.config() & 0xff == CACHE_NODE,
+        },
+        Ours::Refuses(&[libc::EINVAL]),
+    ),
+    Difference::new(
+        MERGED,
+        "merging two counters into one is not there yet",
+        |cpu| cpu.amd_family.is_some_and(|family| family >= 0x17),
+        |_, case| {
+            let event = eventsel::AMD_EVENT_HIGH | 0xff;
+            case.kind == Kind::Own && case.config() & event == 0x003
+        },
+        Ours::Refuses(&[libc::EINVAL]),
+    ),
+    Difference::new(
+        AUX_OUTPUT,
+        "what the CPU cannot do is `EOPNOTSUPP`",
+        |cpu| cpu.is_version(2..),
+        |_, case| case.attr.has(attr::AUX_OUTPUT),
+        Ours::Refuses(&[libc::EOPNOTSUPP]),
+    ),
+];
+
+fn has_branch_stack(case: &Case) -> bool {
+    case.seen(attr::SAMPLE_TYPE) & bits::SAMPLE_BRANCH_STACK != 0
+}
+
+/// The unit masks that perf's codes have for what only a fixed counter counts:
+/// the number of the counter, and one more.
+const PSEUDO_FIXED: RangeInclusive<u64> = 3..=16;
+const REF_CYCLES: u64 = 0x0300;
+/// The fixed counters of reference cycles and of slots.
+const FIXED_REF_CYCLES: u32 = 2;
+const FIXED_SLOTS: u32 = 3;
+/// PERF_COUNT_HW_BRANCH_INSTRUCTIONS and PERF_COUNT_HW_REF_CPU_CYCLES.
+const HARDWARE_BRANCHES: u64 = 4;
+const HARDWARE_REF_CYCLES: u64 = 9;
+/// PERF_COUNT_HW_CACHE_NODE.
+const CACHE_NODE: u64 = 6;
+
+fn absent(cpu: &Cpu, fixed: u32) -> bool {
+    !cpu.amd() && cpu.perfmon.fixed <= fixed
+}
+
+/// The call that rust_pmu takes this one for.
+pub fn taken_as(cpu: &Cpu, case: &Case) -> Case {
+    let mut taken = *case;
+    for difference in applying(cpu, case) {
+        if let Ours::TakesAs(change) = difference.ours {
+            change(&mut taken);
+            difference.seen.store(true, Relaxed);
+        }
+    }
+    taken
+}
+
+/// Whether rust_pmu refuses a call that the in-tree driver may not.
+pub fn is_refused(cpu: &Cpu, case: &Case) -> bool {
+    applying(cpu, case).any(|difference| matches!(difference.ours, Ours::Refuses(_)))
+}
+
+/// Whether rust_pmu is right to end a call with `ours` which the in-tree driver
+/// ends, as [taken](taken_as), with `theirs`.
+pub fn is_right(cpu: &Cpu, case: &Case, ours: i32, theirs: i32) -> bool {
+    let mut refused = false;
+    let mut right = false;
+    for difference in applying(cpu, case) {
+        if let Ours::Refuses(errnos) = difference.ours {
+            refused = true;
+            if errnos.contains(&ours) {
+                right = true;
+                if ours != theirs {
+                    difference.seen.store(true, Relaxed);
+                }
+            }
+        }
+    }
+    right || ours == theirs && !(refused && theirs == 0)
+}
+
+/// The names of those that are about this call.
+pub fn names(cpu: &Cpu, case: &Case) -> Vec<&'static str> {
+    applying(cpu, case)
+        .map(|difference| difference.what)
+        .collect()
+}
+
+fn applying<'a>(cpu: &'a Cpu, case: &'a Case) -> impl Iterator<Item = &'static Difference> + 'a {
+    DIFFERENCES
+        .iter()
+        .filter(|difference| (difference.on)(cpu) && (difference.of)(cpu, case))
+}
+
+/// Those that should be on this CPU, and that no call has shown.
+pub fn stale(cpu: &Cpu) -> Vec<&'static Difference> {
+    DIFFERENCES
+        .iter()
+        .filter(|difference| (difference.on)(cpu) && !difference.seen.load(Relaxed))
+        .collect()
+}
+
+/// A file in the PMU's directory in sysfs that only one driver has.
+pub struct FileDifference {
+    /// What README calls it.
+    pub what: &'static str,
+    /// The CPUs on which it is.
+    pub on: fn(&Cpu) -> bool,
+    /// Its path.
+    pub file: &'static str,
+    /// What rust_pmu has there, if the in-tree driver has nothing; else it is the
+    /// other way round.
+    pub ours: Option<Text>,
+}
+
+/// What is in a file of rust_pmu's.
+#[derive(Clone, Copy)]
+pub enum Text {
+    /// The same as in this file of the in-tree driver's.
+    Of(&'static str),
+    /// This.
+    Is(&'static str),
+}
+
+const ALIASES: &str = "`events/cycles`, `events/branches`";
+const NO_FIXED_COUNTER: &str = "`events/ref-cycles` without a fixed counter for it";
+const SLOTS: &str = "`events/slots` with a fixed counter for it";
+const NO_ANY_THREAD: &str = "`format/any` below version 3";
+
+pub static FILES: &[FileDifference] = &[
+    FileDifference {
+        what: ALIASES,
+        on: |_| true,
+        file: "events/cycles",
+        ours: Some(Text::Of("events/cpu-cycles")),
+    },
+    FileDifference {
+        what: ALIASES,
+        on: |_| true,
+        file: "events/branches",
+        ours: Some(Text::Of("events/branch-instructions")),
+    },
+    FileDifference {
+        what: NO_FIXED_COUNTER,
+        on: |cpu| absent(cpu, FIXED_REF_CYCLES),
+        file: "events/ref-cycles",
+        ours: None,
+    },
+    FileDifference {
+        what: SLOTS,
+        on: |cpu| cpu.is_version(5..) && !absent(cpu, FIXED_SLOTS),
+        file: "events/slots",
+        ours: Some(Text::Is("event=0x00,umask=0x04\n")),
+    },
+    FileDifference {
+        what: NO_ANY_THREAD,
+        on: |cpu| cpu.is_version(2..=2),
+        file: "format/any",
+        ours: None,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readme_has_them_all() {
+        let readme = include_str!("../../../../../README.md");
+        let table = readme
+            .split("\n## ")
+            .find(|section| section.starts_with("Where rust_pmu differs"))
+            .unwrap();
+        let calls = DIFFERENCES.iter().map(|difference| difference.what);
+        let files = FILES.iter().map(|file| file.what);
+        for what in calls.chain(files) {
+            assert!(table.contains(&format!("\n| {what} |")), "{what}");
+        }
+    }
+}
