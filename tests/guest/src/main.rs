@@ -73,9 +73,10 @@ fn main() -> Result<ExitCode> {
 ///
 /// The kernel lowers its limit when an interrupt takes long, as it does on an
 /// emulated CPU, and then stops events: that would be a matter of the host's
-/// speed. 0 switches this off; the rate can only be set before.
+/// speed. 0 switches this off; the rate can only be set while it is on.
 fn keep_sampling_rate() -> Result<()> {
     for (name, value) in [
+        ("perf_cpu_time_max_percent", "25"),
         ("perf_event_max_sample_rate", "1000000"),
         ("perf_cpu_time_max_percent", "0"),
     ] {

@@ -28,6 +28,7 @@ pub const TESTS: &[Test] = tests![
     stops_after_refresh,
     frequency,
     throttled,
+    rate_is_lowered,
     period_in_record,
     sampled_counts_are_exact,
     moving_between_cpus,
@@ -409,10 +410,13 @@ fn frequency(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// How many samples in a second are allowed at the most.
+const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+/// How much of the time they may take, or else that is lowered; 0 for never.
+const PERCENT: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
+
 /// Runs something under another limit of the samples in a second.
 pub(super) fn with_sample_rate<T>(limit: u64, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
-    const PERCENT: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
     let (rate, percent) = (fs::read_to_string(RATE)?, fs::read_to_string(PERCENT)?);
     let set = |rate: &str| -> Result<()> {
         // The rate cannot be set while its automatic lowering is off.
@@ -437,6 +441,21 @@ fn throttled(ctx: &Ctx) -> Result<()> {
         ensure!(records.unthrottled > 0, "not started again");
         ensure!(count < workload.instructions(), "it counted on");
         records.expect("throttled", count / 20_000)
+    })
+}
+
+/// Samples that take too much of the time lower the limit: a millionth of a
+/// second is too short for any, and 1 % of that is what they may take.
+fn rate_is_lowered(ctx: &Ctx) -> Result<()> {
+    const ALLOWED: u64 = 1_000_000;
+    let pmu = ctx.pmu()?;
+    with_sample_rate(ALLOWED, || {
+        fs::write(PERCENT, "1")?;
+        let mut sampler = sampler(&pmu, Event::Instructions, 10_007)?;
+        record(&mut sampler, &workload::tight_loop(5_000_000))?;
+        let lowered: u64 = fs::read_to_string(RATE)?.trim().parse()?;
+        ensure!(lowered < ALLOWED, "the limit is still {lowered}");
+        Ok(())
     })
 }
 
