@@ -344,12 +344,13 @@ impl CorePmu {
         }
         let causes = match overflowed.len() {
             0 => u32::from(self.is_late_pmi(cpu)),
-            causes => causes,
+            causes => {
+                cpu.late.expect();
+                causes
+            }
         };
-        if causes != 0 && hardware.capabilities.generation.masks_lvtpc {
-            hardware.apic.deliver_pmi_as_nmi();
-        } else if !overflowed.is_empty() {
-            cpu.late.expect();
+        if causes != 0 {
+            self.unmask_pmi();
         }
 
         cpu.enabled.store(enabled, Relaxed);
@@ -357,6 +358,24 @@ impl CorePmu {
         match causes {
             0 => nmi::Return::None,
             causes => nmi::Return::Handled(causes),
+        }
+    }
+
+    /// Handles an NMI of a CPU whose counters are not ours, but may have been
+    /// when it was on its way. NMI context.
+    fn handle_leftover(&self, cpu: &Cpu) -> nmi::Return {
+        if !cpu.late.take() {
+            return nmi::Return::None;
+        }
+        // Whoever has the counters now may rely on it.
+        self.unmask_pmi();
+        nmi::Return::Handled(1)
+    }
+
+    /// Has the next PMI delivered, too, where the last one has masked it.
+    fn unmask_pmi(&self) {
+        if self.hardware.capabilities.generation.masks_lvtpc {
+            self.hardware.apic.deliver_pmi_as_nmi();
         }
     }
 
@@ -556,7 +575,9 @@ impl Pmu for CorePmu {
 
         let user_rdpmc = &self.hardware.user_rdpmc;
         user_rdpmc.allow(mm);
-        if user_rdpmc.is_allowed() {
+        if user_rdpmc.is_allowed()
+            && user_rdpmc.page_width() == self.hardware.capabilities.general_width
+        {
             event.set_user_readable();
             event.update_userpage();
         }
@@ -621,7 +642,7 @@ impl nmi::Handler for PmiHandler {
         let on = self.0.cpus().this(regs);
         let driver = self.0.driver();
         if !driver.has_taken(on.state()) {
-            return nmi::Return::None;
+            return driver.handle_leftover(on.state());
         }
         driver.overflow.timed(regs, || driver.handle_pmi(&on, regs))
     }

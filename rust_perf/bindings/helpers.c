@@ -106,19 +106,32 @@ int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 
 DEFINE_STATIC_CALL_NULL(rust_perf_update_pce_call, cr4_update_pce);
 DEFINE_STATIC_CALL_NULL(rust_perf_clear_dirty_call, perf_clear_dirty_counters);
+DEFINE_STATIC_CALL_NULL(rust_perf_capability_call, perf_get_x86_pmu_capability);
 
 int rust_perf_user_rdpmc_init(void)
 {
 	void *update_pce = find_function("cr4_update_pce");
 	void *clear_dirty = find_function("perf_clear_dirty_counters");
+	void *capability = find_function("perf_get_x86_pmu_capability");
 
 	if (IS_ERR(update_pce))
 		return PTR_ERR(update_pce);
 	if (IS_ERR(clear_dirty))
 		return PTR_ERR(clear_dirty);
+	if (IS_ERR(capability))
+		return PTR_ERR(capability);
+	static_call_update(rust_perf_capability_call, capability);
 	static_call_update(rust_perf_update_pce_call, update_pce);
 	static_call_update(rust_perf_clear_dirty_call, clear_dirty);
 	return 0;
+}
+
+u8 rust_perf_userpage_width(void)
+{
+	struct x86_pmu_capability capability = {};
+
+	static_call_cond(rust_perf_capability_call)(&capability);
+	return capability.bit_width_gp;
 }
 
 static void update_pce(void *unused)

@@ -15,6 +15,7 @@ int rust_perf_overflow_init(void);
 int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 		       struct pt_regs *regs);
 int rust_perf_user_rdpmc_init(void);
+u8 rust_perf_userpage_width(void);
 void rust_perf_user_rdpmc_allow(struct mm_struct *mm);
 void rust_perf_user_rdpmc_disallow(struct mm_struct *mm);
 bool rust_perf_user_rdpmc_allowed(void);

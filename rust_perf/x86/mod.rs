@@ -101,7 +101,7 @@ impl Hardware {
             cpu: ThisCpu::new(),
             apic,
             user_rdpmc: UserRdpmc::find().inspect_err(|_| {
-                pr_err!("this kernel's cr4_update_pce() is not found by kprobes\n")
+                pr_err!("this kernel's cr4_update_pce() and its like are not found by kprobes\n")
             })?,
         })
     }

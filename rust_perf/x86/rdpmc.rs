@@ -23,7 +23,9 @@ use kernel::{
 /// # Invariants
 ///
 /// The functions of the kernel that this calls have been found.
-pub(crate) struct UserRdpmc(());
+pub(crate) struct UserRdpmc {
+    page_width: u8,
+}
 
 impl UserRdpmc {
     /// Finds what it takes, which no kernel exports. Task context, may sleep.
@@ -31,7 +33,17 @@ impl UserRdpmc {
         // SAFETY: No preconditions but the context.
         to_result(unsafe { bindings::rust_perf_user_rdpmc_init() })?;
         // INVARIANT: Just found.
-        Ok(UserRdpmc(()))
+        Ok(UserRdpmc {
+            // SAFETY: As above.
+            page_width: unsafe { bindings::rust_perf_userpage_width() },
+        })
+    }
+
+    /// How wide counters are, in bits, by what the kernel writes into every
+    /// event's page: that of the in-tree driver's general counters. 0 if that
+    /// driver does not know the CPU.
+    pub(crate) fn page_width(&self) -> u8 {
+        self.page_width
     }
 
     /// Allows RDPMC to the tasks of `mm`, unless the administrator has forbidden
