@@ -67,6 +67,11 @@ typedef struct PmuConfig {
    * Bits of a counter, 32 to 48 (AMD: 48); 0: as many as the version usually has.
    */
   uint8_t width;
+  /**
+   * What goes wrong with the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
+   * `spurious:INSNS` or `status:BITS`. NULL: nothing.
+   */
+  const char *fault;
 } PmuConfig;
 
 /**

@@ -11,12 +11,16 @@
     reason = "the callers are C; the rules for all of them are in the crate's documentation"
 )]
 
+mod fault;
+
 use std::{
     ffi::{c_char, c_int, c_uint, CStr},
     ptr,
 };
 
-use pmu_model::{Config, ConfigError, GeneralProtection, Mode, MsrError, Pmu, Retired, Vendor};
+use pmu_model::{
+    Config, ConfigError, Defect, GeneralProtection, Mode, MsrError, Pmu, Retired, Vendor,
+};
 
 /// The PMU of one vCPU.
 pub struct PmuBridge(Pmu);
@@ -37,6 +41,9 @@ pub struct PmuConfig {
     pub fixed: u8,
     /// Bits of a counter, 32 to 48 (AMD: 48); 0: as many as the version usually has.
     pub width: u8,
+    /// What goes wrong with the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
+    /// `spurious:INSNS` or `status:BITS`. NULL: nothing.
+    pub fault: *const c_char,
 }
 
 /// PmuConfig.fixed: as many as the version usually has.
@@ -70,9 +77,23 @@ fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
         0 => usual_version,
         version => version,
     };
+    let defect = defect(config)?;
     shaped(config, vendor, version)
-        .and_then(Pmu::new)
+        .and_then(|pmu| Pmu::with_defect(pmu, defect))
         .map_err(|error| message(error, vendor))
+}
+
+fn defect(config: &PmuConfig) -> Result<Defect, &'static CStr> {
+    if config.fault.is_null() {
+        return Ok(Defect::None);
+    }
+    // SAFETY: C passes a string that lives during the call.
+    let text = unsafe { CStr::from_ptr(config.fault) };
+    let defect = text.to_str().ok().and_then(fault::parse);
+    defect.ok_or(
+        c"pmu-fault must be lose:N, delay:N:INSNS, repeat:N:INSNS, spurious:INSNS or \
+          status:BITS, with numbers from 1 on, decimal or 0x…",
+    )
 }
 
 fn shaped(config: &PmuConfig, vendor: Vendor, version: u8) -> Result<Config, ConfigError> {
@@ -97,6 +118,10 @@ fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
             c"pmu-fixed must be 0 (pmu-version 1), 0 to 3 (2 to 4) or 0 to 4 (5)"
         }
         (Vendor::Intel, ConfigError::Width) => c"pmu-width must be 32 to 48",
+        (_, ConfigError::Status) => {
+            c"pmu-fault=status: must be bits of counters in GLOBAL_STATUS, which there is from \
+              pmu-version 2 (on AMD 3) on"
+        }
         (Vendor::Amd, ConfigError::Version) => {
             c"pmu-version must be 1 (legacy), 2 (PerfCtrExtCore) or 3 (PerfMonV2) on AMD"
         }

@@ -15,9 +15,17 @@ const INTEL: PmuConfig = PmuConfig {
     general: 0,
     fixed: PMU_FIXED_USUAL,
     width: 0,
+    fault: ptr::null(),
 };
 
 const AMD: PmuConfig = PmuConfig { vendor: 1, ..INTEL };
+
+fn faulty(fault: &'static CStr, config: PmuConfig) -> PmuConfig {
+    PmuConfig {
+        fault: fault.as_ptr(),
+        ..config
+    }
+}
 
 fn create(config: &PmuConfig) -> Result<*mut PmuBridge, &'static str> {
     let mut error: *const c_char = ptr::null();
@@ -63,6 +71,22 @@ fn what_is_wrong_with_a_configuration() {
         ),
         (PmuConfig { fixed: 1, ..AMD }, "pmu-fixed"),
         (PmuConfig { width: 40, ..AMD }, "pmu-width"),
+        (faulty(c"lose:0", INTEL), "lose:N"),
+        (faulty(c"status:0x10", INTEL), "status:"),
+        (
+            PmuConfig {
+                version: 1,
+                ..faulty(c"status:1", INTEL)
+            },
+            "status:",
+        ),
+        (
+            PmuConfig {
+                version: 2,
+                ..faulty(c"status:1", AMD)
+            },
+            "status:",
+        ),
     ] {
         let error = create(&config).unwrap_err();
         assert!(error.contains(property), "{error}");
@@ -120,6 +144,26 @@ fn amd() {
             assert!(pmu_counting(pmu));
             pmu_free(pmu);
         }
+    }
+}
+
+#[test]
+fn every_second_pmi_is_lost() {
+    let pmu = create(&faulty(c"lose:2", INTEL)).unwrap();
+    let one = PmuCounts {
+        instructions: [1, 0],
+        branches: [0, 0],
+    };
+    // SAFETY: The PMU is this test's, and the counts live during the calls.
+    unsafe {
+        // Instructions, user mode, with a PMI.
+        assert_eq!(pmu_wrmsr(pmu, 0x186, 0x51_00c0), PMU_OK);
+        for arrives in [true, false, true, false] {
+            assert_eq!(pmu_wrmsr(pmu, 0xc1, u64::MAX), PMU_OK);
+            pmu_retire(pmu, &one);
+            assert_eq!(pmu_take_pmi(pmu), arrives);
+        }
+        pmu_free(pmu);
     }
 }
 

@@ -111,6 +111,8 @@ pub enum ConfigError {
     Fixed,
     /// Counters too narrow or too wide.
     Width,
+    /// Bits of GLOBAL_STATUS that no counter has, or no such register.
+    Status,
 }
 
 impl fmt::Display for ConfigError {
@@ -126,6 +128,7 @@ impl fmt::Display for ConfigError {
                  counters, and on AMD none"
             }
             ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide, or on AMD 48",
+            ConfigError::Status => "no counter of the PMU has such bits of GLOBAL_STATUS",
         })
     }
 }

@@ -62,7 +62,8 @@
 //!
 //! A driver's test can have PMIs go astray ([`Pmu::inject`],
 //! [`Pmu::inject_spurious_pmi`]) or find a PMU that someone left in disorder
-//! ([`Pmu::inject_status`]).
+//! ([`Pmu::inject_status`]). What cannot reach for the model while it runs, as a guest
+//! cannot, has a PMU in which the same goes wrong again and again ([`Defect`]).
 
 #![forbid(unsafe_code)]
 
@@ -75,5 +76,5 @@ mod pmu;
 
 pub use config::{Config, ConfigError, Shape, Vendor, MAX_FIXED, MAX_GENERAL};
 pub use event::{Mode, Retired};
-pub use pmi::PmiFault;
+pub use pmi::{Defect, PmiFault};
 pub use pmu::{GeneralProtection, MsrError, Pmu};
