@@ -145,9 +145,21 @@ impl Pmu {
         *self = Pmu::at_power_up(self.generation, self.shape, self.pmi.defect());
     }
 
-    /// EAX, EBX, ECX and EDX of a CPUID leaf, `None` if it is not the PMU's.
+    /// EAX, EBX, ECX and EDX of a CPUID leaf, and of its first subleaf if it has any;
+    /// `None` if it is not the PMU's.
     pub fn cpuid(&self, leaf: u32) -> Option<[u32; 4]> {
-        self.generation.cpuid(&self.shape, leaf)
+        self.cpuid_count(leaf, 0)
+    }
+
+    /// The same for a subleaf of a leaf that has some. Other leaves have the same for
+    /// all.
+    pub fn cpuid_count(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        self.generation.cpuid(&self.shape, leaf, subleaf)
+    }
+
+    /// Whether CPUID.(7,1):EAX.ArchPerfMonExt is set: there is leaf 23H.
+    pub fn perfmon_ext(&self) -> bool {
+        self.generation.enumerates_counters()
     }
 
     /// The value of PERF_CAPABILITIES. The register is there, and CPUID.1:ECX.PDCM
@@ -252,15 +264,14 @@ impl Pmu {
         for (i, &eventsel) in self.eventsel.iter().enumerate() {
             let counter = Counter::General(i);
             let modes = [eventsel.has(EventSel::USR), eventsel.has(EventSel::OS)];
-            // SVM is off: neither in a guest nor in a host.
-            let elsewhere = eventsel.0 & (EventSel::GUEST_ONLY | EventSel::HOST_ONLY) != 0;
-            if !eventsel.has(EventSel::EN) || !enabled(counter) || modes == [false; 2] || elsewhere
-            {
+            if !eventsel.has(EventSel::EN) || !enabled(counter) || modes == [false; 2] {
                 continue;
             }
             let filter = Filter {
                 edge: eventsel.has(EventSel::EDGE),
                 inv: eventsel.has(EventSel::INV),
+                // Where there is no such bit it is clear.
+                eq: eventsel.has(EventSel::EQ),
                 cmask: eventsel.cmask(),
             };
             let event = self.generation.event(eventsel);
@@ -379,7 +390,7 @@ impl Pmu {
             return Err(GeneralProtection);
         }
         match self.generation.rdpmc(ecx) {
-            Some(Counter::General(i)) if i < self.shape.general.into() => Ok(self.general[i]),
+            Some(Counter::General(i)) if self.shape.has_general(i) => Ok(self.general[i]),
             Some(Counter::Fixed(i)) if i < self.shape.fixed.into() => Ok(self.fixed[i]),
             _ => Err(GeneralProtection),
         }
