@@ -49,13 +49,13 @@ typedef struct PmuConfig {
    */
   uint8_t vendor;
   /**
-   * Intel: the version of architectural performance monitoring, 1 to 5; 0: 4.
+   * Intel: the version of architectural performance monitoring, 1 to 6; 0: 4.
    * AMD: 1 the legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0: 3.
    */
   uint8_t version;
   /**
-   * General counters, 1 to 8 (AMD: 4 with version 1, 6 with version 2); 0: as
-   * many as the version usually has.
+   * General counters, 1 to 8 (AMD: 4 with version 1, 6 with version 2, 1 to 15 with
+   * version 3); 0: as many as the version usually has.
    */
   uint8_t general;
   /**
@@ -67,6 +67,16 @@ typedef struct PmuConfig {
    * Bits of a counter, 32 to 48 (AMD: 48); 0: as many as the version usually has.
    */
   uint8_t width;
+  /**
+   * Intel's version 6: the general counters, bit by bit, if some are missing, and
+   * general is 0; 0: none is.
+   */
+  uint16_t general_mask;
+  /**
+   * What goes wrong with the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
+   * `spurious:INSNS` or `status:BITS`. NULL: nothing.
+   */
+  const char *fault;
 } PmuConfig;
 
 /**
@@ -113,6 +123,11 @@ uint64_t pmu_perf_capabilities(const struct PmuBridge *pmu);
  * Whether CPUID.80000001H:ECX.PerfCtrExtCore is set.
  */
 bool pmu_perfctr_core(const struct PmuBridge *pmu);
+
+/**
+ * Whether CPUID.(7,1):EAX.ArchPerfMonExt is set, and there is leaf 23H.
+ */
+bool pmu_perfmon_ext(const struct PmuBridge *pmu);
 
 /**
  * Whether delivering a PMI sets the mask bit of LVTPC: on Intel, and not on AMD.

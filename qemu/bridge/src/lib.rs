@@ -11,12 +11,16 @@
     reason = "the callers are C; the rules for all of them are in the crate's documentation"
 )]
 
+mod fault;
+
 use std::{
     ffi::{c_char, c_int, c_uint, CStr},
     ptr,
 };
 
-use pmu_model::{Config, ConfigError, GeneralProtection, Mode, MsrError, Pmu, Retired, Vendor};
+use pmu_model::{
+    Config, ConfigError, Defect, GeneralProtection, Mode, MsrError, Pmu, Retired, Vendor,
+};
 
 /// The PMU of one vCPU.
 pub struct PmuBridge(Pmu);
@@ -26,17 +30,23 @@ pub struct PmuBridge(Pmu);
 pub struct PmuConfig {
     /// 0 Intel, 1 AMD.
     pub vendor: u8,
-    /// Intel: the version of architectural performance monitoring, 1 to 5; 0: 4.
+    /// Intel: the version of architectural performance monitoring, 1 to 6; 0: 4.
     /// AMD: 1 the legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0: 3.
     pub version: u8,
-    /// General counters, 1 to 8 (AMD: 4 with version 1, 6 with version 2); 0: as
-    /// many as the version usually has.
+    /// General counters, 1 to 8 (AMD: 4 with version 1, 6 with version 2, 1 to 15 with
+    /// version 3); 0: as many as the version usually has.
     pub general: u8,
     /// Fixed counters, 0 to 4 (AMD: 0); PMU_FIXED_USUAL: as many as the version
     /// usually has.
     pub fixed: u8,
     /// Bits of a counter, 32 to 48 (AMD: 48); 0: as many as the version usually has.
     pub width: u8,
+    /// Intel's version 6: the general counters, bit by bit, if some are missing, and
+    /// general is 0; 0: none is.
+    pub general_mask: u16,
+    /// What goes wrong with the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
+    /// `spurious:INSNS` or `status:BITS`. NULL: nothing.
+    pub fault: *const c_char,
 }
 
 /// PmuConfig.fixed: as many as the version usually has.
@@ -70,15 +80,37 @@ fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
         0 => usual_version,
         version => version,
     };
+    let defect = defect(config)?;
     shaped(config, vendor, version)
-        .and_then(Pmu::new)
+        .and_then(|pmu| Pmu::with_defect(pmu, defect))
         .map_err(|error| message(error, vendor))
+}
+
+fn defect(config: &PmuConfig) -> Result<Defect, &'static CStr> {
+    if config.fault.is_null() {
+        return Ok(Defect::None);
+    }
+    // SAFETY: C passes a string that lives during the call.
+    let text = unsafe { CStr::from_ptr(config.fault) };
+    let defect = text.to_str().ok().and_then(fault::parse);
+    defect.ok_or(
+        c"pmu-fault must be lose:N, delay:N:INSNS, repeat:N:INSNS, spurious:INSNS or \
+          status:BITS, with numbers from 1 on, hexadecimal ones with 0x",
+    )
 }
 
 fn shaped(config: &PmuConfig, vendor: Vendor, version: u8) -> Result<Config, ConfigError> {
     let mut pmu = Config::new(vendor, version)?;
     if config.general != 0 {
         pmu.shape.general = config.general;
+    }
+    if config.general_mask != 0 {
+        if config.general != 0 {
+            return Err(ConfigError::Missing);
+        }
+        let length = u16::BITS - config.general_mask.leading_zeros();
+        pmu.shape.general = length as u8;
+        pmu.shape.missing = !config.general_mask & (u16::MAX >> (u16::BITS - length));
     }
     if config.fixed != PMU_FIXED_USUAL {
         pmu.shape.fixed = config.fixed;
@@ -91,17 +123,24 @@ fn shaped(config: &PmuConfig, vendor: Vendor, version: u8) -> Result<Config, Con
 
 fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
     match (vendor, error) {
-        (Vendor::Intel, ConfigError::Version) => c"pmu-version must be 1 to 5",
+        (Vendor::Intel, ConfigError::Version) => c"pmu-version must be 1 to 6",
         (Vendor::Intel, ConfigError::General) => c"pmu-counters must be 1 to 8",
+        (_, ConfigError::Missing) => {
+            c"pmu-counter-mask with gaps needs pmu-version=6, and no pmu-counters beside it"
+        }
         (Vendor::Intel, ConfigError::Fixed) => {
-            c"pmu-fixed must be 0 (pmu-version 1), 0 to 3 (2 to 4) or 0 to 4 (5)"
+            c"pmu-fixed must be 0 (pmu-version 1), 0 to 3 (2 to 4) or 0 to 4 (5 and 6)"
         }
         (Vendor::Intel, ConfigError::Width) => c"pmu-width must be 32 to 48",
+        (_, ConfigError::Status) => {
+            c"pmu-fault=status: must be bits of counters in GLOBAL_STATUS, which there is from \
+              pmu-version 2 (on AMD 3) on"
+        }
         (Vendor::Amd, ConfigError::Version) => {
             c"pmu-version must be 1 (legacy), 2 (PerfCtrExtCore) or 3 (PerfMonV2) on AMD"
         }
         (Vendor::Amd, ConfigError::General) => {
-            c"pmu-counters must be 4 (pmu-version 1), 6 (2) or 1 to 8 (3) on AMD"
+            c"pmu-counters must be 4 (pmu-version 1), 6 (2) or 1 to 15 (3) on AMD"
         }
         (Vendor::Amd, ConfigError::Fixed) => c"pmu-fixed must be 0 on AMD",
         (Vendor::Amd, ConfigError::Width) => c"pmu-width must be 48 on AMD",
@@ -162,7 +201,6 @@ pub unsafe extern "C" fn pmu_reset(pmu: *mut PmuBridge) {
 
 /// EAX, EBX, ECX and EDX of CPUID, if the leaf is the PMU's.
 #[no_mangle]
-#[expect(unused_variables, reason = "no leaf of the PMU has subleaves yet")]
 pub unsafe extern "C" fn pmu_cpuid(
     pmu: *const PmuBridge,
     leaf: u32,
@@ -171,7 +209,7 @@ pub unsafe extern "C" fn pmu_cpuid(
 ) -> bool {
     // SAFETY: It is from `pmu_new`, and no one else writes to it now.
     let PmuBridge(pmu) = unsafe { &*pmu };
-    match pmu.cpuid(leaf) {
+    match pmu.cpuid_count(leaf, subleaf) {
         Some(values) => {
             // SAFETY: C passes a place for four registers.
             unsafe { regs.cast::<[u32; 4]>().write(values) };
@@ -195,6 +233,14 @@ pub unsafe extern "C" fn pmu_perfctr_core(pmu: *const PmuBridge) -> bool {
     // SAFETY: It is from `pmu_new`, and no one else writes to it now.
     let PmuBridge(pmu) = unsafe { &*pmu };
     pmu.perfctr_core()
+}
+
+/// Whether CPUID.(7,1):EAX.ArchPerfMonExt is set, and there is leaf 23H.
+#[no_mangle]
+pub unsafe extern "C" fn pmu_perfmon_ext(pmu: *const PmuBridge) -> bool {
+    // SAFETY: It is from `pmu_new`, and no one else writes to it now.
+    let PmuBridge(pmu) = unsafe { &*pmu };
+    pmu.perfmon_ext()
 }
 
 /// Whether delivering a PMI sets the mask bit of LVTPC: on Intel, and not on AMD.

@@ -13,11 +13,20 @@ const INTEL: PmuConfig = PmuConfig {
     vendor: 0,
     version: 0,
     general: 0,
+    general_mask: 0,
     fixed: PMU_FIXED_USUAL,
     width: 0,
+    fault: ptr::null(),
 };
 
 const AMD: PmuConfig = PmuConfig { vendor: 1, ..INTEL };
+
+fn faulty(fault: &'static CStr, config: PmuConfig) -> PmuConfig {
+    PmuConfig {
+        fault: fault.as_ptr(),
+        ..config
+    }
+}
 
 fn create(config: &PmuConfig) -> Result<*mut PmuBridge, &'static str> {
     let mut error: *const c_char = ptr::null();
@@ -37,7 +46,7 @@ fn what_is_wrong_with_a_configuration() {
         (PmuConfig { vendor: 9, ..INTEL }, "pmu=on"),
         (
             PmuConfig {
-                version: 6,
+                version: 7,
                 ..INTEL
             },
             "pmu-version",
@@ -51,8 +60,32 @@ fn what_is_wrong_with_a_configuration() {
         ),
         (PmuConfig { fixed: 4, ..INTEL }, "pmu-fixed"),
         (PmuConfig { width: 31, ..INTEL }, "pmu-width"),
+        (
+            PmuConfig {
+                general_mask: 0b1011,
+                ..INTEL
+            },
+            "pmu-counter-mask",
+        ),
+        (
+            PmuConfig {
+                version: 6,
+                general: 4,
+                general_mask: 0b1111,
+                ..INTEL
+            },
+            "pmu-counter-mask",
+        ),
+        (
+            PmuConfig {
+                version: 6,
+                general_mask: 0x100,
+                ..INTEL
+            },
+            "pmu-counters",
+        ),
         (PmuConfig { version: 4, ..AMD }, "pmu-version"),
-        (PmuConfig { general: 9, ..AMD }, "pmu-counters"),
+        (PmuConfig { general: 16, ..AMD }, "pmu-counters"),
         (
             PmuConfig {
                 version: 1,
@@ -63,6 +96,22 @@ fn what_is_wrong_with_a_configuration() {
         ),
         (PmuConfig { fixed: 1, ..AMD }, "pmu-fixed"),
         (PmuConfig { width: 40, ..AMD }, "pmu-width"),
+        (faulty(c"lose:0", INTEL), "lose:N"),
+        (faulty(c"status:0x10", INTEL), "status:"),
+        (
+            PmuConfig {
+                version: 1,
+                ..faulty(c"status:1", INTEL)
+            },
+            "status:",
+        ),
+        (
+            PmuConfig {
+                version: 2,
+                ..faulty(c"status:1", AMD)
+            },
+            "status:",
+        ),
     ] {
         let error = create(&config).unwrap_err();
         assert!(error.contains(property), "{error}");
@@ -94,12 +143,34 @@ fn what_is_set_is_set() {
 }
 
 #[test]
+fn leaf_23h() {
+    let config = PmuConfig {
+        version: 6,
+        general_mask: 0b10_1011,
+        ..INTEL
+    };
+    let pmu = create(&config).unwrap();
+    let mut regs = [0; 4];
+    // SAFETY: The PMU is this test's, and the registers live during the calls.
+    unsafe {
+        assert!(pmu_perfmon_ext(pmu));
+        assert!(pmu_cpuid(pmu, 0x23, 1, regs.as_mut_ptr()));
+        assert_eq!(regs, [0b10_1011, 0b1111, 0, 0]);
+        pmu_free(pmu);
+        let pmu = create(&INTEL).unwrap();
+        assert!(!pmu_perfmon_ext(pmu));
+        assert!(!pmu_cpuid(pmu, 0x23, 1, regs.as_mut_ptr()));
+        pmu_free(pmu);
+    }
+}
+
+#[test]
 fn amd() {
     for (version, general, leaf, core) in [
         (1, 0, None, false),
         (2, 6, None, true),
         (0, 0, Some([1, 6, 0, 0]), true),
-        (3, 8, Some([1, 8, 0, 0]), true),
+        (3, 15, Some([1, 15, 0, 0]), true),
     ] {
         let pmu = create(&PmuConfig {
             version,
@@ -120,6 +191,26 @@ fn amd() {
             assert!(pmu_counting(pmu));
             pmu_free(pmu);
         }
+    }
+}
+
+#[test]
+fn every_second_pmi_is_lost() {
+    let pmu = create(&faulty(c"lose:2", INTEL)).unwrap();
+    let one = PmuCounts {
+        instructions: [1, 0],
+        branches: [0, 0],
+    };
+    // SAFETY: The PMU is this test's, and the counts live during the calls.
+    unsafe {
+        // Instructions, user mode, with a PMI.
+        assert_eq!(pmu_wrmsr(pmu, 0x186, 0x51_00c0), PMU_OK);
+        for arrives in [true, false, true, false] {
+            assert_eq!(pmu_wrmsr(pmu, 0xc1, u64::MAX), PMU_OK);
+            pmu_retire(pmu, &one);
+            assert_eq!(pmu_take_pmi(pmu), arrives);
+        }
+        pmu_free(pmu);
     }
 }
 

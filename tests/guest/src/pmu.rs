@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Opening events on the PMU under test, or on the in-tree one beside it.
 
-use std::arch::x86_64::__cpuid;
+use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -168,7 +168,7 @@ pub fn read_all(group: &mut [Counter]) -> io::Result<Vec<u64>> {
     group.iter_mut().map(Counter::read).collect()
 }
 
-/// What CPUID leaf 0xA says of this CPU (SDM vol. 2A, CPUID).
+/// What CPUID leaves 0xA and 0x23 say of this CPU (SDM vol. 2A, CPUID).
 #[derive(Clone, Copy, Debug)]
 pub struct ArchPerfmon {
     pub version: u32,
@@ -184,9 +184,17 @@ impl ArchPerfmon {
         // SAFETY: every x86-64 CPU has CPUID; one without the leaf gives zeros
         // here, as it is below the highest leaf of any CPU that QEMU emulates.
         let leaf = unsafe { __cpuid(0xa) };
+        let version = leaf.eax & 0xff;
+        let general = if version >= 6 {
+            // Some may be missing: leaf 0xA tells of those before.
+            // SAFETY: as above; version 6 has the leaf.
+            unsafe { __cpuid_count(0x23, 1) }.eax.count_ones()
+        } else {
+            (leaf.eax >> 8) & 0xff
+        };
         Self {
-            version: leaf.eax & 0xff,
-            general: (leaf.eax >> 8) & 0xff,
+            version,
+            general,
             width: (leaf.eax >> 16) & 0xff,
             fixed: leaf.edx & 0x1f,
         }

@@ -5,9 +5,9 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, compare, contents, counting, delivery, events, groups, hotplug, kexec, lifecycle, mixed,
-    modes, no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sysfs, tasks,
-    user_read, watchdog,
+    attr, compare, contents, counting, delivery, events, faults, groups, hotplug, kexec, lifecycle,
+    mixed, modes, no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sysfs,
+    tasks, user_read, watchdog,
 };
 
 /// A guest, and what to run in it.
@@ -20,6 +20,8 @@ pub struct Suite {
     load: bool,
     /// Properties to append to the usual -cpu string.
     cpu: &'static str,
+    /// What goes wrong with the PMU: the property `pmu-fault` of qemu/README.md.
+    fault: Option<&'static str>,
     /// Whether to run the tests in a kernel that was booted by kexec.
     pub second_kernel: bool,
     pub tests: &'static [&'static [Test]],
@@ -34,6 +36,7 @@ impl Suite {
             append: "",
             load: true,
             cpu: "",
+            fault: None,
             second_kernel: false,
             tests,
         }
@@ -53,6 +56,13 @@ impl Suite {
 
     const fn cpu(self, cpu: &'static str) -> Self {
         Self { cpu, ..self }
+    }
+
+    const fn fault(self, fault: &'static str) -> Self {
+        Self {
+            fault: Some(fault),
+            ..self
+        }
     }
 
     const fn second_kernel(self) -> Self {
@@ -172,12 +182,97 @@ const SUITES: &[Suite] = &[
     Suite::new("hw-v3", HARDWARE).cpu("pmu-version=3"),
     Suite::new("hw-v4", HARDWARE).cpu("pmu-version=4"),
     Suite::new("hw-v5", HARDWARE).cpu("pmu-version=5"),
+    Suite::new("hw-v6", HARDWARE).cpu("pmu-version=6"),
+    Suite::new("hw-v6-gaps", HARDWARE).cpu("pmu-version=6,pmu-counter-mask=0x2b"),
     Suite::new("hw-small", HARDWARE).cpu("pmu-version=2,pmu-counters=2,pmu-fixed=1,pmu-width=32"),
     // Not below version 5: the in-tree driver then takes no fixed counters for 64.
     Suite::new("hw-no-fixed", HARDWARE).cpu("pmu-version=5,pmu-fixed=0"),
     // One counter is too few for the in-tree driver.
     Suite::new("hw-one", HARDWARE_ALONE)
         .cpu("pmu-version=5,pmu-counters=1,pmu-fixed=0,pmu-width=40"),
+    Suite::new("faults-lose", &[faults::LOSE])
+        .smp(1)
+        .fault("lose:5"),
+    Suite::new("faults-lose-amd-legacy", &[faults::LOSE])
+        .smp(1)
+        .cpu("vendor=AuthenticAMD,pmu-version=1")
+        .fault("lose:5"),
+    Suite::new("faults-lose-amd-v2", &[faults::LOSE])
+        .smp(1)
+        .append("mitigations=off")
+        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .fault("lose:5"),
+    Suite::new("faults-delay", &[faults::DELAY])
+        .smp(1)
+        .fault("delay:3:20000"),
+    Suite::new("faults-delay-v1", &[faults::DELAY])
+        .smp(1)
+        .cpu("pmu-version=1")
+        .fault("delay:3:20000"),
+    Suite::new("faults-delay-amd-legacy", &[faults::DELAY])
+        .smp(1)
+        .cpu("vendor=AuthenticAMD,pmu-version=1")
+        .fault("delay:3:20000"),
+    Suite::new("faults-delay-amd-v2", &[faults::DELAY])
+        .smp(1)
+        .append("mitigations=off")
+        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .fault("delay:3:20000"),
+    Suite::new("faults-delay-long", &[faults::DELAY_LONG])
+        .smp(1)
+        .fault("delay:3:500000"),
+    Suite::new("faults-delay-long-amd-legacy", &[faults::DELAY_LONG])
+        .smp(1)
+        .cpu("vendor=AuthenticAMD,pmu-version=1")
+        .fault("delay:3:500000"),
+    Suite::new("faults-delay-long-amd-v2", &[faults::DELAY_LONG])
+        .smp(1)
+        .append("mitigations=off")
+        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .fault("delay:3:500000"),
+    Suite::new("faults-repeat", &[faults::REPEAT])
+        .smp(1)
+        .fault("repeat:3:20000"),
+    Suite::new("faults-repeat-v1", &[faults::REPEAT])
+        .smp(1)
+        .cpu("pmu-version=1")
+        .fault("repeat:3:20000"),
+    Suite::new("faults-repeat-amd-legacy", &[faults::REPEAT])
+        .smp(1)
+        .cpu("vendor=AuthenticAMD,pmu-version=1")
+        .fault("repeat:3:20000"),
+    Suite::new("faults-repeat-amd-v2", &[faults::REPEAT])
+        .smp(1)
+        .append("mitigations=off")
+        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .fault("repeat:3:20000"),
+    Suite::new("faults-repeat-at-once", &[faults::REPEAT_AT_ONCE])
+        .smp(1)
+        .fault("repeat:3:1"),
+    Suite::new(
+        "faults-repeat-at-once-amd-legacy",
+        &[faults::REPEAT_AT_ONCE],
+    )
+    .smp(1)
+    .cpu("vendor=AuthenticAMD,pmu-version=1")
+    .fault("repeat:3:1"),
+    Suite::new("faults-repeat-at-once-amd-v2", &[faults::REPEAT_AT_ONCE])
+        .smp(1)
+        .append("mitigations=off")
+        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .fault("repeat:3:1"),
+    // Not on AMD: LVTPC is not masked there, so that nothing tells a PMI that came for
+    // nothing from another NMI.
+    Suite::new("faults-spurious", &[faults::SPURIOUS])
+        .smp(1)
+        .fault("spurious:100003"),
+    Suite::new("faults-status", &[faults::STATUS])
+        .smp(1)
+        .fault("status:0x70000000f"),
+    Suite::new("faults-status-v2", &[faults::STATUS])
+        .smp(1)
+        .cpu("pmu-version=2")
+        .fault("status:0x700000003"),
     Suite::new("hw-large", HARDWARE).cpu("pmu-counters=8,pmu-fixed=3,pmu-width=48"),
 ];
 
@@ -201,9 +296,14 @@ pub fn list() {
             append,
             load,
             cpu,
+            fault,
             ..
         } = suite;
         let flags = if *load { "" } else { "noload" };
+        let fault = fault.map(|fault| format!("pmu-fault={fault}"));
+        let cpu = [Some(*cpu), fault.as_deref()].into_iter().flatten();
+        let cpu: Vec<_> = cpu.filter(|part| !part.is_empty()).collect();
+        let cpu = cpu.join(",");
         println!("{name}\t{smp}\t{qemu_args}\t{append}\t{flags}\t{cpu}");
     }
 }

@@ -43,6 +43,10 @@
 //!
 //! A CMASK is reached if a cycle can have that many: 1, or up to 4 slots. Core
 //! cycles and slots never begin and never end: with EDGE they count nothing.
+//!
+//! With EQ, which version 6 has, a CMASK is reached if a cycle has just that many: for
+//! slots 4, and 1 otherwise. What stays below it is then as what is beyond it, and INV
+//! makes of "equal" "not equal". Without a CMASK, EQ is ignored.
 
 /// The privilege levels that counters tell apart (SDM vol. 3B, "Performance
 /// Monitoring", USR and OS flags of IA32_PERFEVTSELx).
@@ -113,7 +117,7 @@ const BRANCH_MISS_CYCLES: u128 = 15;
 /// Cycles that a miss in the last-level cache stalls.
 const LLC_MISS_CYCLES: u128 = 100;
 /// Issue slots in a cycle.
-const SLOTS_PER_CYCLE: u8 = 4;
+pub(crate) const SLOTS_PER_CYCLE: u8 = 4;
 
 /// After this many instructions with as many branches every event has come round
 /// to where it was: all it depends on is a remainder of a division that divides
@@ -178,6 +182,7 @@ impl Event {
 pub(crate) struct Filter {
     pub(crate) edge: bool,
     pub(crate) inv: bool,
+    pub(crate) eq: bool,
     pub(crate) cmask: u8,
 }
 
@@ -192,14 +197,21 @@ impl Quantity {
     /// What `filter` makes of `event`, by the table in this module's
     /// documentation; `None` if that never counts.
     pub(crate) fn new(event: Event, filter: Filter) -> Option<Quantity> {
-        let Filter { edge, inv, cmask } = filter;
+        let Filter {
+            edge,
+            inv,
+            eq,
+            cmask,
+        } = filter;
         let always = event.per_cycle();
+        let in_a_cycle = always.unwrap_or(1);
+        let reached = cmask == in_a_cycle || cmask < in_a_cycle && !eq;
         if edge && (always.is_some() || cmask > 1) {
             return None;
         }
         match cmask {
             0 => Some(Quantity::Events(event)),
-            _ if cmask > always.unwrap_or(1) => inv.then_some(Quantity::Events(Event::Cycles)),
+            _ if !reached => inv.then_some(Quantity::Events(Event::Cycles)),
             _ if always.is_some() => (!inv).then_some(Quantity::Events(Event::Cycles)),
             _ if inv && !edge => Some(Quantity::CyclesWithout(event)),
             _ => Some(Quantity::Events(event)),

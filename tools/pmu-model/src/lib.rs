@@ -9,10 +9,10 @@
 //! ([`Pmu::budget`]) and so sees each overflow after the very instruction that
 //! caused it.
 //!
-//! Modelled is Intel's architectural performance monitoring, versions 1 to 5, with
+//! Modelled is Intel's architectural performance monitoring, versions 1 to 6, with
 //! 1 to 8 general counters of 32 to 48 bits and the fixed counters of the version;
 //! and AMD's core performance counters in three generations: the four legacy ones,
-//! the six of PerfCtrExtCore, and PerfMonV2's 1 to 8 with global control and status.
+//! the six of PerfCtrExtCore, and PerfMonV2's 1 to 15 with global control and status.
 //! Each is a file in `generation/` that says what it adds to the one before.
 //! Registers are declared in [`msr`].
 //!
@@ -21,8 +21,9 @@
 //! computed to be: see [`event`].
 //!
 //! Not modelled: PEBS and the debug store, last branch records (Intel's freeze bits
-//! are there), Processor Trace, uncore counters, and the hyper-threads that
-//! AnyThread is for: a core has one thread. Bits of status that only these would set
+//! are there), Processor Trace, uncore counters, PERF_METRICS, counters that reload
+//! each other, what forbids RDPMC to user mode by the counter, and the hyper-threads
+//! that AnyThread is for: a core has one thread. Bits of status that only these would set
 //! can be set and cleared by hand where the version has them. Of AMD's also not: IBS,
 //! the northbridge's and the L3's counters, the LBR stack and the freezing of counters,
 //! merged counters (event FFFH), and SVM, which is taken to be off.
@@ -62,7 +63,8 @@
 //!
 //! A driver's test can have PMIs go astray ([`Pmu::inject`],
 //! [`Pmu::inject_spurious_pmi`]) or find a PMU that someone left in disorder
-//! ([`Pmu::inject_status`]).
+//! ([`Pmu::inject_status`]). What cannot reach for the model while it runs, as a guest
+//! cannot, has a PMU in which the same goes wrong again and again ([`Defect`]).
 
 #![forbid(unsafe_code)]
 
@@ -73,7 +75,7 @@ pub mod msr;
 mod pmi;
 mod pmu;
 
-pub use config::{Config, ConfigError, Shape, Vendor, MAX_FIXED, MAX_GENERAL};
+pub use config::{Config, ConfigError, Shape, Vendor, MAX_FIXED, MAX_GENERAL, MAX_INTEL_GENERAL};
 pub use event::{Mode, Retired};
-pub use pmi::PmiFault;
+pub use pmi::{Defect, PmiFault};
 pub use pmu::{GeneralProtection, MsrError, Pmu};

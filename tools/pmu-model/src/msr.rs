@@ -37,6 +37,16 @@ pub const IA32_PERF_GLOBAL_STATUS_SET: u32 = 0x391;
 pub const IA32_PERF_GLOBAL_INUSE: u32 = 0x392;
 /// First of the general counters' full-width aliases.
 pub const IA32_A_PMC0: u32 = 0x4c1;
+/// First of the general counters in version 6's range of registers, in full width;
+/// that of the next counter is [`V6_STRIDE`] on. So are those that follow here.
+pub const IA32_PMC_GP0_CTR: u32 = 0x1900;
+/// First of the event selects in version 6's range.
+pub const IA32_PMC_GP0_CFG_A: u32 = 0x1901;
+/// First of the fixed counters in version 6's range.
+pub const IA32_PMC_FX0_CTR: u32 = 0x1980;
+/// How far two counters' registers are apart in version 6's range. What is between, for
+/// counters that reload each other and for PEBS, is not there.
+pub const V6_STRIDE: u32 = 4;
 
 /// First of AMD's legacy PERF_CTLs, which are what Intel calls EVENTSEL.
 pub const K7_PERF_CTL0: u32 = 0xc001_0000;
@@ -103,6 +113,10 @@ impl EventSel {
     pub const INV: u64 = 1 << 23;
     /// Bits 31:24, compared with the number of events in a cycle.
     pub const CMASK: u64 = 0xff << 24;
+    /// Version 6: the comparison with CMASK is for equality.
+    pub const EQ: u64 = 1 << 36;
+    /// Version 6: bits 47:40, more of the unit mask.
+    pub const UMASK2: u64 = 0xff << 40;
     /// AMD: bits 11:8 of the event.
     pub const EVENT_HIGH: u64 = 0xf << 32;
     /// AMD: count in guests only. With EFER.SVME clear, as it is taken to be here,

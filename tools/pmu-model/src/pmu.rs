@@ -10,9 +10,9 @@ use crate::{
     generation::{Freeze, Generation},
     msr::{
         debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE,
-        IA32_PERF_CAPABILITIES, PMI_IN_USE,
+        IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS, PMI_IN_USE,
     },
-    pmi::{PmiFault, PmiLine},
+    pmi::{Defect, PmiFault, PmiLine},
 };
 
 /// Why an access to an MSR is not done.
@@ -104,11 +104,21 @@ impl Pmu {
 
     /// The PMU that `config` describes, as it is after power-up.
     pub fn new(config: Config) -> Result<Pmu, ConfigError> {
-        Ok(Pmu::at_power_up(config.generation()?, config.shape))
+        Pmu::with_defect(config, Defect::None)
     }
 
-    fn at_power_up(generation: &'static dyn Generation, shape: Shape) -> Pmu {
-        Pmu {
+    /// The same with a defect. [`ConfigError::Status`] if it is in bits of
+    /// GLOBAL_STATUS that no counter of this PMU has.
+    pub fn with_defect(config: Config, defect: Defect) -> Result<Pmu, ConfigError> {
+        let pmu = Pmu::at_power_up(config.generation()?, config.shape, defect);
+        match defect {
+            Defect::Status(bits) if pmu.global_status != bits => Err(ConfigError::Status),
+            _ => Ok(pmu),
+        }
+    }
+
+    fn at_power_up(generation: &'static dyn Generation, shape: Shape, defect: Defect) -> Pmu {
+        let mut pmu = Pmu {
             generation,
             shape,
             eventsel: Default::default(),
@@ -119,21 +129,37 @@ impl Pmu {
             global_status: 0,
             debugctl: 0,
             totals: Default::default(),
-            pmi: Default::default(),
+            pmi: PmiLine::new(defect),
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
+        };
+        if let Defect::Status(bits) = defect {
+            pmu.inject_status(bits);
         }
+        pmu
     }
 
-    /// RESET: everything is as after power-up, and no fault is planned. (INIT leaves
-    /// a PMU as it is: SDM vol. 3A, table "IA-32 and Intel 64 Processor States
-    /// Following Power-up, Reset, or INIT".)
+    /// RESET: everything is as after power-up, and no fault is planned but for what
+    /// the defect brings. (INIT leaves a PMU as it is: SDM vol. 3A, table "IA-32 and
+    /// Intel 64 Processor States Following Power-up, Reset, or INIT".)
     pub fn reset(&mut self) {
-        *self = Pmu::at_power_up(self.generation, self.shape);
+        *self = Pmu::at_power_up(self.generation, self.shape, self.pmi.defect());
     }
 
-    /// EAX, EBX, ECX and EDX of a CPUID leaf, `None` if it is not the PMU's.
+    /// EAX, EBX, ECX and EDX of a CPUID leaf, and of its first subleaf if it has any;
+    /// `None` if it is not the PMU's.
     pub fn cpuid(&self, leaf: u32) -> Option<[u32; 4]> {
-        self.generation.cpuid(&self.shape, leaf)
+        self.cpuid_count(leaf, 0)
+    }
+
+    /// The same for a subleaf of a leaf that has some. Other leaves have the same for
+    /// all.
+    pub fn cpuid_count(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        self.generation.cpuid(&self.shape, leaf, subleaf)
+    }
+
+    /// Whether CPUID.(7,1):EAX.ArchPerfMonExt is set: there is leaf 23H.
+    pub fn perfmon_ext(&self) -> bool {
+        self.generation.enumerates_counters()
     }
 
     /// The value of PERF_CAPABILITIES. The register is there, and CPUID.1:ECX.PDCM
@@ -166,8 +192,10 @@ impl Pmu {
             *totals = totals.after(*retired);
         }
         let [user, kernel] = retired;
-        self.pmi
-            .retire(user.instructions.saturating_add(kernel.instructions));
+        self.pmi.retire(
+            user.instructions.saturating_add(kernel.instructions),
+            !self.active.is_empty(),
+        );
 
         let mut overflowed = 0;
         let mut pmi = false;
@@ -236,15 +264,14 @@ impl Pmu {
         for (i, &eventsel) in self.eventsel.iter().enumerate() {
             let counter = Counter::General(i);
             let modes = [eventsel.has(EventSel::USR), eventsel.has(EventSel::OS)];
-            // SVM is off: neither in a guest nor in a host.
-            let elsewhere = eventsel.0 & (EventSel::GUEST_ONLY | EventSel::HOST_ONLY) != 0;
-            if !eventsel.has(EventSel::EN) || !enabled(counter) || modes == [false; 2] || elsewhere
-            {
+            if !eventsel.has(EventSel::EN) || !enabled(counter) || modes == [false; 2] {
                 continue;
             }
             let filter = Filter {
                 edge: eventsel.has(EventSel::EDGE),
                 inv: eventsel.has(EventSel::INV),
+                // Where there is no such bit it is clear.
+                eq: eventsel.has(EventSel::EQ),
                 cmask: eventsel.cmask(),
             };
             let event = self.generation.event(eventsel);
@@ -363,7 +390,7 @@ impl Pmu {
             return Err(GeneralProtection);
         }
         match self.generation.rdpmc(ecx) {
-            Some(Counter::General(i)) if i < self.shape.general.into() => Ok(self.general[i]),
+            Some(Counter::General(i)) if self.shape.has_general(i) => Ok(self.general[i]),
             Some(Counter::Fixed(i)) if i < self.shape.fixed.into() => Ok(self.fixed[i]),
             _ => Err(GeneralProtection),
         }
@@ -371,7 +398,7 @@ impl Pmu {
 
     /// Whether anything would be missed if what retires were not told.
     pub fn counting(&self) -> bool {
-        !self.active.is_empty() || self.pmi.next().is_some()
+        !self.active.is_empty() || self.pmi.under_way()
     }
 
     /// Whether a PMI is due. Once taken it is not due any more.
@@ -413,7 +440,7 @@ impl Pmu {
                 budget[here] = budget[here].min(n);
             }
         }
-        if let Some(left) = self.pmi.next() {
+        if let Some(left) = self.pmi.next(!self.active.is_empty()) {
             budget[there] = budget[there].min(left / 4);
             budget[here] = budget[here].min(left - left / 4);
         }
@@ -432,9 +459,15 @@ impl Pmu {
     }
 
     /// Sets overflow bits of GLOBAL_STATUS, those of counters that exist, as if
-    /// whoever used the PMU before had left them behind.
+    /// whoever used the PMU before had left them behind. Without the register there
+    /// are none.
     pub fn inject_status(&mut self, bits: u64) {
-        self.global_status |= bits & self.shape.counters();
+        let there = [IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS]
+            .iter()
+            .any(|&msr| self.register(msr) == Ok(Register::GlobalStatus));
+        if there {
+            self.global_status |= bits & self.shape.counters();
+        }
     }
 }
 

@@ -61,8 +61,8 @@ fn configurations() {
             "{version}"
         );
     }
-    for (version, least, most) in [(LEGACY, 4, 4), (CORE, 6, 6), (V2, 1, 8)] {
-        for general in 0..10 {
+    for (version, least, most) in [(LEGACY, 4, 4), (CORE, 6, 6), (V2, 1, 15)] {
+        for general in 0..17 {
             let good = (least..=most).contains(&general);
             let error = (!good).then_some(ConfigError::General);
             assert_eq!(Pmu::new(config(version, general)).err(), error);
@@ -91,7 +91,7 @@ fn what_cpuid_and_the_apic_are_told() {
         assert_eq!(pmu.perf_capabilities(), 0);
         assert!(!pmu.pmi_masks_lvtpc());
     }
-    for general in 1..=8 {
+    for general in 1..=15 {
         let pmu = Pmu::new(config(V2, general)).unwrap();
         assert_eq!(pmu.cpuid(0x8000_0022), Some([1, general.into(), 0, 0]));
     }
@@ -102,7 +102,7 @@ fn what_cpuid_and_the_apic_are_told() {
 
 #[test]
 fn which_registers_there_are() {
-    for (version, general) in [(LEGACY, 4), (CORE, 6), (V2, 1), (V2, 3), (V2, 6), (V2, 8)] {
+    for (version, general) in [(LEGACY, 4), (CORE, 6), (V2, 1), (V2, 3), (V2, 6), (V2, 15)] {
         let mut pmu = Pmu::new(config(version, general)).unwrap();
         let general = u32::from(general);
         let check = |pmu: &mut Pmu, msr: u32, there: bool| {
@@ -114,7 +114,7 @@ fn which_registers_there_are() {
             check(&mut pmu, K7_PERF_CTL0 + i, i < general);
             check(&mut pmu, K7_PERF_CTR0 + i, i < general);
         }
-        for i in 0..8 {
+        for i in 0..15 {
             check(&mut pmu, PERF_CTL0 + 2 * i, version >= CORE && i < general);
             check(&mut pmu, PERF_CTR0 + 2 * i, version >= CORE && i < general);
         }
@@ -124,7 +124,7 @@ fn which_registers_there_are() {
         for msr in [
             K7_PERF_CTR0 + 4,
             PERF_CTL0 - 1,
-            PERF_CTL0 + 16,
+            PERF_CTL0 + 30,
             PERF_CNTR_GLOBAL_STATUS - 1,
             PERF_CNTR_GLOBAL_STATUS_SET + 1,
             IA32_PERFEVTSEL0,
@@ -201,7 +201,7 @@ fn status_is_acknowledged_bit_by_bit() {
 
 #[test]
 fn global_control_is_open_at_reset() {
-    for general in [1, 6, 8] {
+    for general in [1, 6, 15] {
         let mut pmu = Pmu::new(config(V2, general)).unwrap();
         let all = (1 << general) - 1;
         assert_eq!(pmu.rdmsr(PERF_CNTR_GLOBAL_CTL), Ok(all));
@@ -322,7 +322,7 @@ fn events() {
 
 #[test]
 fn rdpmc() {
-    for (version, general) in [(LEGACY, 4), (CORE, 6), (V2, 1), (V2, 8)] {
+    for (version, general) in [(LEGACY, 4), (CORE, 6), (V2, 1), (V2, 15)] {
         let mut pmu = Pmu::new(config(version, general)).unwrap();
         for i in 0..general.into() {
             let (_, ctr) = numbers(version, i);
@@ -358,7 +358,7 @@ fn act() -> impl Strategy<Value = Act> {
     let msr = || {
         prop_oneof![
             4 => K7_PERF_CTL0..K7_PERF_CTR0 + 5,
-            8 => PERF_CTL0..PERF_CTL0 + 18,
+            8 => PERF_CTL0..PERF_CTL0 + 32,
             8 => PERF_CNTR_GLOBAL_STATUS..PERF_CNTR_GLOBAL_STATUS_SET + 2,
             1 => any::<u32>(),
         ]
@@ -395,7 +395,7 @@ proptest! {
     #[test]
     fn any_accesses(
         version in LEGACY..=V2,
-        general in 1..=8u8,
+        general in 1..=15u8,
         acts in prop::collection::vec(act(), 0..100),
     ) {
         let general = [4, 6, general][usize::from(version) - 1];

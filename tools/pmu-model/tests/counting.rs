@@ -120,7 +120,7 @@ fn setup() -> impl Strategy<Value = Setup> {
 }
 
 fn amd() -> impl Strategy<Value = Setup> {
-    (1..=3u8, 1..=8u8).prop_flat_map(|(version, general)| {
+    (1..=3u8, 1..=15u8).prop_flat_map(|(version, general)| {
         let mut config = Config::new(Vendor::Amd, version).unwrap();
         if version == 3 {
             config.shape.general = general;
@@ -136,13 +136,14 @@ fn amd() -> impl Strategy<Value = Setup> {
 }
 
 fn intel() -> impl Strategy<Value = Setup> {
-    (2..=5u8, 1..=8u8, 0..=4u8, 32..=48u8).prop_flat_map(|(version, general, fixed, width)| {
-        let fixed = fixed.min(if version == 5 { 4 } else { 3 });
+    (2..=6u8, 1..=8u8, 0..=4u8, 32..=48u8).prop_flat_map(|(version, general, fixed, width)| {
+        let fixed = fixed.min(if version >= 5 { 4 } else { 3 });
         let config = Config {
             vendor: Vendor::Intel,
             version,
             shape: Shape {
                 general,
+                missing: 0,
                 fixed,
                 width,
                 full_width: true,
@@ -150,12 +151,18 @@ fn intel() -> impl Strategy<Value = Setup> {
         };
         let ctrl = prop::sample::select(vec![0, 1, 2, 3, 8, 9, 10, 11u64]);
         (
-            prop::collection::vec((eventsel(), distance()), general as usize),
+            prop::collection::vec((eventsel(), distance(), any::<bool>()), general as usize),
             prop::collection::vec((ctrl, distance()), fixed as usize),
         )
             .prop_map(move |(general, fixed)| Setup {
                 config,
-                general,
+                general: general
+                    .into_iter()
+                    .map(|(eventsel, distance, eq)| match eq && version == 6 {
+                        true => (eventsel | EventSel::EQ, distance),
+                        false => (eventsel, distance),
+                    })
+                    .collect(),
                 fixed,
             })
     })
@@ -210,7 +217,7 @@ impl Setup {
             pmu.wrmsr(IA32_A_PMC0 + i as u32, value).unwrap();
             global_ctrl |= 1 << i;
             // Slots are an event of version 5.
-            let known = self.config.version == 5 || eventsel & 0xffff != 0x01a4;
+            let known = self.config.version >= 5 || eventsel & 0xffff != 0x01a4;
             let eventsel = if known { eventsel } else { 0 };
             counters.push(Counter::new(
                 Vendor::Intel,
@@ -352,7 +359,7 @@ proptest! {
         branch_every in 3..9u64,
         both in any::<bool>(),
     ) {
-        let mut pmu = Pmu::new(Config::new(Vendor::Intel, 5).unwrap()).unwrap();
+        let mut pmu = Pmu::new(Config::new(Vendor::Intel, 6).unwrap()).unwrap();
         let modes = if both { EventSel::USR | EventSel::OS } else { EventSel::USR };
         let eventsel = eventsel & !(EventSel::OS | EventSel::INV) | modes | EventSel::EN;
         pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
@@ -381,7 +388,7 @@ proptest! {
         branches in 1..16u64,
     ) {
         let count = |instructions, branches| {
-            let mut pmu = Pmu::new(Config::new(Vendor::Intel, 5).unwrap()).unwrap();
+            let mut pmu = Pmu::new(Config::new(Vendor::Intel, 6).unwrap()).unwrap();
             let eventsel = eventsel | EventSel::EN | EventSel::USR;
             pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
             let tell = |pmu: &mut Pmu, instructions, branches| {

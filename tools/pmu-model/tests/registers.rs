@@ -26,6 +26,7 @@ fn shaped(version: u8, shape: Shape) -> Result<Pmu, ConfigError> {
 fn shape(general: u8, fixed: u8, width: u8) -> Shape {
     Shape {
         general,
+        missing: 0,
         fixed,
         width,
         full_width: true,
@@ -53,10 +54,10 @@ fn sample(pmu: &mut Pmu, distance: i64) {
 #[test]
 fn configurations() {
     assert_eq!(Config::new(Vendor::Intel, 0), Err(ConfigError::Version));
-    assert_eq!(Config::new(Vendor::Intel, 6), Err(ConfigError::Version));
-    for version in 1..=5 {
+    assert_eq!(Config::new(Vendor::Intel, 7), Err(ConfigError::Version));
+    for version in 1..=6 {
         pmu(version);
-        let most_fixed = [0, 0, 3, 3, 3, 4][usize::from(version)];
+        let most_fixed = [0, 0, 3, 3, 3, 4, 4][usize::from(version)];
         let error = |general, fixed, width| shaped(version, shape(general, fixed, width)).err();
         assert_eq!(error(1, 0, 32), None);
         assert_eq!(error(8, most_fixed, 48), None);
@@ -65,6 +66,18 @@ fn configurations() {
         assert_eq!(error(4, most_fixed + 1, 48), Some(ConfigError::Fixed));
         assert_eq!(error(4, 0, 31), Some(ConfigError::Width));
         assert_eq!(error(4, 0, 49), Some(ConfigError::Width));
+        let missing = |missing| {
+            let shape = Shape {
+                missing,
+                ..shape(4, 0, 48)
+            };
+            shaped(version, shape).err()
+        };
+        let some = (version < 6).then_some(ConfigError::Missing);
+        assert_eq!(missing(0b0101), some);
+        for impossible in [0b1111, 0b1_0000] {
+            assert_eq!(missing(impossible), Some(ConfigError::Missing));
+        }
     }
 }
 
@@ -76,8 +89,144 @@ fn cpuid_leaf_a() {
     assert_eq!(leaf(3), [0x0730_0403, 0, 0, (48 << 5) | 3]);
     assert_eq!(leaf(4), [0x0730_0404, 0, 0, (48 << 5) | 3]);
     assert_eq!(leaf(5), [0x0830_0805, 0, 0b1111, (1 << 15) | (48 << 5) | 4]);
+    assert_eq!(leaf(6), [0x0830_0806, 0, 0b1111, (1 << 15) | (48 << 5) | 4]);
     for leaf in [0, 1, 9, 0xb, 0x23, 0x8000_0022] {
         assert_eq!(pmu(5).cpuid(leaf), None);
+    }
+}
+
+#[test]
+fn cpuid_leaf_23h() {
+    for version in 1..=5 {
+        assert!(!pmu(version).perfmon_ext());
+        assert_eq!(pmu(version).cpuid_count(0x23, 1), None);
+    }
+    let pmu = pmu(6);
+    assert!(pmu.perfmon_ext());
+    // UnitMask2 and EQ, and four slots a cycle.
+    assert_eq!(pmu.cpuid(0x23), Some([0b1011, 0b11, 4, 0]));
+    for (subleaf, regs) in [
+        (0, [0b1011, 0b11, 4, 0]),
+        (1, [0xff, 0b1111, 0, 0]),
+        (2, [0; 4]),
+        (3, [0xff, 0, 0, 0]),
+        (4, [0; 4]),
+        (5, [0; 4]),
+        (u32::MAX, [0; 4]),
+    ] {
+        assert_eq!(pmu.cpuid_count(0x23, subleaf), Some(regs), "{subleaf}");
+    }
+    // A leaf without subleaves has the same for all.
+    assert_eq!(pmu.cpuid_count(0xa, 3), pmu.cpuid(0xa));
+}
+
+#[test]
+fn counters_can_be_missing() {
+    let shape = Shape {
+        missing: 0b0101_0100,
+        ..shape(8, 2, 48)
+    };
+    let mut pmu = shaped(6, shape).unwrap();
+    let there = 0b1010_1011;
+    assert_eq!(pmu.cpuid_count(0x23, 1), Some([there, 0b11, 0, 0]));
+    // Those that software can use which does not know leaf 23H.
+    assert_eq!(pmu.cpuid(0xa).map(|[eax, ..]| (eax >> 8) & 0xff), Some(2));
+    let all = u64::from(there) | (0b11 << 32);
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_CTRL), Ok(u64::from(there)));
+    for i in 0..8 {
+        let good = (there >> i) & 1 != 0;
+        for msr in [
+            IA32_PMC0 + i,
+            IA32_A_PMC0 + i,
+            IA32_PERFEVTSEL0 + i,
+            IA32_PMC_GP0_CTR + V6_STRIDE * i,
+            IA32_PMC_GP0_CFG_A + V6_STRIDE * i,
+        ] {
+            let expect = if good { Ok(0) } else { GP };
+            assert_eq!(pmu.rdmsr(msr), expect, "{msr:#x}");
+        }
+        assert_eq!(pmu.rdpmc(i, true, false).is_ok(), good, "{i}");
+        let written = pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 1 << i);
+        assert_eq!(written.is_ok(), good, "{i}");
+    }
+    pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, all).unwrap();
+    pmu.wrmsr(IA32_PERFEVTSEL0 + 7, EventSel::EN | EventSel::USR | 0xc0)
+        .unwrap();
+    pmu.retire(&user(5));
+    assert_eq!(pmu.rdpmc(7, true, false), Ok(5));
+}
+
+#[test]
+fn version_6_has_a_range_of_registers() {
+    let mut pmu = pmu(6);
+    for i in 0..8 {
+        let (ctr, cfg) = (
+            IA32_PMC_GP0_CTR + V6_STRIDE * i,
+            IA32_PMC_GP0_CFG_A + V6_STRIDE * i,
+        );
+        // All of the counter is written, and nothing is sign-extended.
+        pmu.wrmsr(ctr, 0x8000_0000 + u64::from(i)).unwrap();
+        assert_eq!(pmu.rdmsr(IA32_PMC0 + i), Ok(0x8000_0000 + u64::from(i)));
+        assert_eq!(pmu.wrmsr(ctr, 1 << 48), WRITE_GP);
+        pmu.wrmsr(cfg, 0xc0 + u64::from(i)).unwrap();
+        assert_eq!(pmu.rdmsr(IA32_PERFEVTSEL0 + i), Ok(0xc0 + u64::from(i)));
+        for absent in [ctr + 2, ctr + 3] {
+            assert_eq!(pmu.rdmsr(absent), GP, "{absent:#x}");
+        }
+    }
+    for i in 0..4 {
+        let ctr = IA32_PMC_FX0_CTR + V6_STRIDE * i;
+        pmu.wrmsr(ctr, 0x1234 + u64::from(i)).unwrap();
+        assert_eq!(pmu.rdmsr(IA32_FIXED_CTR0 + i), Ok(0x1234 + u64::from(i)));
+        for absent in [ctr + 1, ctr + 2, ctr + 3] {
+            assert_eq!(pmu.rdmsr(absent), GP, "{absent:#x}");
+        }
+    }
+    for msr in [0x18ff, 0x1920, 0x197f, 0x1990] {
+        assert_eq!(pmu.rdmsr(msr), Err(MsrError::NotPmu), "{msr:#x}");
+    }
+}
+
+#[test]
+fn the_second_unit_mask_selects_another_event() {
+    let mut pmu = pmu(6);
+    let instructions = EventSel::EN | EventSel::USR | 0xc0;
+    pmu.wrmsr(IA32_PERFEVTSEL0, instructions).unwrap();
+    assert!(pmu.counting());
+    for bit in 40..48 {
+        pmu.wrmsr(IA32_PERFEVTSEL0, instructions | (1 << bit))
+            .unwrap();
+        assert!(!pmu.counting(), "{bit}");
+    }
+}
+
+/// Cycles, by the table in `pmu_model::event`: every one has four slots, and as many as
+/// there are instructions have an instruction.
+#[test]
+fn eq_is_for_just_so_many() {
+    const INSTRUCTIONS: u64 = 8192;
+    const CYCLES: u64 = INSTRUCTIONS + 100 * 2;
+    for (event, cmask, inv, count, with_eq) in [
+        (0x01a4, 0, false, 4 * CYCLES, 4 * CYCLES),
+        (0x01a4, 3, false, CYCLES, 0),
+        (0x01a4, 4, false, CYCLES, CYCLES),
+        (0x01a4, 5, false, 0, 0),
+        (0x01a4, 3, true, 0, CYCLES),
+        (0x01a4, 4, true, 0, 0),
+        (0x00c0, 1, false, INSTRUCTIONS, INSTRUCTIONS),
+        (0x00c0, 2, false, 0, 0),
+        (0x00c0, 2, true, CYCLES, CYCLES),
+    ] {
+        let mut eventsel = EventSel::EN | EventSel::USR | event | (cmask << 24);
+        if inv {
+            eventsel |= EventSel::INV;
+        }
+        for (eventsel, count) in [(eventsel, count), (eventsel | EventSel::EQ, with_eq)] {
+            let mut pmu = pmu(6);
+            pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
+            pmu.retire(&user(INSTRUCTIONS));
+            assert_eq!(pmu.rdpmc(0, true, false), Ok(count), "{eventsel:#x}");
+        }
     }
 }
 
@@ -100,8 +249,11 @@ fn registers_of_other_versions_and_counters_fault() {
         (IA32_PMC0 + 7, 5),
         (IA32_PERFEVTSEL0 + 7, 5),
         (IA32_A_PMC0 + 7, 5),
+        (IA32_PMC_GP0_CTR, 6),
+        (IA32_PMC_GP0_CFG_A + V6_STRIDE * 7, 6),
+        (IA32_PMC_FX0_CTR + V6_STRIDE * 3, 6),
     ];
-    for version in 1..=5 {
+    for version in 1..=6 {
         let mut pmu = pmu(version);
         for (msr, first) in since {
             assert_eq!(pmu.rdmsr(msr).is_ok(), version >= first, "{msr:#x}");
@@ -119,7 +271,7 @@ fn registers_of_other_versions_and_counters_fault() {
 
 #[test]
 fn reset_values() {
-    for version in 1..=5 {
+    for version in 1..=6 {
         let mut pmu = pmu(version);
         let fresh = format!("{pmu:?}");
         if version >= 2 {
@@ -142,11 +294,12 @@ fn reset_values() {
 
 #[test]
 fn eventsel_reserved_bits() {
-    for version in 1..=5 {
+    for version in 1..=6 {
         let mut pmu = pmu(version);
         for bit in 0..64 {
             let any = bit == 21;
-            let good = bit < 32 && (!any || matches!(version, 3 | 4));
+            let since_6 = version == 6 && matches!(bit, 36 | 40..=47);
+            let good = bit < 32 && (!any || matches!(version, 3 | 4)) || since_6;
             let value = 1 << bit;
             pmu.wrmsr(IA32_PERFEVTSEL0, 0x1234).unwrap();
             assert_eq!(pmu.wrmsr(IA32_PERFEVTSEL0, value).is_ok(), good, "{bit}");
@@ -158,8 +311,8 @@ fn eventsel_reserved_bits() {
 
 #[test]
 fn fixed_ctr_ctrl_reserved_bits() {
-    for version in 2..=5 {
-        let fixed = if version == 5 { 4 } else { 3 };
+    for version in 2..=6 {
+        let fixed = if version >= 5 { 4 } else { 3 };
         let mut pmu = pmu(version);
         for bit in 0..64 {
             let any = bit % 4 == 2;
@@ -235,7 +388,7 @@ fn perf_capabilities_tells_of_the_aliases() {
 
 #[test]
 fn status_is_acknowledged_bit_by_bit() {
-    for version in 2..=5 {
+    for version in 2..=6 {
         let mut pmu = pmu(version);
         pmu.inject_status(0b11 | (1 << 32) | (1 << 40));
         assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(0b11 | (1 << 32)));
@@ -335,7 +488,7 @@ fn rdpmc() {
 
 #[test]
 fn what_lets_a_counter_count() {
-    for version in 2..=5 {
+    for version in 2..=6 {
         let mut pmu = pmu(version);
         sample(&mut pmu, 1000);
         assert!(pmu.counting());
@@ -405,7 +558,7 @@ fn legacy_freeze_clears_global_ctrl() {
 
 #[test]
 fn streamlined_freeze_sets_status() {
-    for version in [4, 5] {
+    for version in [4, 5, 6] {
         let mut pmu = pmu(version);
         sample(&mut pmu, 10);
         let freeze = debugctl::FREEZE_PERFMON_ON_PMI | debugctl::FREEZE_LBRS_ON_PMI;
@@ -504,6 +657,8 @@ fn act() -> impl Strategy<Value = Act> {
             8 => IA32_FIXED_CTR_CTRL..IA32_PERF_GLOBAL_INUSE + 2,
             1 => Just(IA32_PERF_CAPABILITIES),
             1 => Just(IA32_DEBUGCTL),
+            2 => IA32_PMC_GP0_CTR..IA32_PMC_GP0_CTR + 33,
+            1 => IA32_PMC_FX0_CTR..IA32_PMC_FX0_CTR + 17,
             1 => any::<u32>(),
         ]
     };
@@ -537,15 +692,18 @@ proptest! {
     /// never outgrows its width, and what is written can be read.
     #[test]
     fn any_accesses(
-        version in 1..=5u8,
+        version in 1..=6u8,
         general in 1..=8u8,
         fixed in 0..=4u8,
         width in 32..=48u8,
         full_width: bool,
+        missing: u16,
         acts in prop::collection::vec(act(), 0..100),
     ) {
-        let fixed = fixed.min([0, 3, 3, 3, 4][usize::from(version) - 1]);
-        let shape = Shape { general, fixed, width, full_width };
+        let fixed = fixed.min([0, 3, 3, 3, 4, 4][usize::from(version) - 1]);
+        let all = u16::MAX >> (16 - general);
+        let missing = if version == 6 && missing & all != all { missing & all } else { 0 };
+        let shape = Shape { general, missing, fixed, width, full_width };
         let mut pmu = shaped(version, shape).unwrap();
         for act in acts {
             match act {
@@ -586,7 +744,9 @@ proptest! {
                 prop_assert!(pmu.budget(mode)[mode as usize] >= 1);
             }
             for ecx in 0..general.into() {
-                prop_assert!(pmu.rdpmc(ecx, true, true).unwrap() >> width == 0);
+                let value = pmu.rdpmc(ecx, true, true);
+                prop_assert_eq!(value.is_ok(), (missing >> ecx) & 1 == 0);
+                prop_assert!(value.unwrap_or(0) >> width == 0);
             }
         }
     }

@@ -7,6 +7,7 @@ pub mod contents;
 pub mod counting;
 pub mod delivery;
 pub mod events;
+pub mod faults;
 pub mod groups;
 pub mod hotplug;
 pub mod kexec;
@@ -64,7 +65,7 @@ fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
 }
 
 /// Measures a workload for events that are functions of instructions and
-/// branches, again and again till no other task ran in between.
+/// branches, with no other task in between.
 ///
 /// Such an event goes on from where it was on this CPU, and what others run
 /// there meanwhile moves that place by a part of a step.
@@ -79,17 +80,22 @@ fn measure_alone(workload: &Workload, leader: &mut Counter) -> Result<()> {
 /// Does something again and again till no other task ran in between.
 fn alone(mut measure: impl FnMut() -> Result<()>) -> Result<()> {
     for _ in 0..200 {
-        let mut switches = Builder::new(Software::CONTEXT_SWITCHES)
-            .include_kernel()
-            .build()?;
-        switches.enable()?;
-        measure()?;
-        switches.disable()?;
-        if switches.read()? == 0 {
+        if undisturbed(&mut measure)? {
             return Ok(());
         }
     }
     bail!("never alone on the CPU")
+}
+
+/// Does something, and says whether no other task ran in between.
+fn undisturbed(measure: impl FnOnce() -> Result<()>) -> Result<bool> {
+    let mut switches = Builder::new(Software::CONTEXT_SWITCHES)
+        .include_kernel()
+        .build()?;
+    switches.enable()?;
+    measure()?;
+    switches.disable()?;
+    Ok(switches.read()? == 0)
 }
 
 fn expect(what: &str, unit: &str, got: u64, want: u64) -> Result<()> {

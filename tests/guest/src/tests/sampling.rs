@@ -47,6 +47,12 @@ pub const QUICK: &[Test] = tests![
 /// Room for all samples of a run: nothing may be lost here.
 pub(super) const RING: usize = 1 << 20;
 
+/// What a sample has.
+pub(super) const FLAGS: SampleFlag = SampleFlag::IP
+    .union(SampleFlag::TID)
+    .union(SampleFlag::CPU)
+    .union(SampleFlag::PERIOD);
+
 /// An event that records where it overflows.
 pub(super) fn sampler(pmu: &Pmu, event: Event, period: u64) -> Result<Sampler> {
     let mut builder = pmu.event(event);
@@ -55,8 +61,7 @@ pub(super) fn sampler(pmu: &Pmu, event: Event, period: u64) -> Result<Sampler> {
 }
 
 pub(super) fn open(builder: &mut Builder) -> Result<Sampler> {
-    let flags = SampleFlag::IP | SampleFlag::TID | SampleFlag::CPU | SampleFlag::PERIOD;
-    let counter = builder.sample(flags).build().context("open for sampling")?;
+    let counter = builder.sample(FLAGS).build().context("open for sampling")?;
     counter.sampled(RING).context("map the ring buffer")
 }
 
@@ -235,10 +240,7 @@ fn two_events_at_once(ctx: &Ctx) -> Result<()> {
         let workload = workload::tight_loop(2_000_000);
         let mut leader = sampler(&pmu, Event::Instructions, first)?;
         let mut builder = pmu.event(Event::Branches);
-        builder
-            .sample_period(second)
-            .enabled(true)
-            .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::CPU | SampleFlag::PERIOD);
+        builder.sample_period(second).enabled(true).sample(FLAGS);
         let mut member = builder.build_with_group(&mut *leader)?.sampled(RING)?;
         let (records, count) = record(&mut leader, &workload)?;
         expect(

@@ -25,6 +25,7 @@ impl Generation for AmdLegacy {
         Shape {
             general: 4,
             fixed: 0,
+            missing: 0,
             width: 48,
             full_width: false,
         }
@@ -86,6 +87,10 @@ impl Generation for AmdLegacy {
     /// 7EH count accesses for instructions and data (unit mask 03H) and for page
     /// walks (04H): nothing walks pages here.
     fn event(&self, eventsel: EventSel) -> Option<Event> {
+        // SVM is off: the processor is neither in a guest nor in a host.
+        if eventsel.0 & (EventSel::GUEST_ONLY | EventSel::HOST_ONLY) != 0 {
+            return None;
+        }
         match (eventsel.event12(), eventsel.umask()) {
             (0x076, 0x00) => Some(Event::Cycles),
             (0x0c0, 0x00) => Some(Event::Instructions),

@@ -61,15 +61,16 @@ impl Generation for AmdV2 {
 
     /// PPR, "Performance Monitor Counters": Zen 4 has a clock of fixed rate to count.
     fn event(&self, eventsel: EventSel) -> Option<Event> {
+        let elsewhere = eventsel.0 & (EventSel::GUEST_ONLY | EventSel::HOST_ONLY) != 0;
         match (eventsel.event12(), eventsel.umask()) {
-            (0x120, 0x01) => Some(Event::RefCycles),
+            (0x120, 0x01) if !elsewhere => Some(Event::RefCycles),
             _ => AmdCore.event(eventsel),
         }
     }
 
     /// APM vol. 3, CPUID, leaf 80000022H: EAX[0] PerfMonV2, EBX[3:0] the number of
     /// core counters.
-    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
+    fn cpuid(&self, shape: &Shape, leaf: u32, _: u32) -> Option<[u32; 4]> {
         (leaf == 0x8000_0022).then_some([1, shape.general.into(), 0, 0])
     }
 }

@@ -5,9 +5,9 @@
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 1".
 
-use super::{index, Generation};
+use super::{index, v6_index, Generation};
 use crate::{
-    config::{Shape, MAX_FIXED, MAX_GENERAL},
+    config::{Shape, MAX_FIXED, MAX_INTEL_GENERAL},
     event::Event,
     msr::*,
     pmu::Counter,
@@ -21,16 +21,18 @@ impl Generation for IntelV1 {
             general: 2,
             fixed: 0,
             width: 40,
+            missing: 0,
             full_width: false,
         }
     }
 
     fn register(&self, shape: &Shape, msr: u32) -> Option<Register> {
-        let general = shape.general.into();
-        if let Some(i) = index(msr, IA32_PMC0, general) {
+        let general =
+            |first| index(msr, first, MAX_INTEL_GENERAL).filter(|&i| shape.has_general(i));
+        if let Some(i) = general(IA32_PMC0) {
             return Some(Register::Pmc(i));
         }
-        if let Some(i) = index(msr, IA32_PERFEVTSEL0, general) {
+        if let Some(i) = general(IA32_PERFEVTSEL0) {
             return Some(Register::EventSel(i));
         }
         if !shape.full_width {
@@ -39,7 +41,7 @@ impl Generation for IntelV1 {
         if msr == IA32_PERF_CAPABILITIES {
             return Some(Register::PerfCapabilities);
         }
-        index(msr, IA32_A_PMC0, general).map(Register::FullPmc)
+        general(IA32_A_PMC0).map(Register::FullPmc)
     }
 
     /// The numbers of all versions: what a version lacks is a #GP, and not
@@ -47,10 +49,12 @@ impl Generation for IntelV1 {
     fn owns(&self, msr: u32) -> bool {
         [IA32_PMC0, IA32_PERFEVTSEL0, IA32_A_PMC0]
             .iter()
-            .any(|&first| index(msr, first, MAX_GENERAL).is_some())
+            .any(|&first| index(msr, first, MAX_INTEL_GENERAL).is_some())
             || index(msr, IA32_FIXED_CTR0, MAX_FIXED).is_some()
             || msr == IA32_PERF_CAPABILITIES
             || (IA32_FIXED_CTR_CTRL..=IA32_PERF_GLOBAL_INUSE).contains(&msr)
+            || v6_index(msr, IA32_PMC_GP0_CTR, MAX_INTEL_GENERAL).is_some()
+            || v6_index(msr, IA32_PMC_FX0_CTR, MAX_FIXED).is_some()
     }
 
     fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
@@ -87,7 +91,7 @@ impl Generation for IntelV1 {
     }
 
     /// SDM vol. 2A, CPUID, leaf 0AH.
-    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
+    fn cpuid(&self, shape: &Shape, leaf: u32, _: u32) -> Option<[u32; 4]> {
         /// The number of events that EBX tells the presence of.
         const EVENTS: u32 = 7;
         let general = u32::from(shape.general);

@@ -25,6 +25,7 @@ impl Generation for IntelV2 {
             general: 2,
             fixed: 3,
             width: 40,
+            missing: 0,
             full_width: true,
         }
     }
@@ -105,8 +106,8 @@ impl Generation for IntelV2 {
         Freeze::GlobalCtrl
     }
 
-    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
-        let [eax, ebx, ecx, _] = IntelV1.cpuid(shape, leaf)?;
+    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        let [eax, ebx, ecx, _] = IntelV1.cpuid(shape, leaf, subleaf)?;
         let edx = u32::from(shape.fixed) | (u32::from(shape.width) << 5);
         Some([(eax & !0xff) | 2, ebx, ecx, edx])
     }

@@ -22,6 +22,7 @@ impl Generation for IntelV3 {
             general: 4,
             fixed: 3,
             width: 48,
+            missing: 0,
             full_width: true,
         }
     }
@@ -36,8 +37,8 @@ impl Generation for IntelV3 {
         Some(IntelV2.writable(shape, register)? | added)
     }
 
-    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
-        let [eax, ebx, ecx, edx] = IntelV2.cpuid(shape, leaf)?;
+    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        let [eax, ebx, ecx, edx] = IntelV2.cpuid(shape, leaf, subleaf)?;
         Some([(eax & !0xff) | 3, ebx, ecx, edx])
     }
 }

@@ -45,8 +45,8 @@ impl Generation for IntelV4 {
         Freeze::GlobalStatus
     }
 
-    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
-        let [eax, ebx, ecx, edx] = IntelV3.cpuid(shape, leaf)?;
+    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        let [eax, ebx, ecx, edx] = IntelV3.cpuid(shape, leaf, subleaf)?;
         Some([(eax & !0xff) | 4, ebx, ecx, edx])
     }
 }

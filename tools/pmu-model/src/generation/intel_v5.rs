@@ -50,16 +50,16 @@ impl Generation for IntelV5 {
         }
     }
 
-    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
+    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         /// The number of events that EBX tells the presence of: slots, too.
         const EVENTS: u32 = 8;
         /// EDX: there is no AnyThread.
         const ANYTHREAD_DEPRECATED: u32 = 1 << 15;
-        let [eax, ebx, _, edx] = IntelV4.cpuid(shape, leaf)?;
+        let [eax, ebx, _, edx] = IntelV4.cpuid(shape, leaf, subleaf)?;
         Some([
             (eax & 0x00ff_ff00) | (EVENTS << 24) | 5,
             ebx,
-            (1 << shape.fixed) - 1,
+            shape.fixed_counters() as u32,
             edx | ANYTHREAD_DEPRECATED,
         ])
     }

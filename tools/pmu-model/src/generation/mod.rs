@@ -9,9 +9,9 @@
 use core::ops::RangeInclusive;
 
 use crate::{
-    config::{ConfigError, Shape, Vendor, MAX_GENERAL},
+    config::{ConfigError, Shape, Vendor, MAX_INTEL_GENERAL},
     event::Event,
-    msr::{EventSel, Register},
+    msr::{EventSel, Register, V6_STRIDE},
     pmu::Counter,
 };
 
@@ -23,6 +23,7 @@ mod intel_v2;
 mod intel_v3;
 mod intel_v4;
 mod intel_v5;
+mod intel_v6;
 
 /// The generation that is `version` of `vendor`'s.
 pub(crate) fn select(vendor: Vendor, version: u8) -> Result<&'static dyn Generation, ConfigError> {
@@ -32,6 +33,7 @@ pub(crate) fn select(vendor: Vendor, version: u8) -> Result<&'static dyn Generat
         (Vendor::Intel, 3) => Ok(&intel_v3::IntelV3),
         (Vendor::Intel, 4) => Ok(&intel_v4::IntelV4),
         (Vendor::Intel, 5) => Ok(&intel_v5::IntelV5),
+        (Vendor::Intel, 6) => Ok(&intel_v6::IntelV6),
         (Vendor::Amd, 1) => Ok(&amd_legacy::AmdLegacy),
         (Vendor::Amd, 2) => Ok(&amd_core::AmdCore),
         (Vendor::Amd, 3) => Ok(&amd_v2::AmdV2),
@@ -66,7 +68,12 @@ pub(crate) trait Generation: Sync {
     /// How many general counters it can have.
     fn general_counters(&self) -> RangeInclusive<u8> {
         self.base()
-            .map_or(1..=MAX_GENERAL as u8, |base| base.general_counters())
+            .map_or(1..=MAX_INTEL_GENERAL as u8, |base| base.general_counters())
+    }
+
+    /// Whether CPUID has leaf 23H, which names each counter: some can be missing.
+    fn enumerates_counters(&self) -> bool {
+        self.base().is_some_and(|base| base.enumerates_counters())
     }
 
     /// How many bits its counters can have.
@@ -132,9 +139,10 @@ pub(crate) trait Generation: Sync {
         self.base().is_none_or(|base| base.pmi_masks_lvtpc())
     }
 
-    /// EAX, EBX, ECX and EDX of a CPUID leaf that describes the PMU.
-    fn cpuid(&self, shape: &Shape, leaf: u32) -> Option<[u32; 4]> {
-        self.base()?.cpuid(shape, leaf)
+    /// EAX, EBX, ECX and EDX of a CPUID leaf that describes the PMU, or of one of its
+    /// subleaves.
+    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        self.base()?.cpuid(shape, leaf, subleaf)
     }
 
     /// CPUID.80000001H:ECX.PerfCtrExtCore.
@@ -147,4 +155,11 @@ pub(crate) trait Generation: Sync {
 fn index(msr: u32, first: u32, n: usize) -> Option<usize> {
     let index = msr.checked_sub(first)? as usize;
     (index < n).then_some(index)
+}
+
+/// The counter, of `n`, and the place among its registers that `msr` has in version 6's
+/// range that starts at `first`.
+fn v6_index(msr: u32, first: u32, n: usize) -> Option<(usize, u32)> {
+    let index = index(msr, first, n * V6_STRIDE as usize)? as u32;
+    Some(((index / V6_STRIDE) as usize, index % V6_STRIDE))
 }

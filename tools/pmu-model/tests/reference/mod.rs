@@ -122,7 +122,8 @@ impl Counter {
         };
         let cmask = (self.eventsel >> 24) & 0xff;
         let inv = cmask != 0 && self.eventsel & EventSel::INV != 0;
-        let reached = n >= cmask.max(1);
+        let eq = cmask != 0 && self.eventsel & EventSel::EQ != 0;
+        let reached = if eq { n == cmask } else { n >= cmask.max(1) };
         if self.eventsel & EventSel::EDGE != 0 {
             // Between pulses the level is what it is in a cycle without one.
             let idle = inv ^ (lasting && reached);

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The property `pmu-fault`: how a [`Defect`] is written.
+
+use std::num::NonZeroU64;
+
+use pmu_model::{Defect, PmiFault};
+
+/// The defect that `text` names, `None` if it is none.
+pub fn parse(text: &str) -> Option<Defect> {
+    let mut fields = text.split(':');
+    let kind = fields.next()?;
+    let mut number = || parse_number(fields.next()?);
+    let defect = match kind {
+        "lose" => Defect::Pmi {
+            every: number()?,
+            fault: PmiFault::Lose,
+        },
+        "delay" => Defect::Pmi {
+            every: number()?,
+            fault: PmiFault::Delay(number()?.get()),
+        },
+        "repeat" => Defect::Pmi {
+            every: number()?,
+            fault: PmiFault::Repeat(number()?.get()),
+        },
+        "spurious" => Defect::Spurious(number()?),
+        "status" => Defect::Status(number()?.get()),
+        _ => return None,
+    };
+    fields.next().is_none().then_some(defect)
+}
+
+fn parse_number(text: &str) -> Option<NonZeroU64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+    .and_then(NonZeroU64::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_written() {
+        let every = |n| NonZeroU64::new(n).unwrap();
+        let pmi = |n, fault| Defect::Pmi {
+            every: every(n),
+            fault,
+        };
+        for (text, defect) in [
+            ("lose:3", pmi(3, PmiFault::Lose)),
+            ("delay:1:1000", pmi(1, PmiFault::Delay(1000))),
+            ("repeat:0x10:7", pmi(16, PmiFault::Repeat(7))),
+            ("spurious:100000", Defect::Spurious(every(100_000))),
+            ("status:0x70000000f", Defect::Status(0x7_0000_000f)),
+        ] {
+            assert_eq!(parse(text), Some(defect), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot() {
+        for text in [
+            "",
+            "lose",
+            "lose:",
+            "lose:0",
+            "lose:3:4",
+            "lose:-3",
+            "lose:x",
+            "Lose:3",
+            "delay:3",
+            "delay:3:0",
+            "delay:3:4:5",
+            "repeat:3",
+            "repeat::3",
+            "spurious:0",
+            "status:0",
+            "status:0x",
+            "status:0x10000000000000000",
+            "lose:3 ",
+            "lost:3",
+        ] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! PMUs with a defect: which PMIs it hits, by the rule and no other, and that it hits
+//! nothing else.
+
+use std::{collections::BTreeSet, num::NonZeroU64};
+
+use pmu_model::{msr::*, Config, ConfigError, Defect, Mode, PmiFault, Pmu, Retired, Vendor};
+use proptest::prelude::*;
+
+/// Every vendor's versions.
+const VERSIONS: [(Vendor, u8); 9] = [
+    (Vendor::Intel, 1),
+    (Vendor::Intel, 2),
+    (Vendor::Intel, 3),
+    (Vendor::Intel, 4),
+    (Vendor::Intel, 5),
+    (Vendor::Intel, 6),
+    (Vendor::Amd, 1),
+    (Vendor::Amd, 2),
+    (Vendor::Amd, 3),
+];
+
+fn number(n: u64) -> NonZeroU64 {
+    NonZeroU64::new(n).unwrap()
+}
+
+fn config((vendor, version): (Vendor, u8)) -> Config {
+    Config::new(vendor, version).unwrap()
+}
+
+/// Counter 0, sampling instructions of both modes.
+struct Sampling {
+    pmu: Pmu,
+    ctr: u32,
+    eventsel: u32,
+    period: u64,
+}
+
+impl Sampling {
+    const ON: u64 = EventSel::EN | EventSel::INT | EventSel::USR | EventSel::OS | 0xc0;
+
+    fn new(config: Config, defect: Defect, period: u64) -> Sampling {
+        let (eventsel, ctr) = match config.vendor {
+            Vendor::Intel => (IA32_PERFEVTSEL0, IA32_PMC0),
+            Vendor::Amd => (K7_PERF_CTL0, K7_PERF_CTR0),
+        };
+        let mut sampling = Sampling {
+            pmu: Pmu::with_defect(config, defect).unwrap(),
+            ctr,
+            eventsel,
+            period,
+        };
+        sampling.start();
+        sampling
+    }
+
+    fn start(&mut self) {
+        self.pmu.wrmsr(self.eventsel, Self::ON).unwrap();
+        self.pmu
+            .wrmsr(self.ctr, self.period.wrapping_neg())
+            .unwrap();
+    }
+
+    /// Retires instructions as the budget allows, and starts the next period at each
+    /// overflow, whether a PMI tells of it or not. Returns after how many a PMI came.
+    fn run(&mut self, total: u64, modes: impl Iterator<Item = Mode>) -> BTreeSet<u64> {
+        let mut pmis = BTreeSet::new();
+        let mut done = 0;
+        for mode in modes {
+            if done == total {
+                break;
+            }
+            let n = self.pmu.budget(mode)[mode as usize].min(total - done);
+            assert_ne!(n, 0);
+            let mut retired = [Retired::default(); 2];
+            retired[mode as usize].instructions = n;
+            self.pmu.retire(&retired);
+            done += n;
+            if self.pmu.rdmsr(self.ctr) == Ok(0) {
+                self.start();
+            }
+            if self.pmu.take_pmi() {
+                pmis.insert(done);
+            }
+        }
+        pmis
+    }
+
+    fn count(&self) -> u64 {
+        self.pmu.rdmsr(self.ctr).unwrap()
+    }
+}
+
+/// When the PMIs of that defect are due.
+fn due(defect: Defect, period: u64, total: u64) -> BTreeSet<u64> {
+    let asked = || (1..=total / period).map(move |k| (k, k * period));
+    let hit = |k: u64, every: NonZeroU64| k % every == 0;
+    let due: BTreeSet<u64> = match defect {
+        Defect::None | Defect::Status(_) => asked().map(|(_, at)| at).collect(),
+        Defect::Pmi {
+            every,
+            fault: PmiFault::Lose,
+        } => asked()
+            .filter(|&(k, _)| !hit(k, every))
+            .map(|(_, at)| at)
+            .collect(),
+        Defect::Pmi {
+            every,
+            fault: PmiFault::Delay(late),
+        } => asked()
+            .map(|(k, at)| if hit(k, every) { at + late } else { at })
+            .collect(),
+        Defect::Pmi {
+            every,
+            fault: PmiFault::Repeat(late),
+        } => asked()
+            .flat_map(|(k, at)| [at, if hit(k, every) { at + late } else { at }])
+            .collect(),
+        Defect::Spurious(every) => asked()
+            .map(|(_, at)| at)
+            .chain((1..=total / every).map(|k| k * every.get()))
+            .collect(),
+    };
+    due.into_iter().filter(|&at| at <= total).collect()
+}
+
+fn defect() -> impl Strategy<Value = Defect> {
+    let every = || (1..6u64).prop_map(number);
+    let late = || prop_oneof![0..10u64, 0..3000u64];
+    prop_oneof![
+        Just(Defect::None),
+        every().prop_map(|every| Defect::Pmi {
+            every,
+            fault: PmiFault::Lose
+        }),
+        (every(), late()).prop_map(|(every, late)| Defect::Pmi {
+            every,
+            fault: PmiFault::Delay(late)
+        }),
+        (every(), late()).prop_map(|(every, late)| Defect::Pmi {
+            every,
+            fault: PmiFault::Repeat(late)
+        }),
+        (1..3000u64).prop_map(|every| Defect::Spurious(number(every))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// PMIs come where the rule says, and counters count as those of a sound PMU; after
+    /// RESET all begins anew.
+    #[test]
+    fn pmis_come_by_the_rule(
+        version in prop::sample::select(&VERSIONS[..]),
+        defect in defect(),
+        period in 2..2000u64,
+        total in 0..20_000u64,
+        modes in prop::collection::vec(prop::sample::select(&Mode::ALL[..]), 1..10),
+    ) {
+        let modes = || modes.iter().copied().cycle();
+        let mut sound = Sampling::new(config(version), Defect::None, period);
+        prop_assert_eq!(sound.run(total, modes()), due(Defect::None, period, total));
+
+        let mut sampling = Sampling::new(config(version), defect, period);
+        for _ in 0..2 {
+            prop_assert_eq!(sampling.run(total, modes()), due(defect, period, total));
+            prop_assert_eq!(sampling.count(), sound.count());
+            sampling.pmu.reset();
+            prop_assert!(!sampling.pmu.counting());
+            prop_assert!(!sampling.pmu.take_pmi());
+            sampling.start();
+        }
+    }
+
+    /// Told too late of what has retired, a PMU still has no spurious PMI twice.
+    #[test]
+    fn spurious_pmis_told_of_late(every in 1..1000u64, portions in prop::collection::vec(0..5000u64, 0..20)) {
+        let defect = Defect::Spurious(number(every));
+        let mut sampling = Sampling::new(config((Vendor::Intel, 4)), defect, 1 << 30);
+        let mut done = 0;
+        for portion in portions {
+            let before = done / every;
+            done += portion;
+            let retired = Retired { instructions: portion, branches: 0 };
+            sampling.pmu.retire(&[retired, Retired::default()]);
+            prop_assert_eq!(sampling.pmu.take_pmi(), done / every > before);
+        }
+    }
+}
+
+/// Faults that are injected come first, and count as PMIs all the same.
+#[test]
+fn single_faults_beside_a_defect() {
+    let defect = Defect::Pmi {
+        every: number(2),
+        fault: PmiFault::Lose,
+    };
+    let mut sampling = Sampling::new(config((Vendor::Intel, 4)), defect, 100);
+    for fault in [PmiFault::Delay(10), PmiFault::Repeat(10)] {
+        sampling.pmu.inject(fault);
+    }
+    let pmis = sampling.run(450, std::iter::repeat(Mode::User));
+    assert_eq!(Vec::from_iter(pmis), [110, 200, 210, 300]);
+}
+
+/// The way to the next spurious PMI is what retires while a counter counts.
+#[test]
+fn nothing_comes_while_nothing_counts() {
+    let defect = Defect::Spurious(number(1000));
+    let mut sampling = Sampling::new(config((Vendor::Amd, 3)), defect, 1 << 30);
+    let retire = |pmu: &mut Pmu, instructions| {
+        let retired = Retired {
+            instructions,
+            branches: 0,
+        };
+        pmu.retire(&[Retired::default(), retired]);
+        pmu.take_pmi()
+    };
+    assert!(!retire(&mut sampling.pmu, 999));
+    sampling.pmu.wrmsr(sampling.eventsel, 0).unwrap();
+    assert!(!sampling.pmu.counting());
+    assert_eq!(sampling.pmu.budget(Mode::Kernel), [Pmu::UNLIMITED; 2]);
+    assert!(!retire(&mut sampling.pmu, 5000));
+    sampling.start();
+    assert_eq!(sampling.pmu.budget(Mode::Kernel)[1], 1);
+    assert!(retire(&mut sampling.pmu, 1));
+    assert!(!retire(&mut sampling.pmu, 999));
+}
+
+#[test]
+fn status_is_there_from_power_up_on() {
+    for version in VERSIONS {
+        let config = config(version);
+        let status = match version {
+            (Vendor::Intel, 1) | (Vendor::Amd, 1 | 2) => None,
+            (Vendor::Intel, _) => Some((IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET)),
+            (Vendor::Amd, _) => Some((PERF_CNTR_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS_CLR)),
+        };
+        let with = |bits| Pmu::with_defect(config, Defect::Status(bits));
+        let Some((status, clear)) = status else {
+            assert_eq!(with(1).err(), Some(ConfigError::Status), "{version:?}");
+            continue;
+        };
+        for bits in [1 << 20, 1 << 40, 1 << 63, u64::MAX] {
+            assert_eq!(with(bits).err(), Some(ConfigError::Status), "{version:?}");
+        }
+        let mut pmu = with(0b11).unwrap();
+        for _ in 0..2 {
+            assert_eq!(pmu.rdmsr(status), Ok(0b11));
+            assert!(!pmu.take_pmi());
+            pmu.wrmsr(clear, 0b01).unwrap();
+            assert_eq!(pmu.rdmsr(status), Ok(0b10));
+            pmu.reset();
+        }
+    }
+}
