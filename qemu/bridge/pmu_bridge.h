@@ -45,12 +45,13 @@ typedef struct PmuBridge PmuBridge;
  */
 typedef struct PmuConfig {
   /**
-   * 0 Intel, 1 AMD.
+   * 0 Intel, 1 AMD, 2 Zhaoxin.
    */
   uint8_t vendor;
   /**
    * Intel: the version of architectural performance monitoring, 1 to 6; 0: 4.
-   * AMD: 1 the legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0: 3.
+   * AMD: 1 the legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0: 3. Zhaoxin: 2;
+   * 0: 2.
    */
   uint8_t version;
   /**

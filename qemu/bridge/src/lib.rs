@@ -28,10 +28,11 @@ pub struct PmuBridge(Pmu);
 /// Which PMU to be.
 #[repr(C)]
 pub struct PmuConfig {
-    /// 0 Intel, 1 AMD.
+    /// 0 Intel, 1 AMD, 2 Zhaoxin.
     pub vendor: u8,
     /// Intel: the version of architectural performance monitoring, 1 to 6; 0: 4.
-    /// AMD: 1 the legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0: 3.
+    /// AMD: 1 the legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0: 3. Zhaoxin: 2;
+    /// 0: 2.
     pub version: u8,
     /// General counters, 1 to 8 (AMD: 4 with version 1, 6 with version 2, 1 to 15 with
     /// version 3); 0: as many as the version usually has.
@@ -74,7 +75,8 @@ fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
     let (vendor, usual_version) = match config.vendor {
         0 => (Vendor::Intel, 4),
         1 => (Vendor::Amd, 3),
-        _ => return Err(c"pmu=on: only the PMUs of Intel and AMD are modelled"),
+        2 => (Vendor::Zhaoxin, 2),
+        _ => return Err(c"pmu=on: only the PMUs of Intel, AMD and Zhaoxin are modelled"),
     };
     let version = match config.version {
         0 => usual_version,
@@ -124,14 +126,16 @@ fn shaped(config: &PmuConfig, vendor: Vendor, version: u8) -> Result<Config, Con
 fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
     match (vendor, error) {
         (Vendor::Intel, ConfigError::Version) => c"pmu-version must be 1 to 6",
-        (Vendor::Intel, ConfigError::General) => c"pmu-counters must be 1 to 8",
+        (Vendor::Zhaoxin, ConfigError::Version) => c"pmu-version must be 2 on Zhaoxin",
+        (Vendor::Intel | Vendor::Zhaoxin, ConfigError::General) => c"pmu-counters must be 1 to 8",
         (_, ConfigError::Missing) => {
             c"pmu-counter-mask with gaps needs pmu-version=6, and no pmu-counters beside it"
         }
         (Vendor::Intel, ConfigError::Fixed) => {
             c"pmu-fixed must be 0 (pmu-version 1), 0 to 3 (2 to 4) or 0 to 4 (5 and 6)"
         }
-        (Vendor::Intel, ConfigError::Width) => c"pmu-width must be 32 to 48",
+        (Vendor::Zhaoxin, ConfigError::Fixed) => c"pmu-fixed must be 0 to 3 on Zhaoxin",
+        (Vendor::Intel | Vendor::Zhaoxin, ConfigError::Width) => c"pmu-width must be 32 to 48",
         (_, ConfigError::Status) => {
             c"pmu-fault=status: must be bits of counters in GLOBAL_STATUS, which there is from \
               pmu-version 2 (on AMD 3) on"

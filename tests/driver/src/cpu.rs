@@ -49,6 +49,7 @@ impl Cpu {
             0 => vendor(match self.vendor {
                 Vendor::Intel => b"GenuineIntel",
                 Vendor::Amd => b"AuthenticAMD",
+                Vendor::Zhaoxin => b"  Shanghai  ",
             }),
             0x8000_0001 if pmu.perfctr_core() => CpuidLeaf {
                 ecx: 1 << 23,

@@ -26,6 +26,8 @@ pub enum Vendor {
     Intel,
     /// AMD: the core performance counters.
     Amd,
+    /// Zhaoxin, and Centaur: version 2 of Intel's, with events of its own.
+    Zhaoxin,
 }
 
 /// How many counters there are, and what they are like.
@@ -145,7 +147,9 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ConfigError::Version => "the version of the PMU must be 1 to 6, or on AMD 1 to 3",
+            ConfigError::Version => {
+                "the version of the PMU must be 1 to 6, or on AMD 1 to 3, or on Zhaoxin 2"
+            }
             ConfigError::General => {
                 "the PMU must have 1 to 8 general counters, or on AMD 4 (version 1), \
                  6 (version 2) or 1 to 15 (version 3)"

@@ -172,7 +172,7 @@ impl Setup {
     /// The model and the reference, programmed alike.
     fn build(&self) -> (Pmu, Reference) {
         match self.config.vendor {
-            Vendor::Intel => self.build_intel(),
+            Vendor::Intel | Vendor::Zhaoxin => self.build_intel(),
             Vendor::Amd => self.build_amd(),
         }
     }
@@ -180,7 +180,7 @@ impl Setup {
     /// The register of status, if there is one.
     fn status(&self) -> Option<u32> {
         match (self.config.vendor, self.config.version) {
-            (Vendor::Intel, _) => Some(IA32_PERF_GLOBAL_STATUS),
+            (Vendor::Intel | Vendor::Zhaoxin, _) => Some(IA32_PERF_GLOBAL_STATUS),
             (Vendor::Amd, 3) => Some(PERF_CNTR_GLOBAL_STATUS),
             (Vendor::Amd, _) => None,
         }

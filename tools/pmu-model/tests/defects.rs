@@ -42,7 +42,7 @@ impl Sampling {
 
     fn new(config: Config, defect: Defect, period: u64) -> Sampling {
         let (eventsel, ctr) = match config.vendor {
-            Vendor::Intel => (IA32_PERFEVTSEL0, IA32_PMC0),
+            Vendor::Intel | Vendor::Zhaoxin => (IA32_PERFEVTSEL0, IA32_PMC0),
             Vendor::Amd => (K7_PERF_CTL0, K7_PERF_CTR0),
         };
         let mut sampling = Sampling {
@@ -238,7 +238,9 @@ fn status_is_there_from_power_up_on() {
         let config = config(version);
         let status = match version {
             (Vendor::Intel, 1) | (Vendor::Amd, 1 | 2) => None,
-            (Vendor::Intel, _) => Some((IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET)),
+            (Vendor::Intel | Vendor::Zhaoxin, _) => {
+                Some((IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET))
+            }
             (Vendor::Amd, _) => Some((PERF_CNTR_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS_CLR)),
         };
         let with = |bits| Pmu::with_defect(config, Defect::Status(bits));

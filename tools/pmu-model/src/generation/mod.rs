@@ -24,6 +24,7 @@ mod intel_v3;
 mod intel_v4;
 mod intel_v5;
 mod intel_v6;
+mod zhaoxin;
 
 /// The generation that is `version` of `vendor`'s.
 pub(crate) fn select(vendor: Vendor, version: u8) -> Result<&'static dyn Generation, ConfigError> {
@@ -37,7 +38,8 @@ pub(crate) fn select(vendor: Vendor, version: u8) -> Result<&'static dyn Generat
         (Vendor::Amd, 1) => Ok(&amd_legacy::AmdLegacy),
         (Vendor::Amd, 2) => Ok(&amd_core::AmdCore),
         (Vendor::Amd, 3) => Ok(&amd_v2::AmdV2),
-        (Vendor::Intel | Vendor::Amd, _) => Err(ConfigError::Version),
+        (Vendor::Zhaoxin, 2) => Ok(&zhaoxin::Zhaoxin),
+        (Vendor::Intel | Vendor::Amd | Vendor::Zhaoxin, _) => Err(ConfigError::Version),
     }
 }
 

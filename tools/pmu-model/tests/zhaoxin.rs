@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What Zhaoxin's PMU has of its own.
+
+use pmu_model::{msr::*, Config, ConfigError, MsrError, Pmu, Retired, Vendor};
+
+fn pmu() -> Pmu {
+    Pmu::new(Config::new(Vendor::Zhaoxin, 2).unwrap()).unwrap()
+}
+
+#[test]
+fn there_is_version_2_and_no_other() {
+    for version in [0, 1, 3, 4, 5, 6] {
+        assert_eq!(
+            Config::new(Vendor::Zhaoxin, version),
+            Err(ConfigError::Version)
+        );
+    }
+}
+
+#[test]
+fn a_counter_is_written_in_full() {
+    let mut pmu = pmu();
+    pmu.wrmsr(IA32_PMC0, 0x8123_4567_89ab).unwrap();
+    assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(0x8123_4567_89ab));
+    assert_eq!(
+        pmu.wrmsr(IA32_PMC0, 1 << 48),
+        Err(MsrError::GeneralProtection)
+    );
+    assert_eq!(pmu.wrmsr(IA32_A_PMC0, 0), Err(MsrError::GeneralProtection));
+    assert_eq!(pmu.perf_capabilities(), 0);
+}
+
+/// A stretch after which every event has come round.
+const STRETCH: Retired = Retired {
+    instructions: 4096,
+    branches: 1024,
+};
+
+#[test]
+fn events_have_codes_of_their_own() {
+    let cycles = 4096 + 15 * 16 + 100;
+    for (event, count) in [
+        (0x0082, cycles),
+        (0x00c0, 4096),
+        (0x0083, cycles * 3 / 4),
+        (0x0515, 16),
+        (0x051a, 1),
+        (0x0700, 1024),
+        (0x0028, 1024),
+        (0x0709, 16),
+        (0x0029, 16),
+        // Intel's cycles and branches.
+        (0x003c, 0),
+        (0x00c4, 0),
+    ] {
+        let mut pmu = pmu();
+        let eventsel = EventSel::EN | EventSel::USR | event;
+        pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
+        pmu.retire(&[STRETCH, Retired::default()]);
+        assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(count), "event {event:#x}");
+    }
+}
+
+#[test]
+fn fixed_counters_are_those_of_version_2() {
+    let mut pmu = pmu();
+    pmu.wrmsr(IA32_FIXED_CTR_CTRL, 0x222).unwrap();
+    pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 7 << 32).unwrap();
+    pmu.retire(&[STRETCH, Retired::default()]);
+    let cycles = 4096 + 15 * 16 + 100;
+    for (i, count) in (0..).zip([4096, cycles, cycles * 3 / 4]) {
+        assert_eq!(pmu.rdmsr(IA32_FIXED_CTR0 + i), Ok(count), "counter {i}");
+    }
+}
