@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::kmsg::Kmsg;
-use crate::pmu::Pmu;
+use crate::pmu::{CpuPmu, Pmu, Vendor};
 
 /// The PMU that the module registers.
 pub const RUST_PMU: &str = "rust_pmu";
@@ -17,15 +17,29 @@ pub const IN_TREE: &str = "cpu";
 
 /// One line of the report.
 pub struct Test {
+    /// The module that it is in.
+    pub module: &'static str,
     pub name: &'static str,
     pub run: fn(&Ctx) -> Result<()>,
+}
+
+impl Test {
+    /// What the report calls it: its theme, which is a file, and its name.
+    pub fn title(&self) -> String {
+        let theme = self.module.rsplit("::").next().unwrap_or_default();
+        format!("{theme}.{}", self.name)
+    }
 }
 
 /// Makes a [`Test`] of a function, under the function's name.
 #[macro_export]
 macro_rules! tests {
     ($($name:ident),* $(,)?) => {
-        &[$($crate::ctx::Test { name: stringify!($name), run: $name }),*]
+        &[$($crate::ctx::Test {
+            module: module_path!(),
+            name: stringify!($name),
+            run: $name,
+        }),*]
     };
 }
 
@@ -43,9 +57,18 @@ impl Ctx {
         Pmu::find(&self.pmu)
     }
 
-    /// The in-tree PMU, for comparison.
+    /// The in-tree PMU, for comparison; skips where its driver has not come up.
     pub fn in_tree(&self) -> Result<Pmu> {
-        Pmu::find(IN_TREE)
+        Pmu::find(IN_TREE).or_else(|_| skip("the in-tree driver does not take this PMU"))
+    }
+
+    /// The same, for what it counts.
+    pub fn in_tree_counts(&self) -> Result<Pmu> {
+        // It knows no address of the fixed counters there, and so reads none.
+        if CpuPmu::probe().vendor == Vendor::Zhaoxin {
+            return skip("the in-tree driver reads no instructions on Zhaoxin");
+        }
+        self.in_tree()
     }
 
     /// Skips a test that is about the module when another PMU is under test.

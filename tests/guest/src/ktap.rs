@@ -24,7 +24,7 @@ pub fn run(ctx: &Ctx, tests: &[&[Test]]) -> Result<bool> {
     };
     for test in tests.iter().copied().flatten() {
         let started = Instant::now();
-        report(test.name, catch(|| (test.run)(ctx)), started);
+        report(&test.title(), catch(|| (test.run)(ctx)), started);
     }
     report("kernel_log_is_clean", clean(&mut log), Instant::now());
     Ok(good)

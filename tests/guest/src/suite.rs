@@ -10,6 +10,97 @@ use crate::tests::{
     tasks, user_read, watchdog,
 };
 
+/// A CPU to run suites on.
+pub struct Machine {
+    /// The heading of its column in docs/generations.md: the generation, then the
+    /// number of general counters, `+` and that of fixed ones. Empty for none.
+    name: &'static str,
+    /// Properties to append to the usual -cpu string.
+    cpu: &'static str,
+    /// What its kernel gets on the command line.
+    append: &'static str,
+}
+
+impl Machine {
+    const fn new(name: &'static str, cpu: &'static str) -> Self {
+        Self {
+            name,
+            cpu,
+            // They cost an emulated CPU much time, and of a Zen 3 or later without
+            // the microcode that goes with them the kernel warns.
+            append: "mitigations=off",
+        }
+    }
+}
+
+/// What the usual -cpu string gives.
+const USUAL: Machine = Machine {
+    name: "Intel v4 4+3",
+    cpu: "",
+    append: "",
+};
+const BITS_32: Machine = Machine::new("Intel v4 4+3, 32 bits", "pmu-width=32");
+const BITS_40: Machine = Machine::new("Intel v4 4+3, 40 bits", "pmu-width=40");
+const NO_PMU: Machine = Machine::new("", "pmu=off");
+
+const V1_FEWEST: Machine = Machine::new("Intel v1 1", "pmu-version=1,pmu-counters=1,pmu-width=32");
+const V1: Machine = Machine::new("Intel v1 2", "pmu-version=1");
+const V1_MOST: Machine = Machine::new("Intel v1 8", "pmu-version=1,pmu-counters=8");
+const V2_FEWEST: Machine = Machine::new(
+    "Intel v2 1+0",
+    "pmu-version=2,pmu-counters=1,pmu-fixed=0,pmu-width=32",
+);
+const V2_FEW: Machine = Machine::new(
+    "Intel v2 2+1",
+    "pmu-version=2,pmu-counters=2,pmu-fixed=1,pmu-width=32",
+);
+const V2: Machine = Machine::new("Intel v2 2+3", "pmu-version=2");
+const V2_MOST: Machine = Machine::new("Intel v2 8+3", "pmu-version=2,pmu-counters=8,pmu-fixed=3");
+const V3: Machine = Machine::new("Intel v3 4+3", "pmu-version=3");
+const V3_FEWEST: Machine = Machine::new("Intel v3 1+0", "pmu-version=3,pmu-counters=1,pmu-fixed=0");
+const V3_MOST: Machine = Machine::new("Intel v3 8+3", "pmu-version=3,pmu-counters=8,pmu-fixed=3");
+const V4_FEWEST: Machine = Machine::new("Intel v4 1+0", "pmu-version=4,pmu-counters=1,pmu-fixed=0");
+const V4_MOST: Machine = Machine::new("Intel v4 8+3", "pmu-version=4,pmu-counters=8,pmu-fixed=3");
+const V5: Machine = Machine::new("Intel v5 4+3", "pmu-version=5");
+const V5_FEWEST: Machine = Machine::new(
+    "Intel v5 1+0",
+    "pmu-version=5,pmu-counters=1,pmu-fixed=0,pmu-width=40",
+);
+// Not below version 5: the in-tree driver then takes no fixed counters for 64.
+const V5_NO_FIXED: Machine =
+    Machine::new("Intel v5 8+0", "pmu-version=5,pmu-counters=8,pmu-fixed=0");
+const V5_MOST: Machine = Machine::new("Intel v5 8+4", "pmu-version=5,pmu-counters=8,pmu-fixed=4");
+const V6_FEWEST: Machine = Machine::new("Intel v6 1+0", "pmu-version=6,pmu-counters=1,pmu-fixed=0");
+/// Counters 2 and 4 are missing.
+const V6_GAPS: Machine = Machine::new("Intel v6 4+4", "pmu-version=6,pmu-counter-mask=0x2b");
+const V6_MOST: Machine = Machine::new("Intel v6 8+4", "pmu-version=6,pmu-counters=8,pmu-fixed=4");
+
+const AMD_LEGACY: Machine = Machine::new("AMD legacy 4", "vendor=AuthenticAMD,pmu-version=1");
+const AMD_CORE: Machine = Machine::new(
+    "AMD core 6",
+    "vendor=AuthenticAMD,family=0x17,model=0x31,stepping=0,pmu-version=2",
+);
+const AMD_V2_FEWEST: Machine = Machine::new(
+    "AMD v2 1",
+    "vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1,pmu-counters=1",
+);
+const AMD_V2: Machine = Machine::new(
+    "AMD v2 6",
+    "vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1",
+);
+const AMD_V2_MOST: Machine = Machine::new(
+    "AMD v2 15",
+    "vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1,pmu-counters=15",
+);
+const HYGON: Machine = Machine::new(
+    "Hygon 6",
+    "vendor=HygonGenuine,family=0x18,model=0,stepping=1,pmu-version=2",
+);
+const ZHAOXIN: Machine = Machine::new(
+    "Zhaoxin 2+3",
+    "vendor=  Shanghai  ,family=7,model=0x1b,pmu-version=2",
+);
+
 /// A guest, and what to run in it.
 pub struct Suite {
     pub name: &'static str,
@@ -18,8 +109,7 @@ pub struct Suite {
     append: &'static str,
     /// Whether the runner is to load the module first.
     load: bool,
-    /// Properties to append to the usual -cpu string.
-    cpu: &'static str,
+    machine: Machine,
     /// What goes wrong with the PMU: the property `pmu-fault` of qemu/README.md.
     fault: Option<&'static str>,
     /// Whether to run the tests in a kernel that was booted by kexec.
@@ -35,7 +125,7 @@ impl Suite {
             qemu_args: "",
             append: "",
             load: true,
-            cpu: "",
+            machine: USUAL,
             fault: None,
             second_kernel: false,
             tests,
@@ -54,8 +144,8 @@ impl Suite {
         Self { append, ..self }
     }
 
-    const fn cpu(self, cpu: &'static str) -> Self {
-        Self { cpu, ..self }
+    const fn on(self, machine: Machine) -> Self {
+        Self { machine, ..self }
     }
 
     const fn fault(self, fault: &'static str) -> Self {
@@ -83,32 +173,24 @@ impl Suite {
 /// What is exact must be so on any machine: these run on many.
 const EXACT: &[&[Test]] = &[counting::TESTS, modes::TESTS, events::TESTS];
 
-/// The quick part of it, with sampling, for the variations of the hardware.
+/// What could differ from one generation of the hardware to the next.
 const HARDWARE: &[&[Test]] = &[
-    counting::QUICK,
-    counting::IN_TREE,
+    counting::TESTS,
     modes::TESTS,
+    events::TESTS,
     groups::TESTS,
-    sampling::QUICK,
+    sampling::TESTS,
     overflow::QUICK,
+    sysfs::TESTS,
+    attr::TESTS,
+    tasks::TESTS,
+    hotplug::TESTS,
+    sharing::TESTS,
+    user_read::TESTS,
 ];
 
-/// The same without the in-tree driver.
-const HARDWARE_ALONE: &[&[Test]] = &[
-    counting::QUICK,
-    modes::TESTS,
-    groups::TESTS,
-    sampling::QUICK,
-    overflow::QUICK,
-];
-
-/// Comparisons are system calls by the ten thousand, which page table isolation
-/// makes slow; and on some AMD families the kernel warns of mitigations.
-const fn compare(name: &'static str, cpu: &'static str) -> Suite {
-    Suite::new(name, &[compare::TESTS])
-        .cpu(cpu)
-        .append("mitigations=off")
-}
+/// The same attributes on the in-tree driver.
+const COMPARE: &[&[Test]] = &[compare::TESTS];
 
 const SUITES: &[Suite] = &[
     Suite::new("counting", EXACT),
@@ -139,8 +221,8 @@ const SUITES: &[Suite] = &[
     Suite::new("rotation", &[rotation::STEADY])
         .smp(1)
         .qemu_args("-icount shift=0,sleep=off"),
-    Suite::new("sampling-32-bit", &[overflow::WIDTH]).cpu("pmu-width=32"),
-    Suite::new("sampling-40-bit", &[overflow::WIDTH]).cpu("pmu-width=40"),
+    Suite::new("sampling-32-bit", &[overflow::WIDTH]).on(BITS_32),
+    Suite::new("sampling-40-bit", &[overflow::WIDTH]).on(BITS_40),
     Suite::new("sampling-up", &[sampling::TESTS]).smp(1),
     Suite::new("perf-tool", &[perf_tool::TESTS]),
     Suite::new("perf-tool-up", &[perf_tool::TESTS]).smp(1),
@@ -156,95 +238,91 @@ const SUITES: &[Suite] = &[
         ],
     ),
     Suite::new("user-read", &[user_read::TESTS]),
-    compare("compare", "pmu-version=5"),
-    compare("compare-v1", "pmu-version=1"),
-    compare("compare-v2", "pmu-version=2"),
-    compare("compare-v3", "pmu-version=3"),
-    compare("compare-amd-legacy", "vendor=AuthenticAMD,pmu-version=1"),
-    compare(
-        "compare-amd-core",
-        "vendor=AuthenticAMD,family=0x17,model=0x31,stepping=0,pmu-version=2",
-    ),
-    compare(
-        "compare-amd-v2",
-        "vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1,pmu-version=3",
-    ),
+    Suite::new("compare-v1", COMPARE).on(V1),
+    Suite::new("compare-v2", COMPARE).on(V2),
+    Suite::new("compare-v3", COMPARE).on(V3),
+    Suite::new("compare", COMPARE).on(V5),
+    Suite::new("compare-amd-legacy", COMPARE).on(AMD_LEGACY),
+    Suite::new("compare-amd-core", COMPARE).on(AMD_CORE),
+    Suite::new("compare-amd-v2", COMPARE).on(AMD_V2),
     Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
     Suite::new("lifecycle", &[lifecycle::TESTS, parameters::TESTS]).unloaded(),
     Suite::new("kexec", &[kexec::TESTS, counting::QUICK]).second_kernel(),
     Suite::new("watchdog", &[watchdog::TESTS]).append("nmi_watchdog=1"),
-    Suite::new("no-pmu", &[no_pmu::TESTS])
-        .unloaded()
-        .cpu("pmu=off"),
-    Suite::new("hw-v1", HARDWARE).cpu("pmu-version=1"),
-    Suite::new("hw-v2", HARDWARE).cpu("pmu-version=2"),
-    Suite::new("hw-v3", HARDWARE).cpu("pmu-version=3"),
-    Suite::new("hw-v4", HARDWARE).cpu("pmu-version=4"),
-    Suite::new("hw-v5", HARDWARE).cpu("pmu-version=5"),
-    Suite::new("hw-v6", HARDWARE).cpu("pmu-version=6"),
-    Suite::new("hw-v6-gaps", HARDWARE).cpu("pmu-version=6,pmu-counter-mask=0x2b"),
-    Suite::new("hw-small", HARDWARE).cpu("pmu-version=2,pmu-counters=2,pmu-fixed=1,pmu-width=32"),
-    // Not below version 5: the in-tree driver then takes no fixed counters for 64.
-    Suite::new("hw-no-fixed", HARDWARE).cpu("pmu-version=5,pmu-fixed=0"),
-    // One counter is too few for the in-tree driver.
-    Suite::new("hw-one", HARDWARE_ALONE)
-        .cpu("pmu-version=5,pmu-counters=1,pmu-fixed=0,pmu-width=40"),
+    Suite::new("no-pmu", &[no_pmu::TESTS]).unloaded().on(NO_PMU),
+    Suite::new("hw-v1-fewest", HARDWARE).on(V1_FEWEST),
+    Suite::new("hw-v1", HARDWARE).on(V1_MOST),
+    Suite::new("hw-v2-fewest", HARDWARE).on(V2_FEWEST),
+    Suite::new("hw-v2-few", HARDWARE).on(V2_FEW),
+    Suite::new("hw-v2", HARDWARE).on(V2_MOST),
+    Suite::new("hw-v3-fewest", HARDWARE).on(V3_FEWEST),
+    Suite::new("hw-v3", HARDWARE).on(V3_MOST),
+    Suite::new("hw-v4-fewest", HARDWARE).on(V4_FEWEST),
+    Suite::new("hw-v4", HARDWARE).on(V4_MOST),
+    Suite::new("hw-v5-fewest", HARDWARE).on(V5_FEWEST),
+    Suite::new("hw-v5-no-fixed", HARDWARE).on(V5_NO_FIXED),
+    Suite::new("hw-v5", HARDWARE).on(V5_MOST),
+    Suite::new("hw-v6-fewest", HARDWARE).on(V6_FEWEST),
+    Suite::new("hw-v6-gaps", HARDWARE).on(V6_GAPS),
+    Suite::new("hw-v6", HARDWARE).on(V6_MOST),
+    Suite::new("amd-legacy", HARDWARE).on(AMD_LEGACY),
+    Suite::new("amd-core", HARDWARE).on(AMD_CORE),
+    Suite::new("amd-v2-fewest", HARDWARE).on(AMD_V2_FEWEST),
+    Suite::new("amd-v2", HARDWARE).on(AMD_V2_MOST),
+    Suite::new("hygon", HARDWARE).on(HYGON),
+    Suite::new("zhaoxin", HARDWARE).on(ZHAOXIN),
     Suite::new("faults-lose", &[faults::LOSE])
         .smp(1)
         .fault("lose:5"),
     Suite::new("faults-lose-amd-legacy", &[faults::LOSE])
         .smp(1)
-        .cpu("vendor=AuthenticAMD,pmu-version=1")
+        .on(AMD_LEGACY)
         .fault("lose:5"),
     Suite::new("faults-lose-amd-v2", &[faults::LOSE])
         .smp(1)
-        .append("mitigations=off")
-        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .on(AMD_V2)
         .fault("lose:5"),
     Suite::new("faults-delay", &[faults::DELAY])
         .smp(1)
         .fault("delay:3:20000"),
     Suite::new("faults-delay-v1", &[faults::DELAY])
         .smp(1)
-        .cpu("pmu-version=1")
+        .on(V1)
         .fault("delay:3:20000"),
     Suite::new("faults-delay-amd-legacy", &[faults::DELAY])
         .smp(1)
-        .cpu("vendor=AuthenticAMD,pmu-version=1")
+        .on(AMD_LEGACY)
         .fault("delay:3:20000"),
     Suite::new("faults-delay-amd-v2", &[faults::DELAY])
         .smp(1)
-        .append("mitigations=off")
-        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .on(AMD_V2)
         .fault("delay:3:20000"),
     Suite::new("faults-delay-long", &[faults::DELAY_LONG])
         .smp(1)
         .fault("delay:3:500000"),
     Suite::new("faults-delay-long-amd-legacy", &[faults::DELAY_LONG])
         .smp(1)
-        .cpu("vendor=AuthenticAMD,pmu-version=1")
+        .on(AMD_LEGACY)
         .fault("delay:3:500000"),
     Suite::new("faults-delay-long-amd-v2", &[faults::DELAY_LONG])
         .smp(1)
-        .append("mitigations=off")
-        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .on(AMD_V2)
         .fault("delay:3:500000"),
     Suite::new("faults-repeat", &[faults::REPEAT])
         .smp(1)
         .fault("repeat:3:20000"),
     Suite::new("faults-repeat-v1", &[faults::REPEAT])
         .smp(1)
-        .cpu("pmu-version=1")
+        .on(V1)
         .fault("repeat:3:20000"),
     Suite::new("faults-repeat-amd-legacy", &[faults::REPEAT])
         .smp(1)
-        .cpu("vendor=AuthenticAMD,pmu-version=1")
+        .on(AMD_LEGACY)
         .fault("repeat:3:20000"),
     Suite::new("faults-repeat-amd-v2", &[faults::REPEAT])
         .smp(1)
-        .append("mitigations=off")
-        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .on(AMD_V2)
         .fault("repeat:3:20000"),
     Suite::new("faults-repeat-at-once", &[faults::REPEAT_AT_ONCE])
         .smp(1)
@@ -254,12 +332,11 @@ const SUITES: &[Suite] = &[
         &[faults::REPEAT_AT_ONCE],
     )
     .smp(1)
-    .cpu("vendor=AuthenticAMD,pmu-version=1")
+    .on(AMD_LEGACY)
     .fault("repeat:3:1"),
     Suite::new("faults-repeat-at-once-amd-v2", &[faults::REPEAT_AT_ONCE])
         .smp(1)
-        .append("mitigations=off")
-        .cpu("vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1")
+        .on(AMD_V2)
         .fault("repeat:3:1"),
     // Not on AMD: LVTPC is not masked there, so that nothing tells a PMI that came for
     // nothing from another NMI.
@@ -271,9 +348,8 @@ const SUITES: &[Suite] = &[
         .fault("status:0x70000000f"),
     Suite::new("faults-status-v2", &[faults::STATUS])
         .smp(1)
-        .cpu("pmu-version=2")
+        .on(V2)
         .fault("status:0x700000003"),
-    Suite::new("hw-large", HARDWARE).cpu("pmu-counters=8,pmu-fixed=3,pmu-width=48"),
 ];
 
 /// Finds a suite by its name.
@@ -286,7 +362,7 @@ pub fn find(name: &str) -> Result<&'static Suite> {
 
 /// Prints the table for the runner, a suite a line, tab-separated: name, number
 /// of CPUs, QEMU arguments, kernel command line, flags (`noload`: do not load
-/// the module), properties for the end of the -cpu string.
+/// the module), properties for the end of the -cpu string, the machine's name.
 pub fn list() {
     for suite in SUITES {
         let Suite {
@@ -295,15 +371,17 @@ pub fn list() {
             qemu_args,
             append,
             load,
-            cpu,
+            machine,
             fault,
             ..
         } = suite;
+        let append = [machine.append, append].join(" ");
+        let append = append.trim();
         let flags = if *load { "" } else { "noload" };
         let fault = fault.map(|fault| format!("pmu-fault={fault}"));
-        let cpu = [Some(*cpu), fault.as_deref()].into_iter().flatten();
+        let cpu = [Some(machine.cpu), fault.as_deref()].into_iter().flatten();
         let cpu: Vec<_> = cpu.filter(|part| !part.is_empty()).collect();
-        let cpu = cpu.join(",");
-        println!("{name}\t{smp}\t{qemu_args}\t{append}\t{flags}\t{cpu}");
+        let (cpu, machine) = (cpu.join(","), machine.name);
+        println!("{name}\t{smp}\t{qemu_args}\t{append}\t{flags}\t{cpu}\t{machine}");
     }
 }

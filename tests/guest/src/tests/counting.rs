@@ -55,8 +55,6 @@ pub const QUICK: &[Test] = tests![
     moving_between_cpus,
 ];
 
-pub const IN_TREE: &[Test] = tests![program_as_in_tree];
-
 fn window_alone(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::empty())
 }
@@ -163,22 +161,23 @@ fn faulting_instructions(ctx: &Ctx) -> Result<()> {
 
 fn traps(ctx: &Ctx) -> Result<()> {
     const N: u64 = 1_000;
-    let before = workload::signals_counted();
-    expect_exact(&ctx.pmu()?, &workload::breakpoint(N)?)?;
-    expect("INT3", "signals", workload::signals_counted() - before, N)
+    let workload = workload::breakpoint(N)?;
+    expect_exact(&ctx.pmu()?, &workload)?;
+    expect("INT3", "signals", signals(&workload), N)
 }
 
 fn single_step(ctx: &Ctx) -> Result<()> {
     const N: u64 = 500;
+    let workload = workload::single_step(N)?;
+    expect("EFLAGS.TF", "signals", signals(&workload), 2 * N + 3)?;
+    expect_exact(&ctx.pmu()?, &workload)
+}
+
+/// How often the counting handler runs while a workload does.
+fn signals(workload: &Workload) -> u64 {
     let before = workload::signals_counted();
-    let result = expect_exact(&ctx.pmu()?, &workload::single_step(N)?);
-    expect(
-        "EFLAGS.TF",
-        "signals",
-        workload::signals_counted() - before,
-        2 * N + 3,
-    )?;
-    result
+    workload.run();
+    workload::signals_counted() - before
 }
 
 fn syscalls(ctx: &Ctx) -> Result<()> {
@@ -309,7 +308,7 @@ fn count_program(pmu: &Pmu, program: &Program) -> Result<u64> {
 }
 
 fn program_as_in_tree(ctx: &Ctx) -> Result<()> {
-    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree_counts()?);
     for program in [LOOP, MIXED] {
         let theirs = count_program(&in_tree, &program)?;
         let ours = count_program(&pmu, &program)?;

@@ -17,7 +17,7 @@ use perf_event::Sampler;
 use super::sampling::{drain, record, sampler, Records, FLAGS, RING};
 use super::{expect, interrupts, undisturbed};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::{ArchPerfmon, BuilderExt, Event, Mode, Pmu};
+use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload::{self, Workload};
 
@@ -461,7 +461,7 @@ fn repeated_for_a_closed_event(ctx: &Ctx) -> Result<()> {
 /// NMI comes as soon as the first has been handled.
 fn repeated_while_it_is_handled(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let masks_lvtpc = ArchPerfmon::probe().version > 0;
+    let masks_lvtpc = CpuPmu::probe().version > 0;
     for period in [99_991, 9_001] {
         let (samples, nmis) = samples_without_skid(&pmu, period)?;
         expect("samples", "in all", samples % REPEAT_EVERY, 0)?;
@@ -533,7 +533,7 @@ fn spurious_pmis_among_samples(ctx: &Ctx) -> Result<()> {
 
 /// GLOBAL_STATUS, Intel's and AMD's (SDM vol. 4, APM vol. 2).
 fn global_status() -> Result<u64> {
-    let msr = if ArchPerfmon::probe().version > 0 {
+    let msr = if CpuPmu::probe().version > 0 {
         0x38e
     } else {
         0xc000_0300

@@ -7,7 +7,7 @@ use perf_event::{Builder, Counter};
 
 use super::{expect, measure_alone, need_general};
 use crate::ctx::{skip, Ctx, Test};
-use crate::pmu::{ArchPerfmon, Event, Mode, Pmu};
+use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
 
@@ -33,7 +33,7 @@ fn branch_group(pmu: &Pmu, n: u32) -> Result<Vec<Counter>> {
 fn every_counter_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut events = Vec::new();
-    for _ in 0..ArchPerfmon::probe().general {
+    for _ in 0..CpuPmu::probe().general {
         events.push(pmu.open(Event::Branches, Mode::User)?);
     }
     for event in &mut events {
@@ -56,7 +56,7 @@ fn every_counter_counts(ctx: &Ctx) -> Result<()> {
 
 fn full_group(ctx: &Ctx) -> Result<()> {
     let workload = workload::branches(100_000);
-    let mut group = branch_group(&ctx.pmu()?, ArchPerfmon::probe().general)?;
+    let mut group = branch_group(&ctx.pmu()?, CpuPmu::probe().general)?;
     workload.measure(&group[0])?;
     for event in &mut group {
         expect("full group", "branches", event.read()?, workload.branches())?;
@@ -68,7 +68,7 @@ fn full_group(ctx: &Ctx) -> Result<()> {
 fn group_too_large(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::branches(100_000);
-    let mut group = branch_group(&pmu, ArchPerfmon::probe().general)?;
+    let mut group = branch_group(&pmu, CpuPmu::probe().general)?;
     let one_more = pmu
         .event(Event::Branches)
         .enabled(true)
@@ -96,7 +96,7 @@ fn group_too_large(ctx: &Ctx) -> Result<()> {
 fn group_with_software_events(ctx: &Ctx) -> Result<()> {
     const PAGES: u64 = 300;
     let workload = workload::touch(PAGES)?;
-    let mut group = branch_group(&ctx.pmu()?, ArchPerfmon::probe().general)?;
+    let mut group = branch_group(&ctx.pmu()?, CpuPmu::probe().general)?;
     let mut software = |event| {
         Builder::new(event)
             .include_kernel()
@@ -123,7 +123,7 @@ fn group_with_software_events(ctx: &Ctx) -> Result<()> {
 /// that takes all general ones.
 fn fixed_counters_first(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let ArchPerfmon { general, fixed, .. } = ArchPerfmon::probe();
+    let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     let mut events = vec![(Event::Branches, Mode::User); general as usize];
     if fixed >= 1 {
         events.push((Event::Instructions, Mode::User));
@@ -151,7 +151,7 @@ fn fixed_counters_first(ctx: &Ctx) -> Result<()> {
 fn makes_room(ctx: &Ctx) -> Result<()> {
     const N: u64 = 1_000_000;
     let pmu = ctx.pmu()?;
-    let ArchPerfmon { general, fixed, .. } = ArchPerfmon::probe();
+    let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     if fixed == 0 {
         return skip("no fixed counters");
     }
@@ -235,7 +235,7 @@ fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()>
 fn multiplexed(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(100_000_000);
-    let general = ArchPerfmon::probe().general;
+    let general = CpuPmu::probe().general;
     let mut events = Vec::new();
     for _ in 0..general * 2 + 1 {
         events.push(pmu.open(Event::Branches, Mode::User)?);
@@ -255,7 +255,7 @@ fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
     need_general(2)?;
     let pmu = ctx.pmu()?;
     // More than half of the counters, so there is room for one group only.
-    let size = ArchPerfmon::probe().general / 2 + 1;
+    let size = CpuPmu::probe().general / 2 + 1;
     let workload = workload::tight_loop(100_000_000);
     let mut groups = (0..3)
         .map(|_| branch_group(&pmu, size))
@@ -284,7 +284,7 @@ fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
 /// finds none because of other pinned events is in error: it reads nothing.
 fn pinned(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let general = ArchPerfmon::probe().general;
+    let general = CpuPmu::probe().general;
     let workload = workload::tight_loop(10_000_000);
     let mut events = Vec::new();
     for _ in 0..=general {

@@ -115,7 +115,7 @@ fn not_twice(ctx: &Ctx) -> Result<()> {
 
 /// The in-tree PMU counts and samples after rmmod as it did before insmod.
 fn in_tree_as_before(ctx: &Ctx) -> Result<()> {
-    let in_tree = ctx.in_tree()?;
+    let in_tree = ctx.in_tree_counts()?;
     let workload = workload::branches(100_000);
     let check = || -> Result<()> {
         expect_exact(&in_tree, &workload)?;

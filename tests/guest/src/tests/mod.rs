@@ -33,13 +33,13 @@ use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
 use crate::ctx::skip;
-use crate::pmu::{ArchPerfmon, Event, Mode, Pmu};
+use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::workload::Workload;
 
 /// Counts a workload's user instructions and branches; both must be right.
 fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
     let mut instructions = pmu.open(Event::Instructions, Mode::User)?;
-    let mut branches = if ArchPerfmon::probe().general >= 2 {
+    let mut branches = if CpuPmu::probe().general >= 2 {
         pmu.event(Event::Branches)
             .enabled(true)
             .build_with_group(&mut instructions)?
@@ -109,11 +109,21 @@ fn expect(what: &str, unit: &str, got: u64, want: u64) -> Result<()> {
 
 /// Skips a test where there are not so many general counters.
 fn need_general(n: u32) -> Result<()> {
-    let general = ArchPerfmon::probe().general;
+    let general = CpuPmu::probe().general;
     if general >= n {
         Ok(())
     } else {
-        skip(format!("{general} general counters"))
+        skip(format!("needs {n} general counters"))
+    }
+}
+
+/// Skips a test of what one group counts in the kernel, where the counters of a
+/// group do not see the same of it.
+fn need_global_control() -> Result<()> {
+    if CpuPmu::probe().global_control {
+        Ok(())
+    } else {
+        skip("the counters of a group start one after the other")
     }
 }
 

@@ -3,7 +3,7 @@
 
 use anyhow::{ensure, Result};
 
-use super::{expect, need_general};
+use super::{expect, expect_exact, need_general, need_global_control};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{read_all, Event, Mode, Pmu};
 use crate::tests;
@@ -12,6 +12,7 @@ use crate::workload::{self, Workload};
 pub const TESTS: &[Test] = tests![
     instructions_add_up,
     branches_add_up,
+    user_only_in_user,
     kernel_only_in_kernel,
     both_excluded,
 ];
@@ -30,6 +31,7 @@ fn both_sides() -> Result<[Workload; 4]> {
 /// what the kernel does is not known.
 fn add_up(pmu: &Pmu, event: Event, user: fn(&Workload) -> u64) -> Result<()> {
     need_general(3)?;
+    need_global_control()?;
     for workload in both_sides()? {
         let mut group = pmu.open_group(&[
             (event, Mode::Both),
@@ -52,6 +54,14 @@ fn instructions_add_up(ctx: &Ctx) -> Result<()> {
 
 fn branches_add_up(ctx: &Ctx) -> Result<()> {
     add_up(&ctx.pmu()?, Event::Branches, Workload::branches)
+}
+
+/// What is the user's stays the user's, however much the kernel does meanwhile.
+fn user_only_in_user(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    both_sides()?
+        .iter()
+        .try_for_each(|workload| expect_exact(&pmu, workload))
 }
 
 /// System calls cost the kernel instructions, a loop hardly any.

@@ -8,13 +8,13 @@ use nix::errno::Errno;
 
 use crate::ctx::{Ctx, Test};
 use crate::module;
-use crate::pmu::ArchPerfmon;
+use crate::pmu::CpuPmu;
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![refuses_to_load];
 
 fn refuses_to_load(ctx: &Ctx) -> Result<()> {
-    let cpu = ArchPerfmon::probe();
+    let cpu = CpuPmu::probe();
     ensure!(cpu.version == 0, "this guest was to have no PMU: {cpu:?}");
     let mut log = ctx.module_log()?;
     let result = module::insert(ctx)?;

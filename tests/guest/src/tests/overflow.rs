@@ -13,7 +13,7 @@ use perf_event_open_sys::ioctls;
 use super::sampling::{drain, open, record, sampler, set_period, with_sample_rate, RING};
 use super::{expect, expect_exact, interrupts, need_general};
 use crate::ctx::{skip, Ctx, Test};
-use crate::pmu::{ArchPerfmon, BuilderExt, Event, Mode, Pmu};
+use crate::pmu::{CpuPmu, BuilderExt, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
 
@@ -293,7 +293,7 @@ fn long_periods_shortened(ctx: &Ctx) -> Result<()> {
 fn longer_than_the_counter(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = (1 << 32) + 5;
     const N: u64 = PERIOD / 15 + 1_000;
-    let width = ArchPerfmon::probe().width;
+    let width = CpuPmu::probe().width;
     if width > 32 {
         return skip(format!("a round of a {width}-bit counter takes too long"));
     }

@@ -10,7 +10,7 @@ use perf_event::Counter;
 use super::expect_exact;
 use crate::ctx::{Ctx, Test};
 use crate::module;
-use crate::pmu::{ArchPerfmon, Event, Mode, Pmu};
+use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
 
@@ -51,7 +51,7 @@ fn expect_most(pmu: &Pmu, event: Event, n: u32) -> Result<()> {
 }
 
 fn no_fixed_counters(ctx: &Ctx) -> Result<()> {
-    let ArchPerfmon { general, fixed, .. } = ArchPerfmon::probe();
+    let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     loaded(ctx, c"fixed=0", |pmu| {
         expect_most(pmu, Event::Instructions, general)?;
         ensure!(
@@ -73,7 +73,7 @@ fn fewer_general_counters(ctx: &Ctx) -> Result<()> {
 }
 
 fn more_than_there_are(ctx: &Ctx) -> Result<()> {
-    let general = ArchPerfmon::probe().general;
+    let general = CpuPmu::probe().general;
     for parameters in [c"general=0", c"general=200"] {
         loaded(ctx, parameters, |pmu| {
             expect_most(pmu, Event::Branches, general)
@@ -85,9 +85,9 @@ fn more_than_there_are(ctx: &Ctx) -> Result<()> {
 /// Each works on newer hardware, with its counters, and overflows.
 fn an_older_generation(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_009;
-    let ArchPerfmon {
+    let CpuPmu {
         version, general, ..
-    } = ArchPerfmon::probe();
+    } = CpuPmu::probe();
     for (parameters, asked) in [
         (c"generation=1", 1),
         (c"generation=2", 2),

@@ -50,7 +50,7 @@ fn list(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let text = Perf::new("list").args(["--no-desc", "pmu"]).text()?;
     let rows: Vec<&str> = text.lines().filter(|row| row.contains(&pmu.name)).collect();
-    for event in Event::ALL {
+    for event in pmu.events() {
         let row = pmu.tool_event(event, "");
         ensure!(
             rows.iter().any(|it| it.contains(&row)),
@@ -97,7 +97,7 @@ fn stat_as_in_tree(ctx: &Ctx) -> Result<()> {
     for program in [LOOP, MIXED] {
         let installed = program.install()?;
         let mut counts = Vec::new();
-        for pmu in [ctx.pmu()?, ctx.in_tree()?] {
+        for pmu in [ctx.pmu()?, ctx.in_tree_counts()?] {
             let event = pmu.tool_event(Event::Instructions, "u");
             let rows = Perf::stat()
                 .args(["-e", &event])

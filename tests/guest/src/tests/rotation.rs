@@ -15,7 +15,7 @@ use super::delivery::poll;
 use super::sampling::{drain, for_each_sample, open, RING};
 use super::{expect, need_general};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::{ArchPerfmon, Event, Mode, Pmu};
+use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::program::STOPPED_LOOP;
 use crate::tests;
 use crate::workload::{self, Workload};
@@ -46,7 +46,7 @@ fn with_short_turns<T>(pmu: &Pmu, run: impl FnOnce() -> Result<T>) -> Result<T> 
 
 /// The counters that an event of user instructions can go to.
 fn instruction_counters() -> u32 {
-    let ArchPerfmon { general, fixed, .. } = ArchPerfmon::probe();
+    let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     general + fixed.min(1)
 }
 
@@ -183,7 +183,7 @@ fn turns_of_groups(ctx: &Ctx) -> Result<()> {
     const N: u64 = 60_000_000;
     const GROUPS: usize = 3;
     let pmu = ctx.pmu()?;
-    let size = ArchPerfmon::probe().general as usize / 2 + 1;
+    let size = CpuPmu::probe().general as usize / 2 + 1;
     let mut groups = (0..GROUPS)
         .map(|_| pmu.open_group(&vec![(Event::Branches, Mode::User); size]))
         .collect::<Result<Vec<_>>>()?;
@@ -243,7 +243,7 @@ fn exclusive(ctx: &Ctx) -> Result<()> {
 /// poll() says so.
 fn pinned_in_error(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let general = ArchPerfmon::probe().general;
+    let general = CpuPmu::probe().general;
     let mut events = Vec::new();
     for _ in 0..=general {
         let mut event = pmu.event(Event::Branches).pinned(true).build()?;

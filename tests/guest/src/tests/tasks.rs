@@ -258,9 +258,13 @@ fn closed_while_counting(ctx: &Ctx) -> Result<()> {
 
 fn many_events_opened_and_closed(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
+    let events: Vec<Event> = pmu.events().collect();
     for _ in 0..20 {
-        let counters = (0..50)
-            .map(|i| pmu.open(Event::ALL[i % Event::ALL.len()], Mode::User))
+        let counters = events
+            .iter()
+            .cycle()
+            .take(50)
+            .map(|event| pmu.open(*event, Mode::User))
             .collect::<Result<Vec<_>>>()?;
         drop(counters);
     }

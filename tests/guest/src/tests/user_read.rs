@@ -22,7 +22,7 @@ use perf_event_open_sys::bindings::perf_event_mmap_page;
 use super::counting::pin;
 use super::{cpus, expect};
 use crate::ctx::{Ctx, Test, IN_TREE};
-use crate::pmu::{ArchPerfmon, Event, Mode};
+use crate::pmu::{CpuPmu, Event, Mode};
 use crate::program::PEEK;
 use crate::tests;
 use crate::workload;
@@ -207,7 +207,7 @@ impl Drop for Background {
 
 /// The RDPMC numbers of all counters.
 fn counters() -> Vec<u32> {
-    let ArchPerfmon { general, fixed, .. } = ArchPerfmon::probe();
+    let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     (0..general).chain((0..fixed).map(|i| FIXED | i)).collect()
 }
 

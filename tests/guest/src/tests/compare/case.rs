@@ -20,7 +20,7 @@ use perf_event_open_sys::ioctls;
 use tempfile::TempDir;
 
 use super::attr::{self, bits, Attr, Field};
-use crate::pmu::{ArchPerfmon, Pmu};
+use crate::pmu::{CpuPmu, Pmu};
 use crate::workload::{self, Workload};
 
 /// How an attr names its event.
@@ -220,7 +220,7 @@ pub struct Cpu {
     /// The family, if its events and registers are AMD's.
     pub amd_family: Option<u32>,
     /// Architectural performance monitoring; all 0 on AMD.
-    pub perfmon: ArchPerfmon,
+    pub perfmon: CpuPmu,
 }
 
 /// Bits of EVENTSEL (SDM vol. 3B, "Performance Monitoring"; APM vol. 2,
@@ -249,7 +249,7 @@ impl Cpu {
         let family = ((signature >> 8) & 0xf) + ((signature >> 20) & 0xff);
         Self {
             amd_family: amd.then_some(family),
-            perfmon: ArchPerfmon::probe(),
+            perfmon: CpuPmu::probe(),
         }
     }
 
