@@ -10,7 +10,7 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU KERNEL KDIR CLIPPY SUITE, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU KERNEL KDIR CLIPPY SUITE BLESS, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
@@ -33,7 +33,8 @@ help:
 define usage
 | make demo           prepare everything, boot, load the module, profile a real program
 | make test           every test; the last line is "N passed, N failed". SUITE=name: one
-|                     suite of guest tests
+|                     suite of guest tests; BLESS=1: make docs/generations.md what the
+|                     tests find
 | make shell          an interactive guest with the module loaded
 | make guest CMD=…    run one command in a fresh guest. make exits with 2 when the command
 |                     fails; tools/bootstrap guest --cmd '…' with the command's own status

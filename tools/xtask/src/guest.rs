@@ -81,6 +81,20 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether they leave the guest as it is by default.
+    pub fn are_usual(&self) -> bool {
+        let Self {
+            share: _,
+            qemu_args,
+            smp,
+            append,
+            cpu,
+            no_module,
+            timeout: _,
+        } = self;
+        qemu_args.is_empty() && smp.is_none() && append.is_empty() && cpu.is_none() && !no_module
+    }
+
     /// The timeout of a guest that no one sits in front of.
     pub fn seconds(&self) -> u64 {
         self.timeout.unwrap_or(600)

@@ -12,6 +12,17 @@ pub struct Failure {
     pub why: Vec<String>,
 }
 
+/// What became of a test.
+#[derive(Debug, PartialEq)]
+pub enum Outcome {
+    /// It passed.
+    Passed,
+    /// It does not apply, and why.
+    Skipped(String),
+    /// It failed: see [`Results::failures`].
+    Failed,
+}
+
 /// The results so far.
 #[derive(Debug, Default, PartialEq)]
 pub struct Results {
@@ -19,10 +30,8 @@ pub struct Results {
     pub plans: Vec<usize>,
     /// The numbers of the results, as they came.
     pub numbers: Vec<usize>,
-    /// How many passed.
-    pub passed: usize,
-    /// How many were skipped.
-    pub skipped: usize,
+    /// The tests by name, as they came.
+    pub outcomes: Vec<(String, Outcome)>,
     /// Those that failed.
     pub failures: Vec<Failure>,
 }
@@ -48,15 +57,17 @@ impl Results {
                 results.numbers.push(number(rest));
                 let (name, directive) = result(rest);
                 before = name;
-                match directive {
-                    Some(why) if why.starts_with("SKIP") => results.skipped += 1,
-                    _ => results.passed += 1,
-                }
+                let skipped = directive.and_then(|why| why.strip_prefix("SKIP"));
+                let outcome = skipped.map_or(Outcome::Passed, |why| {
+                    Outcome::Skipped(why.trim().to_owned())
+                });
+                results.outcomes.push((name.to_owned(), outcome));
                 diagnostics.clear();
             } else if let Some(rest) = line.strip_prefix("not ok ") {
                 results.numbers.push(number(rest));
                 let (name, why) = result(rest);
                 before = name;
+                results.outcomes.push((name.to_owned(), Outcome::Failed));
                 results.failures.push(Failure {
                     name: name.to_owned(),
                     why: why
@@ -68,6 +79,20 @@ impl Results {
             }
         }
         results
+    }
+
+    /// How many passed.
+    pub fn passed(&self) -> usize {
+        self.count(|outcome| *outcome == Outcome::Passed)
+    }
+
+    /// How many were skipped.
+    pub fn skipped(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::Skipped(_)))
+    }
+
+    fn count(&self, is: impl Fn(&Outcome) -> bool) -> usize {
+        self.outcomes.iter().filter(|(_, it)| is(it)).count()
     }
 
     /// How many tests the plan has that gave no result.
@@ -89,8 +114,8 @@ impl Results {
                 self.numbers
             ));
         }
-        (self.passed == 0 && self.failures.is_empty() && self.missing() == 0)
-            .then(|| format!("no test ran: {} were skipped", self.skipped))
+        (self.passed() == 0 && self.failures.is_empty() && self.missing() == 0)
+            .then(|| format!("no test ran: {} were skipped", self.skipped()))
     }
 }
 
@@ -122,7 +147,14 @@ mod tests {
             "KTAP version 1\n1..5\nok 1 other # SKIP no such event\nok 2 - exact\n# exact: 5 ms\n\
              noise\n# expected 5\n# found 4\nnot ok 3 sum # 4 != 5\nok 4 more\n",
         );
-        assert_eq!((results.passed, results.skipped), (2, 1));
+        assert_eq!((results.passed(), results.skipped()), (2, 1));
+        assert_eq!(
+            results.outcomes[0],
+            (
+                "other".to_owned(),
+                Outcome::Skipped("no such event".to_owned())
+            )
+        );
         assert_eq!(results.missing(), 1);
         assert_eq!(
             results.failures,

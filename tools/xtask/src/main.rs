@@ -13,6 +13,7 @@ mod bench;
 mod cache;
 mod context;
 mod demo;
+mod generations;
 mod guest;
 mod hints;
 mod kernel;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::cache;
 use crate::context::Context;
+use crate::generations;
 use crate::guest::{self, Guest, Outcome, Parts};
 use crate::kernel;
 use crate::ktap::Results;
@@ -29,6 +30,9 @@ pub struct Options {
     /// Run this suite of guest tests only.
     #[arg(long, env = "RUST_PERF_SUITE")]
     suite: Option<String>,
+    /// Make docs/generations.md what this run gives, instead of comparing.
+    #[arg(long, env = "RUST_PERF_BLESS", value_parser = clap::builder::FalseyValueParser::new())]
+    bless: bool,
     #[command(flatten)]
     guest: guest::Options,
 }
@@ -83,7 +87,15 @@ fn run(
         host(ctx, &parts, tally)?;
     }
     let suites = suites(ctx, options.suite.as_deref())?;
-    run_suites(ctx, &parts, &options.guest, &suites, tally)
+    let results = run_suites(ctx, &parts, &options.guest, &suites, tally)?;
+    // Of other guests, or when something has failed, the table says nothing.
+    if options.suite.is_none() && options.guest.are_usual() && tally.failed == 0 {
+        tally.check(|| {
+            let machines = suites.iter().map(|suite| suite.machine.as_str());
+            generations::check(ctx, machines.zip(&results), options.bless)
+        });
+    }
+    Ok(())
 }
 
 fn cargo(ctx: &Context, subcommand: &str) -> Command {
@@ -162,6 +174,7 @@ struct Suite {
     append: String,
     load: bool,
     cpu: String,
+    machine: String,
 }
 
 impl Suite {
@@ -175,6 +188,7 @@ impl Suite {
             append: next()?.to_owned(),
             load: next()? != "noload",
             cpu: next()?.to_owned(),
+            machine: next()?.to_owned(),
         })
     }
 
@@ -241,16 +255,18 @@ impl Verdict {
     }
 }
 
-/// Runs the suites, a guest for each core at a time.
+/// Runs the suites, a guest for each core at a time, and returns their results
+/// in the suites' order.
 fn run_suites(
     ctx: &Context,
     parts: &Parts,
     user: &guest::Options,
     suites: &[Suite],
     tally: &mut Tally,
-) -> Result<()> {
+) -> Result<Vec<Results>> {
     let module = module::for_kernel(ctx, &parts.kernel)?;
-    let queue = Mutex::new(suites.iter());
+    let queue = Mutex::new(suites.iter().enumerate());
+    let mut all: Vec<_> = suites.iter().map(|_| Results::default()).collect();
     let (report, reports) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..kernel::jobs().min(suites.len()) {
@@ -258,7 +274,7 @@ fn run_suites(
             let (queue, module) = (&queue, &module);
             scope.spawn(move || loop {
                 let suite = queue.lock().ok().and_then(|mut queue| queue.next());
-                let Some(suite) = suite else { return };
+                let Some((i, suite)) = suite else { return };
                 let started = Instant::now();
                 let (results, trouble) = run_suite(ctx, parts, user, suite, module)
                     .unwrap_or_else(|error| (Results::default(), Some(format!("{error:#}"))));
@@ -270,17 +286,18 @@ fn run_suites(
                     elapsed: started.elapsed(),
                 };
                 // The receiver is gone only if this whole function is.
-                let _ = report.send((suite, verdict));
+                let _ = report.send((i, verdict));
             });
         }
         drop(report);
-        for (suite, verdict) in reports {
-            show(&suite.name, &verdict);
-            tally.passed += verdict.results.passed;
+        for (i, verdict) in reports {
+            show(&suites[i].name, &verdict);
+            tally.passed += verdict.results.passed();
             tally.failed += verdict.failed();
+            all[i] = verdict.results;
         }
     });
-    Ok(())
+    Ok(all)
 }
 
 /// The results of a suite, and what trouble there was besides.
@@ -339,11 +356,11 @@ fn show(suite: &str, verdict: &Verdict) {
         "{:43} {:5.0} s  {} passed, {} failed",
         format!("suite {suite}"),
         verdict.elapsed.as_secs_f64(),
-        results.passed,
+        results.passed(),
         verdict.failed()
     );
-    if results.skipped > 0 {
-        text += &format!(", {} skipped", results.skipped);
+    if results.skipped() > 0 {
+        text += &format!(", {} skipped", results.skipped());
     }
     for failure in &results.failures {
         text += &format!(
@@ -390,7 +407,8 @@ mod tests {
     #[test]
     fn a_suite_says_what_guest_it_wants() {
         let suite =
-            Suite::parse("icount\t1\t-icount shift=0\tnmi_watchdog=1\tnoload\tpmu=off").unwrap();
+            Suite::parse("icount\t1\t-icount shift=0\tnmi_watchdog=1\tnoload\tpmu=off\tv4 4+3")
+                .unwrap();
         let options = suite.options(&options(), "max,pmu=on");
         assert_eq!(options.qemu_args, "-icount shift=0 -s");
         assert_eq!(options.cpu.as_deref(), Some("max,pmu=on,pmu=off"));
@@ -402,7 +420,7 @@ mod tests {
 
     #[test]
     fn the_user_beats_the_suite() {
-        let suite = Suite::parse("a\t1\t\t\t\t").unwrap();
+        let suite = Suite::parse("a\t1\t\t\t\t\t").unwrap();
         let user = guest::Options {
             smp: Some(4),
             cpu: Some("qemu64".to_owned()),
