@@ -61,7 +61,6 @@ const V3_FEWEST: Machine = Machine::new("Intel v3 1+0", "pmu-version=3,pmu-count
 const V3_MOST: Machine = Machine::new("Intel v3 8+3", "pmu-version=3,pmu-counters=8,pmu-fixed=3");
 const V4_FEWEST: Machine = Machine::new("Intel v4 1+0", "pmu-version=4,pmu-counters=1,pmu-fixed=0");
 const V4_MOST: Machine = Machine::new("Intel v4 8+3", "pmu-version=4,pmu-counters=8,pmu-fixed=3");
-const V5: Machine = Machine::new("Intel v5 4+3", "pmu-version=5");
 const V5_FEWEST: Machine = Machine::new(
     "Intel v5 1+0",
     "pmu-version=5,pmu-counters=1,pmu-fixed=0,pmu-width=40",
@@ -241,7 +240,7 @@ const SUITES: &[Suite] = &[
     Suite::new("compare-v1", COMPARE).on(V1),
     Suite::new("compare-v2", COMPARE).on(V2),
     Suite::new("compare-v3", COMPARE).on(V3),
-    Suite::new("compare", COMPARE).on(V5),
+    Suite::new("compare", COMPARE).on(V5_MOST),
     Suite::new("compare-amd-legacy", COMPARE).on(AMD_LEGACY),
     Suite::new("compare-amd-core", COMPARE).on(AMD_CORE),
     Suite::new("compare-amd-v2", COMPARE).on(AMD_V2),
