@@ -219,6 +219,7 @@ pub fn check<'a>(
     })?;
     let file = ctx.top.join(FILE);
     if bless {
+        fs::create_dir_all(ctx.top.join("docs"))?;
         return fs::write(&file, text).with_context(|| format!("cannot write {FILE}"));
     }
     let before = fs::read_to_string(&file).unwrap_or_default();
