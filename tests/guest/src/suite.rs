@@ -185,6 +185,7 @@ const HARDWARE: &[&[Test]] = &[
     tasks::TESTS,
     hotplug::TESTS,
     sharing::TESTS,
+    user_read::TESTS,
 ];
 
 /// The same attributes on the in-tree driver.

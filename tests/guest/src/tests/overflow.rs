@@ -13,7 +13,7 @@ use perf_event_open_sys::ioctls;
 use super::sampling::{drain, open, record, sampler, set_period, with_sample_rate, RING};
 use super::{expect, expect_exact, interrupts, need_general};
 use crate::ctx::{skip, Ctx, Test};
-use crate::pmu::{CpuPmu, BuilderExt, Event, Mode, Pmu};
+use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
 
