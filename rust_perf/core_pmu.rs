@@ -19,9 +19,10 @@
 //!
 //! # RDPMC in user mode
 //!
-//! While any event is mapped somewhere, or user mode may always read counters,
-//! those that no event is on are cleared before a task runs that may read them
-//! ([`CorePmu::enable`]): they would tell of others.
+//! Which task may read counters the kernel knows, but does not tell: whoever
+//! has an event of any PMU mapped, their children, or everyone. So a counter
+//! that an event has left is cleared before any task runs again
+//! ([`CorePmu::enable`]), or it would tell of another.
 //!
 //! # Virtual machines
 //!
@@ -99,11 +100,16 @@ pub(crate) struct Cpu {
     /// The [tenure](CorePmu::tenure) in which this CPU's counters were taken
     /// over; 0 if they were not.
     tenure: AtomicU64,
+    /// The counters, as a [`CounterSet`], that events have left and that are to
+    /// be cleared.
+    left: AtomicU64,
     /// Counts the NMIs that may have run the counters.
     nmis: AtomicU64,
     /// Whether a counter is being stopped, which may just have overflowed.
     stopping: AtomicBool,
     late: LatePmi,
+    /// What [`Self::enabled`] was when the system went to sleep.
+    asleep: AtomicBool,
 }
 
 impl Cpu {
@@ -139,8 +145,6 @@ pub(crate) struct CorePmu {
     /// Which reservation of the counters this is, or will be the next, from 1
     /// on. Written with `owner` locked.
     tenure: AtomicU64,
-    /// How many times events are mapped, so that user mode may read counters.
-    mapped: AtomicU64,
     /// Whether the system is going down: no counter is to be started any more.
     down: AtomicBool,
 }
@@ -153,7 +157,6 @@ impl CorePmu {
             overflow,
             owner <- new_mutex!(Owner::default()),
             tenure: AtomicU64::new(1),
-            mapped: AtomicU64::new(0),
             down: AtomicBool::new(false),
         })
     }
@@ -226,6 +229,13 @@ impl CorePmu {
         }
     }
 
+    /// Gives this CPU's counters back. IRQs disabled.
+    fn give_back(&self, cpu: &Cpu) {
+        let hardware = &self.hardware;
+        cpu.tenure.store(0, Relaxed);
+        cpu.bank.give_back(&hardware.capabilities, &hardware.cpu);
+    }
+
     /// Runs just these counters.
     fn run(&self, cpu: &Cpu, counters: CounterSet) {
         cpu.bank
@@ -250,18 +260,18 @@ impl CorePmu {
     /// counter holds. Any context.
     fn update(&self, cpu: &Cpu, counter: Counter, event: &Event) -> u64 {
         let width = self.hardware.capabilities.width(counter);
-        let mut previous = event.prev_count().load(Relaxed);
-        // An NMI in between may have done the same.
-        let now = loop {
+        let prev_count = event.prev_count();
+        let (previous, now) = loop {
+            let nmis = cpu.nmis.load(Relaxed);
+            let previous = prev_count.load(Relaxed);
             let now = cpu.bank.read(&self.hardware.cpu, counter);
-            match event.prev_count().compare_exchange(
-                previous,
-                period::sign_extend(now, width),
-                Relaxed,
-                Relaxed,
-            ) {
-                Ok(_) => break now,
-                Err(other) => previous = other,
+            // An NMI in between may have done the same, and started the counter again.
+            let done = cpu.nmis.load(Relaxed) == nmis
+                && prev_count
+                    .compare_exchange(previous, period::sign_extend(now, width), Relaxed, Relaxed)
+                    .is_ok();
+            if done {
+                break (previous, now);
             }
         };
         let delta = period::delta(previous as u64, now, width) as i64;
@@ -307,8 +317,7 @@ impl CorePmu {
             return;
         };
         let stopped = event.is_stopped();
-        self.stop(on, event, true);
-        on.events().remove(event);
+        self.leave(on, from, event);
         // The place is free, and the event has none.
         let moved = on.events().insert(to.index(), event);
         if moved.is_ok() && !stopped {
@@ -345,7 +354,8 @@ impl CorePmu {
         let causes = match overflowed.len() {
             0 => u32::from(self.is_late_pmi(cpu)),
             causes => {
-                cpu.late.expect();
+                // It might come twice.
+                cpu.late.expect_one();
                 causes
             }
         };
@@ -385,27 +395,33 @@ impl CorePmu {
         if self.hardware.capabilities.generation.masks_lvtpc {
             self.hardware.apic.masks_pmi()
         } else {
-            cpu.stopping.load(Relaxed) || cpu.late.take()
+            cpu.stopping.swap(false, Relaxed) || cpu.late.take()
         }
     }
 
-    /// Clears the counters that no event is on. IRQs disabled.
-    fn clear_idle(&self, on: &OnCpu<'_, Self>) {
-        let capabilities = &self.hardware.capabilities;
-        let idle = capabilities
-            .counters
+    /// Takes the event off its counter. IRQs disabled, PMU disabled.
+    fn leave(&self, on: &OnCpu<'_, Self>, counter: Counter, event: &Event) {
+        self.stop(on, event, true);
+        on.events().remove(event);
+        let left = CounterSet::of(counter).bits();
+        on.state().left.fetch_or(left, Relaxed);
+    }
+
+    /// Clears the counters that events have left, and none has come to since.
+    /// IRQs disabled, PMU disabled.
+    fn clear_left(&self, on: &OnCpu<'_, Self>) {
+        let left = CounterSet::from_bits(on.state().left.load(Relaxed));
+        if left.is_empty() {
+            return;
+        }
+        on.state().left.store(0, Relaxed);
+        let idle = left
             .into_iter()
             .filter(|counter| on.events().get(counter.index()).is_none())
             .collect();
         on.state()
             .bank
-            .clear(capabilities, &self.hardware.cpu, idle);
-    }
-
-    /// Has `f` called on each CPU whose counters were taken over, IRQs disabled.
-    /// Task context, may sleep.
-    fn on_each_taken(&self, cpus: &PerCpu<Self>, f: impl Fn(&OnCpu<'_, Self>) + Sync) {
-        cpus.on_each(|cpu| self.has_taken(cpu), f);
+            .clear(&self.hardware.capabilities, &self.hardware.cpu, idle);
     }
 }
 
@@ -459,22 +475,14 @@ impl Pmu for CorePmu {
         let mut owner = self.owner.lock();
         owner.events -= 1;
         if owner.events == 0 {
-            let hardware = &self.hardware;
-            self.on_each_taken(cpus, |on| {
-                on.state().tenure.store(0, Relaxed);
-                on.state()
-                    .bank
-                    .give_back(&hardware.capabilities, &hardware.cpu);
-            });
+            cpus.on_each(|cpu| self.has_taken(cpu), |on| self.give_back(on.state()));
             self.tenure.fetch_add(1, Relaxed);
             owner.reservation = None;
         }
     }
 
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Assignment) {
-        if self.mapped.load(Relaxed) != 0 || self.hardware.user_rdpmc.is_allowed() {
-            self.clear_idle(on);
-        }
+        self.clear_left(on);
         on.state().enabled.store(true, Relaxed);
         self.run_active(on.state());
     }
@@ -511,8 +519,8 @@ impl Pmu for CorePmu {
     }
 
     fn del(&self, on: &OnCpu<'_, Self>, assignment: &mut Assignment, event: &Event) {
-        self.stop(on, event, true);
         if let Some(counter) = event.index().and_then(Counter::from_index) {
+            self.leave(on, counter, event);
             assignment.remove(counter);
         }
     }
@@ -543,14 +551,16 @@ impl Pmu for CorePmu {
         cpu.deactivate(counter);
         self.run_active(cpu);
         event.set_stopped();
+        let mut wrapped = false;
         if update && !event.is_up_to_date() {
             let value = self.update(cpu, counter, event);
             event.set_up_to_date();
-            if period::has_wrapped(value, self.hardware.capabilities.width(counter)) {
-                cpu.late.expect();
-            }
+            wrapped = period::has_wrapped(value, self.hardware.capabilities.width(counter));
         }
-        cpu.stopping.store(stopping, Relaxed);
+        // Unless its PMI has come since.
+        if cpu.stopping.swap(stopping, Relaxed) && wrapped {
+            cpu.late.expect();
+        }
         event.update_userpage();
     }
 
@@ -568,14 +578,11 @@ impl Pmu for CorePmu {
         event.is_user_readable().then_some(counter.rdpmc())
     }
 
-    fn event_mapped(&self, cpus: &PerCpu<Self>, event: &Event, mm: &Mm) {
-        self.mapped.fetch_add(1, Relaxed);
-        // What is cleared later is cleared by `enable`, which sees the above.
-        self.on_each_taken(cpus, |on| self.clear_idle(on));
-
+    fn event_mapped(&self, event: &Event, mm: &Mm) {
         let user_rdpmc = &self.hardware.user_rdpmc;
         user_rdpmc.allow(mm);
-        if user_rdpmc.is_allowed()
+        if !event.is_user_readable()
+            && user_rdpmc.is_allowed()
             && user_rdpmc.page_width() == self.hardware.capabilities.general_width
         {
             event.set_user_readable();
@@ -585,7 +592,6 @@ impl Pmu for CorePmu {
 
     fn event_unmapped(&self, _: &Event, mm: &Mm) {
         self.hardware.user_rdpmc.disallow(mm);
-        self.mapped.fetch_sub(1, Relaxed);
     }
 
     fn prepare_cpu(&self, cpu: &Cpu) {
@@ -594,43 +600,60 @@ impl Pmu for CorePmu {
 
     fn suspend(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
+        // NMIs must not run the counters either, till the end of `resume`.
+        cpu.asleep.store(cpu.enabled.swap(false, Relaxed), Relaxed);
+        if !self.has_taken(cpu) {
+            return;
+        }
         self.run(cpu, CounterSet::EMPTY);
-        for counter in cpu.active() {
+        for counter in self.hardware.capabilities.counters {
             if let Some(event) = on.events().get(counter.index()) {
-                self.update(cpu, counter, event);
+                if !event.is_up_to_date() {
+                    self.update(cpu, counter, event);
+                }
+                if event.is_stopped() {
+                    event.set_up_to_date();
+                }
             }
         }
     }
 
     fn resume(&self, on: &OnCpu<'_, Self>) {
-        let cpu = on.state();
-        if !self.has_taken(cpu) {
-            return;
-        }
-        cpu.tenure.store(0, Relaxed);
-        self.take_over(cpu);
-        for counter in cpu.active() {
-            if let Some(event) = on.events().get(counter.index()) {
-                self.program(cpu, counter, event);
-                event.update_userpage();
+        let (cpu, hardware) = (on.state(), &self.hardware);
+        if self.has_taken(cpu) {
+            cpu.bank.reset(&hardware.capabilities, &hardware.cpu);
+            hardware.apic.deliver_pmi_as_nmi();
+            for counter in cpu.active() {
+                if let Some(event) = on.events().get(counter.index()) {
+                    self.program(cpu, counter, event);
+                    event.update_userpage();
+                }
             }
         }
+        cpu.enabled.store(cpu.asleep.load(Relaxed), Relaxed);
         self.run_active(cpu);
     }
 
     fn shutdown(&self, cpus: &PerCpu<Self>) {
         self.down.store(true, Relaxed);
-        let hardware = &self.hardware;
-        self.on_each_taken(cpus, |on| {
-            for counter in on.state().active() {
-                if let Some(event) = on.events().get(counter.index()) {
-                    self.stop(on, event, true);
+        // While it is locked the tenure does not end.
+        let _owner = self.owner.lock();
+        // On each CPU, for one that is about to take its counters over does not look so yet;
+        // after this, it will see that it must not.
+        cpus.on_each(
+            |_| true,
+            |on| {
+                if !self.has_taken(on.state()) {
+                    return;
                 }
-            }
-            on.state()
-                .bank
-                .give_back(&hardware.capabilities, &hardware.cpu);
-        });
+                for counter in on.state().active() {
+                    if let Some(event) = on.events().get(counter.index()) {
+                        self.stop(on, event, true);
+                    }
+                }
+                self.give_back(on.state());
+            },
+        );
     }
 }
 

@@ -10,6 +10,7 @@
 #include <linux/mm_types.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
+#include <linux/preempt.h>
 #include <linux/smp.h>
 #include <linux/static_call.h>
 #include <linux/sysfs.h>
@@ -159,6 +160,16 @@ bool rust_perf_user_rdpmc_allowed(void)
 void rust_perf_clear_dirty_counters(void)
 {
 	static_call_cond(rust_perf_clear_dirty_call)();
+}
+
+void rust_perf_preempt_disable(void)
+{
+	preempt_disable();
+}
+
+void rust_perf_preempt_enable(void)
+{
+	preempt_enable();
 }
 
 bool rust_perf_perfmon_capable(void)

@@ -69,7 +69,7 @@ impl Event {
 
     /// Where on its CPU the driver has put the event; meaningful between add and del.
     pub(crate) fn index(&self) -> Option<usize> {
-        // SAFETY: As for `config`; a word that only the event's CPU accesses.
+        // SAFETY: As for `config`; a word that the event's CPU writes, and others may read.
         let idx = unsafe {
             addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.idx).read_volatile()
         };
@@ -172,6 +172,9 @@ impl Event {
     }
 
     /// Lets user mode read the event's counter by itself, from now on.
+    ///
+    /// perf counts the events of a context that have this when they join it,
+    /// which on x86 nothing uses: so it may be set later, when it is known.
     pub(crate) fn set_user_readable(&self) {
         let flags = self.flags() | bindings::PERF_EVENT_FLAG_USER_READ_CNT;
         // SAFETY: As in `flags`; it is the only one that is ever written, hence as good as atomic.

@@ -21,7 +21,8 @@
 //! - on the CPU the event is on, IRQs disabled, perf's context lock held, never
 //!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`].
 //!   They share the CPU's [`Pmu::Schedule`], exclusively. [`Pmu::suspend`] and
-//!   [`Pmu::resume`] are without it, and without the lock: no other code runs;
+//!   [`Pmu::resume`] are without it, and without the lock: no other code runs
+//!   but NMIs;
 //! - on that CPU with IRQs disabled, or in an NMI that interrupted any of the
 //!   others there: [`Pmu::start`], [`Pmu::stop`], [`Pmu::read`]. They, and the
 //!   driver's interrupt handler, have the CPU's [`Pmu::Cpu`] shared, and must
@@ -67,7 +68,7 @@
 //!     fn user_index(&self, _: &Event) -> Option<u32> {
 //!         None
 //!     }
-//!     fn event_mapped(&self, _: &PerCpu<Self>, _: &Event, _: &Mm) {}
+//!     fn event_mapped(&self, _: &Event, _: &Mm) {}
 //!     fn event_unmapped(&self, _: &Event, _: &Mm) {}
 //!     fn prepare_cpu(&self, _: &Nothing) {}
 //!     fn suspend(&self, _: &OnCpu<'_, Self>) {}

@@ -19,6 +19,10 @@ use kernel::{
     mm::Mm,
     prelude::*,
     sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     types::Opaque, //
 };
 
@@ -85,14 +89,14 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     /// may ([`Event::is_user_readable`]). Any context, on any CPU.
     fn user_index(&self, event: &Event) -> Option<u32>;
 
-    /// An event has been mapped into `mm`, the current task's, the lock of
-    /// which is held for writing.
+    /// An event has been mapped into `mm`, the current task's, whose lock is
+    /// held for writing.
     ///
     /// Task context, may sleep.
-    fn event_mapped(&self, cpus: &PerCpu<Self>, event: &Event, mm: &Mm);
+    fn event_mapped(&self, event: &Event, mm: &Mm);
 
-    /// An event's mapping has been removed from `mm`, the lock of which is held
-    /// for writing.
+    /// An event's mapping has been removed from `mm`, whose lock is held; at
+    /// its end, it is no task's any more.
     ///
     /// Task context, may sleep.
     fn event_unmapped(&self, event: &Event, mm: &Mm);
@@ -228,8 +232,12 @@ impl<T: Pmu> Registration<T> {
 #[pinned_drop]
 impl<T: Pmu> PinnedDrop for Registration<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: Registered, by the type invariant. Returns when perf is done with it.
-        unsafe { bindings::perf_pmu_unregister(self.pmu.get()) };
+        // SAFETY: Registered, by the type invariant. It stays so, and usable, while this fails.
+        while unsafe { bindings::perf_pmu_unregister(self.pmu.get()) } != 0 {
+            // perf is not quite done with the last event, which has let the module go already.
+            // There will be no more: none can be opened of a module that is unloaded.
+            fsleep(Delta::from_millis(1));
+        }
     }
 }
 
@@ -405,10 +413,10 @@ impl<T: Pmu> Callbacks<T> {
         mm: *mut bindings::mm_struct,
     ) {
         // SAFETY: By the caller.
-        let (Instance { driver, cpus }, event) = unsafe { Self::event(event) };
+        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
         // SAFETY: By the caller; it is the same type, of another run of bindgen.
         let mm = unsafe { Mm::from_raw(mm.cast()) };
-        driver.event_mapped(cpus, event, mm);
+        driver.event_mapped(event, mm);
     }
 
     /// # Safety

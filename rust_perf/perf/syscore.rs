@@ -9,7 +9,10 @@ use super::{
     Pmu, //
 };
 use crate::bindings;
-use core::marker::PhantomPinned;
+use core::marker::{
+    PhantomData,
+    PhantomPinned, //
+};
 use kernel::{
     ffi::{
         c_int,
@@ -39,7 +42,7 @@ impl<T: Pmu> Registration<T> {
     /// Registers a PMU. Task context, may sleep.
     pub(super) fn register(instance: Arc<Instance<T>>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            // INVARIANT: Registered right after.
+            // INVARIANT: Registered here; what the callbacks need is there already.
             syscore <- Opaque::ffi_init(|slot: *mut bindings::syscore| {
                 // SAFETY: `slot` is valid for writes, and stays where it is until it is
                 // unregistered; so does the instance, which `Self` has a reference to.
@@ -61,15 +64,16 @@ impl<T: Pmu> Registration<T> {
 #[pinned_drop]
 impl<T: Pmu> PinnedDrop for Registration<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: Registered, by the type invariant; callbacks are called with the lock held that
-        // this takes.
+        // SAFETY: Registered, by the type invariant. No callback runs when this returns:
+        // `shutdown` is called with the lock held that this takes, and while the system is
+        // suspended or resumed no task runs that could be here.
         unsafe { bindings::unregister_syscore(self.syscore.get()) };
     }
 }
 
 /// The callbacks of `struct syscore_ops`. Each gets the address of an
 /// `Instance<T>`, which is registered, as its data.
-struct Callbacks<T>(core::marker::PhantomData<T>);
+struct Callbacks<T>(PhantomData<T>);
 
 impl<T: Pmu> Callbacks<T> {
     const OPS: bindings::syscore_ops = bindings::syscore_ops {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A PMU's folders in sysfs, `format/` and `events/`, which tell the perf tool
-//! how to write an event.
+//! A PMU's folders in sysfs: `format/` and `events/`, which tell the perf tool
+//! how to write an event, `caps/` and what else a driver has.
 
 use crate::bindings;
 use core::ptr;

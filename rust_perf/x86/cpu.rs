@@ -3,15 +3,18 @@
 //! The CPU that the code runs on: CPUID, MSRs and RDPMC.
 
 use super::hal::{
-    Capabilities,
     CpuidLeaf,
+    Generation,
     Msr,
     Registers, //
 };
 use crate::{
     bindings,
     pmc::{
-        counter::Counter,
+        counter::{
+            Counter,
+            CounterSet, //
+        },
         event::EventSel, //
     }, //
 };
@@ -29,8 +32,10 @@ use core::arch::{
 pub(crate) struct ThisCpu(());
 
 impl ThisCpu {
-    /// To be called once the hardware is known, see the invariant.
-    pub(super) fn new() -> Self {
+    /// # Safety
+    ///
+    /// Every CPU must have the registers of the generation that was detected.
+    pub(super) unsafe fn new() -> Self {
         // INVARIANT: By the caller.
         ThisCpu(())
     }
@@ -63,22 +68,33 @@ pub(super) fn rdmsr_safe(msr: Msr) -> Option<u64> {
     (error == 0).then_some(value)
 }
 
-/// Whether there is a counter that keeps what is written to it. A counter that
-/// somebody is using is not touched: it exists. Task context.
-pub(super) fn is_counter(caps: &Capabilities, counter: Counter) -> bool {
-    let generation = caps.generation;
-    match rdmsr_safe(generation.eventsel(counter)) {
-        None => false,
-        Some(eventsel) if eventsel & EventSel::EN != 0 => true,
-        Some(_) => {
-            let msr = generation.counter(counter);
-            let Some(before) = rdmsr_safe(msr) else {
-                return false;
-            };
-            let kept = wrmsr_safe(msr, before ^ 0xffff) && rdmsr_safe(msr) == Some(before ^ 0xffff);
-            kept && wrmsr_safe(msr, before)
+/// Whether there is a general counter that keeps what is written to it. Task
+/// context. The counter must be reserved.
+pub(super) fn is_counter(generation: &Generation, counter: Counter) -> bool {
+    // SAFETY: Preemption is enabled again below; nothing in between sleeps.
+    unsafe { bindings::rust_perf_preempt_disable() };
+    let msr = generation.counter(counter);
+    let kept = match (rdmsr_safe(generation.eventsel(counter)), rdmsr_safe(msr)) {
+        (Some(_), Some(before)) => {
+            let other = before ^ 0xffff;
+            let kept = wrmsr_safe(msr, other) && rdmsr_safe(msr) == Some(other);
+            wrmsr_safe(msr, before) && kept
         }
-    }
+        _ => false,
+    };
+    // SAFETY: Disabled above.
+    unsafe { bindings::rust_perf_preempt_enable() };
+    kept
+}
+
+/// Whether any counter of this CPU is set up to count. Any context.
+pub(super) fn is_busy(generation: &Generation, counters: CounterSet) -> bool {
+    let general = counters.general_part().into_iter();
+    let enabled = |eventsel: u64| eventsel & EventSel::EN != 0;
+    general
+        .filter_map(|counter| rdmsr_safe(generation.eventsel(counter)))
+        .any(enabled)
+        || generation.fixed_ctrl().and_then(rdmsr_safe).unwrap_or(0) != 0
 }
 
 /// Writes a register that need not exist; returns whether it does.

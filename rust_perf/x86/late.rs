@@ -12,30 +12,48 @@ use kernel::time::{
     Jiffies, //
 };
 
-/// For how long a PMI is expected. What is known of the delay is that it is
+/// For how long PMIs are expected. What is known of the delay is that it is
 /// short; the in-tree driver for AMD waits as long.
 const WINDOW_MS: u32 = 100;
 
-/// Whether a PMI of a CPU may still be on its way. For APICs that leave no
+/// The PMIs of a CPU that may still be on their way. For APICs that leave no
 /// trace of having delivered one.
 #[derive(Default)]
 pub(crate) struct LatePmi {
-    /// Until when, in jiffies; 0 if none is.
+    /// How many.
+    expected: AtomicUsize,
+    /// Until when, in jiffies.
     until: AtomicUsize,
 }
 
 impl LatePmi {
-    /// From now on one PMI may come late. Any context, on the CPU.
+    /// From now on one more PMI may come late. Any context, on the CPU.
     pub(crate) fn expect(&self) {
-        let window = msecs_to_jiffies(WINDOW_MS);
-        self.until.store(jiffies().wrapping_add(window), Relaxed);
+        self.renew();
+        self.expected.fetch_add(1, Relaxed);
     }
 
-    /// Whether an NMI that nothing else explains may be a late PMI; the next
-    /// one is not. Any context, on the CPU.
+    /// From now on a PMI may come late, if it is not expected already. Any
+    /// context, on the CPU.
+    pub(crate) fn expect_one(&self) {
+        self.renew();
+        self.expected.fetch_max(1, Relaxed);
+    }
+
+    /// Whether an NMI that nothing else explains may be a late PMI, which is
+    /// one less to expect then. NMI context, on the CPU.
     pub(crate) fn take(&self) -> bool {
-        let until = self.until.swap(0, Relaxed);
-        until != 0 && until.wrapping_sub(jiffies()) as isize >= 0
+        let expected = self.expected.load(Relaxed);
+        let ahead = self.until.load(Relaxed).wrapping_sub(jiffies()) as isize;
+        let taken = expected != 0 && ahead >= 0;
+        let rest = if taken { expected - 1 } else { 0 };
+        self.expected.store(rest, Relaxed);
+        taken
+    }
+
+    fn renew(&self) {
+        let until = jiffies().wrapping_add(msecs_to_jiffies(WINDOW_MS));
+        self.until.store(until, Relaxed);
     }
 }
 

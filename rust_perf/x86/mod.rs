@@ -86,22 +86,35 @@ impl Hardware {
         if limits.no_fixed {
             capabilities = capabilities.without_fixed();
         }
+        let (generation, counters) = (capabilities.generation, capabilities.counters);
         // AMD's oldest counters are not enumerated, and a hypervisor may have left out any.
-        if !capabilities
-            .counters
-            .general_part()
-            .into_iter()
-            .all(|counter| cpu::is_counter(&capabilities, counter))
+        // Those that somebody uses are there.
+        if let Ok(_reservation) = Reservation::take(&capabilities) {
+            let mut general = counters.general_part().into_iter();
+            if !general.all(|counter| cpu::is_counter(generation, counter)) {
+                return Err(missing("the counters do not keep what is written to them"));
+            }
+        }
+        if !generation
+            .others(counters)
+            .all(|msr| cpu::rdmsr_safe(msr).is_some())
         {
-            return Err(missing("the counters do not keep what is written to them"));
+            return Err(missing("the counters lack registers that CPUID tells of"));
+        }
+        if !generation.reservable {
+            pr_warn!("nothing keeps the in-tree driver from these counters: do not use both\n");
         }
         Ok(Hardware {
             capabilities,
-            // The registers were just seen to exist, and the CPUs are all alike.
-            cpu: ThisCpu::new(),
+            // SAFETY: The registers were just seen to exist, or are in use, and the CPUs are all
+            // alike.
+            cpu: unsafe { ThisCpu::new() },
             apic,
             user_rdpmc: UserRdpmc::find().inspect_err(|_| {
-                pr_err!("this kernel's cr4_update_pce() and its like are not found by kprobes\n")
+                pr_err!(
+                    "this kernel's cr4_update_pce(), perf_clear_dirty_counters() or \
+                     perf_get_x86_pmu_capability() is not found by kprobes\n"
+                )
             })?,
         })
     }

@@ -8,8 +8,9 @@
 //! spaces (`cr4_update_pce()` in `arch/x86/mm/tlb.c`), and counts for each how
 //! many events are mapped in it; this takes part in the counting.
 //!
-//! Once allowed, RDPMC reads any counter. It is up to the driver that those
-//! which no event is on hold nothing of interest.
+//! A child inherits that count with its parent's address space, though not the
+//! mapping. Once allowed, RDPMC reads any counter. It is up to the driver that
+//! those which no event is on hold nothing of interest.
 
 use crate::bindings;
 use kernel::{
@@ -48,7 +49,7 @@ impl UserRdpmc {
 
     /// Allows RDPMC to the tasks of `mm`, unless the administrator has forbidden
     /// it, until [`Self::disallow`] is called as often. With the lock of `mm`
-    /// held for writing; interrupts the CPUs that `mm` is in use on.
+    /// held; interrupts the CPUs that `mm` is in use on.
     pub(crate) fn allow(&self, mm: &Mm) {
         // SAFETY: By the type invariant, and `mm` is one.
         unsafe { bindings::rust_perf_user_rdpmc_allow(mm.as_raw().cast()) };

@@ -14,6 +14,7 @@ pub(super) static AMD_CORE: Generation = Generation {
     counter: amd::CTR,
     fixed: None,
     global: None,
+    reservable: true,
     masks_lvtpc: false,
 };
 

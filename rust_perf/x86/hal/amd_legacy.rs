@@ -14,6 +14,7 @@ pub(super) static AMD_LEGACY: Generation = Generation {
     counter: amd::LEGACY_CTR,
     fixed: None,
     global: None,
+    reservable: true,
     masks_lvtpc: false,
 };
 

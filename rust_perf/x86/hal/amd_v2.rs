@@ -19,6 +19,7 @@ pub(super) static AMD_V2: Generation = Generation {
     counter: amd::CTR,
     fixed: None,
     global: Some(&GLOBAL),
+    reservable: true,
     masks_lvtpc: false,
 };
 

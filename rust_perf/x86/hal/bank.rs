@@ -83,6 +83,14 @@ impl Bank {
     pub fn take_over<R: Registers>(&self, caps: &Capabilities, regs: &R) {
         if let Some(global) = caps.any_global() {
             self.saved.set(regs.rdmsr(global.ctrl));
+        }
+        self.reset(caps, regs);
+    }
+
+    /// Does the same for counters that were taken over before, and have lost
+    /// what they held. IRQs disabled.
+    pub fn reset<R: Registers>(&self, caps: &Capabilities, regs: &R) {
+        if let Some(global) = caps.any_global() {
             regs.wrmsr(global.ctrl, 0);
             clear_status(global, caps, regs, caps.counters);
         }
@@ -224,6 +232,10 @@ impl Bank {
         let overflowed = CounterSet::from_bits(regs.rdmsr(global.status)) & caps.counters;
         if !overflowed.is_empty() {
             clear_status(global, caps, regs, overflowed);
+            if global.clears_while_on {
+                // They have counted what that took.
+                self.known.set(0);
+            }
         }
         overflowed
     }

@@ -7,7 +7,10 @@ use super::msr::{
     Msr,
     Row, //
 };
-use crate::pmc::counter::Counter;
+use crate::pmc::counter::{
+    Counter,
+    CounterSet, //
+};
 
 /// A generation of counters: which registers it has, and what they mean.
 pub struct Generation {
@@ -23,6 +26,9 @@ pub struct Generation {
     /// counter counts while EN is set in its EVENTSEL, and nothing says which
     /// have overflowed but their values.
     pub(super) global: Option<&'static GlobalRegisters>,
+    /// Whether the kernel keeps books on who has the counters. Of registers
+    /// that are new it does not know.
+    pub reservable: bool,
     /// Whether the local APIC masks LVTPC when it delivers a PMI. Intel's does
     /// (SDM vol. 3, "Local Vector Table"), AMD's does not.
     pub masks_lvtpc: bool,
@@ -54,6 +60,26 @@ impl Generation {
     /// The register that says what a general counter counts.
     pub fn eventsel(&self, counter: Counter) -> Msr {
         self.eventsel.nth(counter.index())
+    }
+
+    /// The registers beside those of general counters.
+    pub fn others(&self, counters: CounterSet) -> impl Iterator<Item = Msr> + '_ {
+        let fixed = self
+            .fixed
+            .as_ref()
+            .filter(|_| !counters.fixed_part().is_empty());
+        let control = fixed.map(|fixed| fixed.ctrl);
+        let global = self
+            .global
+            .into_iter()
+            .flat_map(|global| [global.ctrl, global.status]);
+        let values = counters.fixed_part().into_iter().map(|i| self.counter(i));
+        control.into_iter().chain(global).chain(values)
+    }
+
+    /// The register that says what fixed counters count, if there are any.
+    pub fn fixed_ctrl(&self) -> Option<Msr> {
+        self.fixed.as_ref().map(|fixed| fixed.ctrl)
     }
 
     /// The register through which a counter is written.

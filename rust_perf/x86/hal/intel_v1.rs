@@ -25,6 +25,7 @@ const fn generation(counter: Row) -> Generation {
         counter,
         fixed: None,
         global: None,
+        reservable: true,
         masks_lvtpc: true,
     }
 }

@@ -48,6 +48,7 @@ const fn generation(counter: Row) -> Generation {
             counter: intel::FIXED_CTR,
         }),
         global: Some(&GLOBAL),
+        reservable: true,
         masks_lvtpc: true,
     }
 }

@@ -28,6 +28,7 @@ pub(super) static INTEL_V6: Generation = Generation {
         counter: intel::FX_CTR,
     }),
     global: Some(&intel_v2::GLOBAL),
+    reservable: false,
     masks_lvtpc: true,
 };
 

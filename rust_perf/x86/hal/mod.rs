@@ -106,8 +106,8 @@ pub struct Capabilities {
     format: u64,
     /// Architectural events that are missing, by their bits in CPUID.
     missing_events: u32,
-    /// What the in-tree driver calls the PMU of such a CPU, if it has a name
-    /// for it.
+    /// What the in-tree driver calls the PMU of such a CPU, if it does not know
+    /// the model and has a name for it.
     pub pmu_name: Option<&'static str>,
 }
 

@@ -3,8 +3,9 @@
 
 use std::arch::asm;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::hint::spin_loop;
+use std::io::Read;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::process::{self, Command};
@@ -16,7 +17,7 @@ use anyhow::{bail, ensure, Context, Result};
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 use nix::sys::signal::{kill, signal, SigHandler, Signal};
 use nix::sys::wait::{waitpid, WaitStatus};
-use nix::unistd::{fork, gettid, ForkResult, Pid};
+use nix::unistd::{fork, gettid, pipe, ForkResult, Pid};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
@@ -37,6 +38,7 @@ pub const TESTS: &[Test] = tests![
     nobody_else_may,
     no_longer_once_unmapped,
     counters_of_others_are_cleared,
+    children_find_nothing_either,
     left_by_the_in_tree_driver,
     as_the_in_tree_pmu_says,
 ];
@@ -452,13 +454,40 @@ fn counters_of_others_are_cleared(ctx: &Ctx) -> Result<()> {
     let _other = Background::spawn(|| keep_counting(ctx, 0))?;
     in_good_child(|| {
         pin(gettid(), 0)?;
-        // Let the other one leave something.
-        (0..10).for_each(|_| thread::yield_now());
         let mut event = pmu.open(Event::Instructions, Mode::User)?;
         let page = Page::map(&event)?;
         find_nothing(&counters, None)?;
         event.enable()?;
         find_nothing(&counters, Some(page.index()?))
+    })
+}
+
+/// A child may use RDPMC as its parent did, whatever became of that, and of its
+/// mapping.
+fn children_find_nothing_either(ctx: &Ctx) -> Result<()> {
+    let pmu = readable(ctx)?;
+    let counters = counters(&pmu)?;
+    let _other = Background::spawn(|| keep_counting(ctx, 0))?;
+    in_good_child(|| {
+        pin(gettid(), 0)?;
+        let event = pmu.open(Event::Instructions, Mode::User)?;
+        let page = Page::map(&event)?;
+        let (gone, goes) = pipe()?;
+        // SAFETY: as in `in_child`.
+        match unsafe { fork() }? {
+            ForkResult::Child => {
+                drop(goes);
+                // The end of the file is the parent's.
+                File::from(gone).read_to_end(&mut Vec::new())?;
+                find_nothing(&counters, None)
+            }
+            ForkResult::Parent { child } => {
+                drop((page, event, goes));
+                let status = waitpid(child, None)?;
+                ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+                Ok(())
+            }
+        }
     })
 }
 
@@ -510,8 +539,6 @@ fn as_the_in_tree_pmu_says(ctx: &Ctx) -> Result<()> {
     let _other = Background::spawn(|| keep_counting(ctx, 0))?;
     in_good_child(|| {
         pin(gettid(), 0)?;
-        // The first switch after the setting changed clears what was left before.
-        (0..10).for_each(|_| thread::yield_now());
         find_nothing(&counters, None)
     })
 }
