@@ -45,6 +45,19 @@ const HARMLESS: &[&str] = &[
     "NMI watchdog: Enabled.",
     "smpboot: ",
     "Dynamic interrupt throttling disabled",
+    // Going to sleep and waking up.
+    "PM: ",
+    "Filesystems sync:",
+    "Freezing ",
+    "OOM killer ",
+    "printk: Suspending console",
+    "Disabling non-boot CPUs",
+    "Enabling non-boot CPUs",
+    "no longer affine to cpu1",
+    "CPU1 is up",
+    "Enabling Passive Release",
+    "Restarting tasks",
+    "hpet: Lost",
     // The guest's root is an overlay.
     "evm: overlay not supported",
     // The kernel generates its random numbers late in a short-lived guest.

@@ -27,6 +27,7 @@ use anyhow::{Context, Result};
 use clap::{ArgGroup, Parser};
 
 use crate::ctx::{Ctx, RUST_PMU};
+use crate::suite::SystemEvent;
 
 /// Tests of rust_pmu, to be run in the guest as root.
 #[derive(Parser)]
@@ -58,10 +59,15 @@ fn main() -> Result<ExitCode> {
         seed: args.seed,
     };
     keep_sampling_rate()?;
-    if suite.second_kernel {
-        tests::kexec::reboot_once(&ctx)?;
+    match suite.event {
+        SystemEvent::None => {}
+        SystemEvent::Kexec => tests::kexec::reboot_once(&ctx)?,
+        SystemEvent::Sleep => tests::sleep::prepare()?,
     }
     let good = ktap::run(&ctx, suite.tests)?;
+    if suite.event == SystemEvent::Sleep {
+        tests::sleep::power_off();
+    }
     Ok(if good {
         ExitCode::SUCCESS
     } else {

@@ -51,6 +51,10 @@ impl Event {
     }
 }
 
+/// The encoding of no event that the model has. On AMD's legacy counters, those
+/// from 0xe0 on are a shared northbridge's.
+pub const UNKNOWN_EVENT: u64 = 0xff9f;
+
 /// The privilege levels that an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {

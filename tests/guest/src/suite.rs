@@ -6,8 +6,8 @@ use anyhow::{bail, Result};
 use crate::ctx::Test;
 use crate::tests::{
     attr, compare, contents, counting, delivery, events, faults, groups, hotplug, kexec, lifecycle,
-    mixed, modes, no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sysfs,
-    tasks, user_read, watchdog,
+    mixed, modes, no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sleep,
+    sysfs, tasks, user_read, watchdog,
 };
 
 /// A CPU to run suites on.
@@ -100,6 +100,16 @@ const ZHAOXIN: Machine = Machine::new(
     "vendor=  Shanghai  ,family=7,model=0x1b,pmu-version=2",
 );
 
+/// What happens to the whole system in a suite.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SystemEvent {
+    None,
+    /// The tests run in a second kernel, to which the first gave way.
+    Kexec,
+    /// The tests have the system sleep.
+    Sleep,
+}
+
 /// A guest, and what to run in it.
 pub struct Suite {
     pub name: &'static str,
@@ -111,8 +121,7 @@ pub struct Suite {
     machine: Machine,
     /// What goes wrong with the PMU: the property `pmu-fault` of qemu/README.md.
     fault: Option<&'static str>,
-    /// Whether to run the tests in a kernel that was booted by kexec.
-    pub second_kernel: bool,
+    pub event: SystemEvent,
     pub tests: &'static [&'static [Test]],
 }
 
@@ -126,7 +135,7 @@ impl Suite {
             load: true,
             machine: USUAL,
             fault: None,
-            second_kernel: false,
+            event: SystemEvent::None,
             tests,
         }
     }
@@ -154,11 +163,8 @@ impl Suite {
         }
     }
 
-    const fn second_kernel(self) -> Self {
-        Self {
-            second_kernel: true,
-            ..self
-        }
+    const fn event(self, event: SystemEvent) -> Self {
+        Self { event, ..self }
     }
 
     const fn unloaded(self) -> Self {
@@ -247,7 +253,11 @@ const SUITES: &[Suite] = &[
     Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
     Suite::new("lifecycle", &[lifecycle::TESTS, parameters::TESTS]).unloaded(),
-    Suite::new("kexec", &[kexec::TESTS, counting::QUICK]).second_kernel(),
+    Suite::new("kexec", &[kexec::TESTS, counting::QUICK]).event(SystemEvent::Kexec),
+    // The report is on the console, alone.
+    Suite::new("sleep", &[sleep::TESTS])
+        .event(SystemEvent::Sleep)
+        .append("loglevel=1"),
     Suite::new("watchdog", &[watchdog::TESTS]).append("nmi_watchdog=1"),
     Suite::new("no-pmu", &[no_pmu::TESTS]).unloaded().on(NO_PMU),
     Suite::new("hw-v1-fewest", HARDWARE).on(V1_FEWEST),
@@ -360,8 +370,8 @@ pub fn find(name: &str) -> Result<&'static Suite> {
 }
 
 /// Prints the table for the runner, a suite a line, tab-separated: name, number
-/// of CPUs, QEMU arguments, kernel command line, flags (`noload`: do not load
-/// the module), properties for the end of the -cpu string, the machine's name.
+/// of CPUs, QEMU arguments, kernel command line, flag (`noload`: do not load the
+/// module; `console`: the report is there), properties for the end of the -cpu string, the machine's name.
 pub fn list() {
     for suite in SUITES {
         let Suite {
@@ -372,15 +382,20 @@ pub fn list() {
             load,
             machine,
             fault,
+            event,
             ..
         } = suite;
         let append = [machine.append, append].join(" ");
         let append = append.trim();
-        let flags = if *load { "" } else { "noload" };
+        let flag = match (load, event) {
+            (false, _) => "noload",
+            (true, SystemEvent::Sleep) => "console",
+            (true, _) => "",
+        };
         let fault = fault.map(|fault| format!("pmu-fault={fault}"));
         let cpu = [Some(machine.cpu), fault.as_deref()].into_iter().flatten();
         let cpu: Vec<_> = cpu.filter(|part| !part.is_empty()).collect();
         let (cpu, machine) = (cpu.join(","), machine.name);
-        println!("{name}\t{smp}\t{qemu_args}\t{append}\t{flags}\t{cpu}\t{machine}");
+        println!("{name}\t{smp}\t{qemu_args}\t{append}\t{flag}\t{cpu}\t{machine}");
     }
 }

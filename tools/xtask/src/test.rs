@@ -173,22 +173,27 @@ struct Suite {
     qemu_args: String,
     append: String,
     load: bool,
+    /// Whether the report is on the console.
+    console: bool,
     cpu: String,
     machine: String,
 }
 
 impl Suite {
     fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.split('\t');
-        let mut next = || fields.next();
+        let fields: Vec<_> = line.split('\t').collect();
+        let [name, smp, qemu_args, append, flag, cpu, machine] = fields[..] else {
+            return None;
+        };
         Some(Self {
-            name: next()?.to_owned(),
-            smp: next()?.parse().ok()?,
-            qemu_args: next()?.to_owned(),
-            append: next()?.to_owned(),
-            load: next()? != "noload",
-            cpu: next()?.to_owned(),
-            machine: next()?.to_owned(),
+            name: name.to_owned(),
+            smp: smp.parse().ok()?,
+            qemu_args: qemu_args.to_owned(),
+            append: append.to_owned(),
+            load: flag != "noload",
+            console: flag == "console",
+            cpu: cpu.to_owned(),
+            machine: machine.to_owned(),
         })
     }
 
@@ -327,6 +332,9 @@ fn run_suite(
         Box::new(File::create(&ktap)?),
         Box::new(File::create(&errors)?),
     )?;
+    if suite.console {
+        fs::write(&ktap, &end.console)?;
+    }
 
     let results = Results::parse(&String::from_utf8_lossy(&fs::read(&ktap)?));
     let stderr = fs::read(&errors)?;

@@ -17,7 +17,7 @@ use perf_event_open_sys::bindings::{
 
 use super::expect;
 use crate::ctx::{skip, Ctx, Test, IN_TREE};
-use crate::pmu::{CpuPmu, Event, Pmu, Vendor};
+use crate::pmu::{CpuPmu, Event, Pmu, Vendor, UNKNOWN_EVENT};
 use crate::tests;
 use crate::workload;
 
@@ -117,7 +117,7 @@ const ATTRS: &[(&str, Change)] = &[
     }),
     ("attr.size too small", |a| a.size = 8),
     ("event 0", |a| a.config = 0),
-    ("unknown event", |a| a.config = 0xffff),
+    ("unknown event", |a| a.config = UNKNOWN_EVENT),
     ("ref-cycles", |a| a.config = REF_CYCLES),
     ("ref-cycles, sampling", |a| {
         a.config = REF_CYCLES;

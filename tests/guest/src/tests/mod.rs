@@ -21,6 +21,7 @@ pub mod perf_tool;
 pub mod rotation;
 pub mod sampling;
 pub mod sharing;
+pub mod sleep;
 pub mod sysfs;
 pub mod tasks;
 pub mod user_read;
