@@ -10,13 +10,7 @@ use super::hal::{
 };
 use crate::{
     bindings,
-    pmc::{
-        counter::{
-            Counter,
-            CounterSet, //
-        },
-        event::EventSel, //
-    }, //
+    pmc::counter::Counter, //
 };
 use core::arch::{
     asm,
@@ -85,16 +79,6 @@ pub(super) fn is_counter(generation: &Generation, counter: Counter) -> bool {
     // SAFETY: Disabled above.
     unsafe { bindings::rust_perf_preempt_enable() };
     kept
-}
-
-/// Whether any counter of this CPU is set up to count. Any context.
-pub(super) fn is_busy(generation: &Generation, counters: CounterSet) -> bool {
-    let general = counters.general_part().into_iter();
-    let enabled = |eventsel: u64| eventsel & EventSel::EN != 0;
-    general
-        .filter_map(|counter| rdmsr_safe(generation.eventsel(counter)))
-        .any(enabled)
-        || generation.fixed_ctrl().and_then(rdmsr_safe).unwrap_or(0) != 0
 }
 
 /// Writes a register that need not exist; returns whether it does.

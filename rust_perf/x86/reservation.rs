@@ -10,15 +10,12 @@
 //! global controls without it, Intel PT's interrupt and BPF's snapshots of the
 //! branch stack: next to those, counters that were stopped may run.
 //!
-//! Of version 6's registers the kernel keeps no books: each user gets all. What
-//! this can do is to see, on one CPU, that someone has set counters up.
+//! Of version 6's registers the kernel keeps no books: there each user gets all,
+//! and nothing keeps them apart.
 
-use super::{
-    cpu,
-    hal::{
-        Capabilities,
-        Generation, //
-    }, //
+use super::hal::{
+    Capabilities,
+    Generation, //
 };
 use crate::{
     bindings,
@@ -44,9 +41,6 @@ impl Reservation {
     pub(crate) fn take(capabilities: &Capabilities) -> Result<Self> {
         // INVARIANT: No counter is in it yet.
         let generation = capabilities.generation;
-        if !generation.reservable && cpu::is_busy(generation, capabilities.counters) {
-            return Err(EBUSY);
-        }
         let mut taken = Reservation {
             generation,
             counters: CounterSet::EMPTY,

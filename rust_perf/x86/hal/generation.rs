@@ -77,11 +77,6 @@ impl Generation {
         control.into_iter().chain(global).chain(values)
     }
 
-    /// The register that says what fixed counters count, if there are any.
-    pub fn fixed_ctrl(&self) -> Option<Msr> {
-        self.fixed.as_ref().map(|fixed| fixed.ctrl)
-    }
-
     /// The register through which a counter is written.
     pub fn counter(&self, counter: Counter) -> Msr {
         match (counter.as_fixed(), &self.fixed) {

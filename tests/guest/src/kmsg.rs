@@ -23,7 +23,7 @@ const TROUBLE: &[&str] = &[
     "unchecked MSR access",
     "Oops",
     "Call Trace",
-    "kernel panic",
+    "Kernel panic",
 ];
 
 /// New lines that a test run may bring and that say nothing about a PMU.
@@ -35,18 +35,22 @@ const HARMLESS: &[&str] = &[
     "clocksource:",
     "hrtimer: interrupt took",
     "took too long to run:",
-    // What the test of it provokes.
-    "perf: interrupt took too long",
     "Marking TSC unstable",
     "sched_clock: Marking",
     "tsc: ",
     "TSC ",
-    // What this program asks for.
+    // What this program asks for, or provokes.
+    "perf: interrupt took too long",
     "NMI watchdog: Enabled.",
     "smpboot: ",
     "Dynamic interrupt throttling disabled",
     // Going to sleep and waking up.
-    "PM: ",
+    "PM: suspend ",
+    "PM: Preparing",
+    "PM: Saving",
+    "PM: Restoring",
+    "PM: Low-level resume",
+    "PM: Waking up",
     "Filesystems sync:",
     "Freezing ",
     "OOM killer ",

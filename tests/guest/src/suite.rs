@@ -39,8 +39,8 @@ const USUAL: Machine = Machine {
     cpu: "",
     append: "",
 };
-const BITS_32: Machine = Machine::new("Intel v4 4+3, 32 bits", "pmu-width=32");
-const BITS_40: Machine = Machine::new("Intel v4 4+3, 40 bits", "pmu-width=40");
+const BITS_32: Machine = Machine::new("Intel v4, 32 bits 4+3", "pmu-width=32");
+const BITS_40: Machine = Machine::new("Intel v4, 40 bits 4+3", "pmu-width=40");
 const NO_PMU: Machine = Machine::new("", "pmu=off");
 
 const V1_FEWEST: Machine = Machine::new("Intel v1 1", "pmu-version=1,pmu-counters=1,pmu-width=32");
@@ -253,6 +253,9 @@ const SUITES: &[Suite] = &[
     Suite::new("hotplug", &[hotplug::TESTS]),
     Suite::new("sharing", &[sharing::TESTS]),
     Suite::new("lifecycle", &[lifecycle::TESTS, parameters::TESTS]).unloaded(),
+    Suite::new("parameters-amd", &[parameters::TESTS])
+        .unloaded()
+        .on(AMD_V2),
     Suite::new("kexec", &[kexec::TESTS, counting::QUICK]).event(SystemEvent::Kexec),
     // The report is on the console, alone.
     Suite::new("sleep", &[sleep::TESTS])

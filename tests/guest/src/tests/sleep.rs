@@ -53,7 +53,8 @@ fn sleep(how: &str) -> Result<()> {
     set("/sys/power/mem_sleep", how)?;
     set(&format!("{RTC}/device/power/wakeup"), "enabled")?;
     set(&format!("{RTC}/wakealarm"), "0")?;
-    set(&format!("{RTC}/wakealarm"), "+2")?;
+    // So long that a busy host does not let it go off before the system sleeps.
+    set(&format!("{RTC}/wakealarm"), "+10")?;
     set("/sys/power/state", "mem")
 }
 
@@ -114,8 +115,9 @@ fn to_ram(ctx: &Ctx) -> Result<()> {
 fn to_idle(ctx: &Ctx) -> Result<()> {
     set("/sys/module/suspend/parameters/pm_test_delay", "1")?;
     set("/sys/power/pm_test", "platform")?;
-    across(ctx, "s2idle")?;
-    set("/sys/power/pm_test", "none")
+    let result = across(ctx, "s2idle");
+    set("/sys/power/pm_test", "none")?;
+    result
 }
 
 /// Events that are opened afterwards, on either PMU.

@@ -5,9 +5,9 @@ use std::arch::asm;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::hint::spin_loop;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{self, Command};
 use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicBool, Ordering::SeqCst};
@@ -15,8 +15,9 @@ use std::thread;
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
+use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::signal::{kill, signal, SigHandler, Signal};
-use nix::sys::wait::{waitpid, WaitStatus};
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, gettid, pipe, ForkResult, Pid};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
@@ -184,20 +185,38 @@ fn faults_in_child(f: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Another process, ended when this is dropped.
-struct Background(Pid);
+/// A process that counts all the time, on CPU 0; ended when this is dropped.
+struct Rival(Pid);
 
-impl Background {
-    fn spawn(f: impl FnOnce() -> Result<()>) -> Result<Self> {
+impl Rival {
+    /// Starts it, and waits till it counts.
+    fn spawn(ctx: &Ctx) -> Result<Self> {
+        let (ready, tell) = pipe()?;
         // SAFETY: as in `in_child`.
         match unsafe { fork() }? {
-            ForkResult::Child => process::exit(f().is_err().into()),
-            ForkResult::Parent { child } => Ok(Self(child)),
+            ForkResult::Child => {
+                drop(ready);
+                process::exit(keep_counting(ctx, tell).is_err().into())
+            }
+            ForkResult::Parent { child } => {
+                drop(tell);
+                let rival = Self(child);
+                let told = File::from(ready).read(&mut [0])?;
+                ensure!(told == 1, "the rival does not count");
+                Ok(rival)
+            }
         }
+    }
+
+    /// Fails unless it still counts.
+    fn check(&self) -> Result<()> {
+        let status = waitpid(self.0, Some(WaitPidFlag::WNOHANG))?;
+        ensure!(status == WaitStatus::StillAlive, "the rival: {status:?}");
+        Ok(())
     }
 }
 
-impl Drop for Background {
+impl Drop for Rival {
     fn drop(&mut self) {
         // Gone already if it failed, which its user finds out.
         let _ = kill(self.0, Signal::SIGKILL);
@@ -333,7 +352,8 @@ fn across_overflows(ctx: &Ctx) -> Result<()> {
     builder.sample_period(997);
     let mut event = builder.build()?;
     let page = Page::map(&event)?;
-    let code = workload::tight_loop(300);
+    const LOOPS: u64 = 300;
+    let code = workload::tight_loop(LOOPS);
     event.enable()?;
     let mut last = i64::MIN;
     for _ in 0..200 {
@@ -346,7 +366,7 @@ fn across_overflows(ctx: &Ctx) -> Result<()> {
         );
         ensure!(count >= last, "{count} where {last} are due at least");
         code.run();
-        last = count + 601;
+        last = count + 2 * LOOPS as i64 + 1;
     }
     event.disable()?;
     expect(
@@ -414,9 +434,10 @@ fn no_longer_once_unmapped(ctx: &Ctx) -> Result<()> {
     })
 }
 
-/// Keeps counters busy with events of this task, on the CPU `cpu`, for ever.
-fn keep_counting(ctx: &Ctx, cpu: usize) -> Result<()> {
-    pin(gettid(), cpu)?;
+/// Keeps the counters of CPU 0 busy with events of this task, for ever, and says
+/// so once it does.
+fn keep_counting(ctx: &Ctx, tell: OwnedFd) -> Result<()> {
+    pin(gettid(), 0)?;
     let pmu = readable(ctx)?;
     let mut events = Vec::new();
     let CpuPmu { general, fixed, .. } = CpuPmu::probe();
@@ -425,6 +446,9 @@ fn keep_counting(ctx: &Ctx, cpu: usize) -> Result<()> {
         event.enable()?;
         events.push(event);
     }
+    workload::tight_loop(1000).run();
+    ensure!(events[0].read()? > 1000, "it counts nothing");
+    File::from(tell).write_all(&[1])?;
     loop {
         workload::tight_loop(1000).run();
         thread::yield_now();
@@ -434,7 +458,9 @@ fn keep_counting(ctx: &Ctx, cpu: usize) -> Result<()> {
 /// Fails if any of the counters but `own` has something to tell, at any time that
 /// this task runs in turn with another.
 fn find_nothing(counters: &[u32], own: Option<u32>) -> Result<()> {
-    for _ in 0..300 {
+    const TIMES: i64 = 300;
+    let before = switches()?;
+    for _ in 0..TIMES {
         for &index in counters {
             // SAFETY: the callers see to it that it is allowed.
             let value = unsafe { rdpmc(index) };
@@ -444,14 +470,25 @@ fn find_nothing(counters: &[u32], own: Option<u32>) -> Result<()> {
         }
         thread::yield_now();
     }
+    let switches = switches()? - before;
+    ensure!(
+        switches >= TIMES / 2,
+        "only {switches} turns with another task"
+    );
     Ok(())
+}
+
+/// How often this task has given way to another.
+fn switches() -> Result<i64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    Ok(usage.voluntary_context_switches() + usage.involuntary_context_switches())
 }
 
 /// What the counters have counted for one task no other can read.
 fn counters_of_others_are_cleared(ctx: &Ctx) -> Result<()> {
     let pmu = readable(ctx)?;
     let counters = counters(&pmu)?;
-    let _other = Background::spawn(|| keep_counting(ctx, 0))?;
+    let rival = Rival::spawn(ctx)?;
     in_good_child(|| {
         pin(gettid(), 0)?;
         let mut event = pmu.open(Event::Instructions, Mode::User)?;
@@ -459,7 +496,8 @@ fn counters_of_others_are_cleared(ctx: &Ctx) -> Result<()> {
         find_nothing(&counters, None)?;
         event.enable()?;
         find_nothing(&counters, Some(page.index()?))
-    })
+    })?;
+    rival.check()
 }
 
 /// A child may use RDPMC as its parent did, whatever became of that, and of its
@@ -467,7 +505,7 @@ fn counters_of_others_are_cleared(ctx: &Ctx) -> Result<()> {
 fn children_find_nothing_either(ctx: &Ctx) -> Result<()> {
     let pmu = readable(ctx)?;
     let counters = counters(&pmu)?;
-    let _other = Background::spawn(|| keep_counting(ctx, 0))?;
+    let rival = Rival::spawn(ctx)?;
     in_good_child(|| {
         pin(gettid(), 0)?;
         let event = pmu.open(Event::Instructions, Mode::User)?;
@@ -488,7 +526,8 @@ fn children_find_nothing_either(ctx: &Ctx) -> Result<()> {
                 Ok(())
             }
         }
-    })
+    })?;
+    rival.check()
 }
 
 /// The in-tree driver clears its leftovers when a task may read counters: not
@@ -510,6 +549,8 @@ fn left_by_the_in_tree_driver(ctx: &Ctx) -> Result<()> {
         let page = Page::map(&event)?;
         event.disable()?;
         let count = event.read()?;
+        // Those of the loop, and some of this function's: cleared counters would have lost the
+        // former, or seem to have wrapped.
         ensure!(
             (10_000..15_000).contains(&count),
             "{count} branches after a loop of 10000"
@@ -536,9 +577,10 @@ fn as_the_in_tree_pmu_says(ctx: &Ctx) -> Result<()> {
         expect("read()", "instructions", event.read()?, code.instructions())?;
     }
     let _setting = Setting::set("2")?;
-    let _other = Background::spawn(|| keep_counting(ctx, 0))?;
+    let rival = Rival::spawn(ctx)?;
     in_good_child(|| {
         pin(gettid(), 0)?;
         find_nothing(&counters, None)
-    })
+    })?;
+    rival.check()
 }

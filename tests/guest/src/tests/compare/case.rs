@@ -233,6 +233,10 @@ pub mod eventsel {
     pub const INV: u64 = 1 << 23;
     pub const CMASK: u64 = 0xff << 24;
     pub const AMD_EVENT_HIGH: u64 = 0xf << 32;
+    /// Version 6.
+    pub const EQ: u64 = 1 << 36;
+    /// Version 6.
+    pub const UMASK2: u64 = 0xff << 40;
     /// The lowest value of [`CMASK`].
     pub const CMASK_1: u64 = 1 << 24;
 }

@@ -52,7 +52,7 @@ impl Difference {
     }
 }
 
-const RESERVED_CONFIG: &str = "`config` bits 32 and up (on AMD 36 and up)";
+const RESERVED_CONFIG: &str = "`config` bits from 32 on that no field of `format/` has";
 const MORE_CONFIG: &str = "`config1` … `config4`";
 const ANY_THREAD: &str = "AnyThread (`config` bit 21)";
 const PSEUDO: &str = "an event of a fixed counter that is not there";
@@ -68,11 +68,14 @@ static DIFFERENCES: [Difference; 12] = [
         "what asks for something unknown should not count something else",
         |_| true,
         |cpu, case| {
-            let unknown = if cpu.amd() {
-                !(u64::from(u32::MAX) | eventsel::AMD_EVENT_HIGH)
+            let known = if cpu.amd() {
+                eventsel::AMD_EVENT_HIGH
+            } else if cpu.is_version(6..) {
+                eventsel::EQ | eventsel::UMASK2
             } else {
-                !u64::from(u32::MAX)
+                0
             };
+            let unknown = !(u64::from(u32::MAX) | known);
             case.kind == Kind::Own && case.config() & unknown != 0
         },
         Ours::Refuses(&[libc::EINVAL]),
@@ -217,16 +220,24 @@ fn absent(cpu: &Cpu, fixed: u32) -> bool {
     !cpu.amd() && cpu.perfmon.fixed <= fixed
 }
 
-/// The call that rust_pmu takes this one for.
-pub fn taken_as(cpu: &Cpu, case: &Case) -> Case {
-    let mut taken = *case;
+/// The call that rust_pmu takes this one for, if it is another.
+pub fn taken_as(cpu: &Cpu, case: &Case) -> Option<Case> {
+    let mut taken = None;
     for difference in applying(cpu, case) {
         if let Ours::TakesAs(change) = difference.ours {
-            change(&mut taken);
-            difference.seen.store(true, Relaxed);
+            change(taken.get_or_insert(*case));
         }
     }
     taken
+}
+
+/// Notes that the in-tree driver really does not take a call as rust_pmu does.
+pub fn differs(cpu: &Cpu, case: &Case) {
+    for difference in applying(cpu, case) {
+        if matches!(difference.ours, Ours::TakesAs(_)) {
+            difference.seen.store(true, Relaxed);
+        }
+    }
 }
 
 /// Whether rust_pmu refuses a call that the in-tree driver may not.
