@@ -28,7 +28,9 @@
 //!
 //! What a virtual machine that this one runs executes is counted, whatever
 //! `exclude_guest` says, and events of `exclude_host` count nothing: both
-//! would need the hypervisor to switch the counters.
+//! would need the hypervisor to switch the counters. Where KVM gives a machine
+//! the counters themselves (mediated vPMU), which it does without reserving
+//! them, events here and there spoil each other.
 
 use crate::{
     perf::{
@@ -108,7 +110,7 @@ pub(crate) struct Cpu {
     /// Whether a counter is being stopped, which may just have overflowed.
     stopping: AtomicBool,
     late: LatePmi,
-    /// What [`Self::enabled`] was when the system went to sleep.
+    /// Whether the counters are to be taken up again when the system wakes up.
     asleep: AtomicBool,
 }
 
@@ -265,7 +267,9 @@ impl CorePmu {
             let nmis = cpu.nmis.load(Relaxed);
             let previous = prev_count.load(Relaxed);
             let now = cpu.bank.read(&self.hardware.cpu, counter);
-            // An NMI in between may have done the same, and started the counter again.
+            // An NMI in between may have done the same, and started the counter again. If it
+            // came after this and started it at `previous`, nobody can tell; the in-tree driver
+            // has that hole, too.
             let done = cpu.nmis.load(Relaxed) == nmis
                 && prev_count
                     .compare_exchange(previous, period::sign_extend(now, width), Relaxed, Relaxed)
@@ -301,6 +305,7 @@ impl CorePmu {
             .prev_count()
             .store(period::sign_extend(value, width), Relaxed);
         let eventsel = EventSel::from_bits(event.config());
+        cpu.left.fetch_and(!CounterSet::of(counter).bits(), Relaxed);
         cpu.bank.program(
             &self.hardware.capabilities,
             &self.hardware.cpu,
@@ -407,21 +412,32 @@ impl CorePmu {
         on.state().left.fetch_or(left, Relaxed);
     }
 
-    /// Clears the counters that events have left, and none has come to since.
-    /// IRQs disabled, PMU disabled.
-    fn clear_left(&self, on: &OnCpu<'_, Self>) {
-        let left = CounterSet::from_bits(on.state().left.load(Relaxed));
-        if left.is_empty() {
-            return;
+    /// Clears the counters that events have left, unless they have been
+    /// programmed since. IRQs disabled, PMU disabled.
+    fn clear_left(&self, cpu: &Cpu) {
+        let left = CounterSet::from_bits(cpu.left.load(Relaxed));
+        if !left.is_empty() {
+            cpu.left.store(0, Relaxed);
+            cpu.bank
+                .clear(&self.hardware.capabilities, &self.hardware.cpu, left);
         }
-        on.state().left.store(0, Relaxed);
-        let idle = left
-            .into_iter()
-            .filter(|counter| on.events().get(counter.index()).is_none())
-            .collect();
-        on.state()
-            .bank
-            .clear(&self.hardware.capabilities, &self.hardware.cpu, idle);
+    }
+
+    /// Stops the counters, and has the events know what they have counted: the
+    /// counters are going to lose it. IRQs disabled.
+    fn save_counts(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        self.run(cpu, CounterSet::EMPTY);
+        for counter in self.hardware.capabilities.counters {
+            if let Some(event) = on.events().get(counter.index()) {
+                if !event.is_up_to_date() {
+                    self.update(cpu, counter, event);
+                }
+                if event.is_stopped() {
+                    event.set_up_to_date();
+                }
+            }
+        }
     }
 }
 
@@ -482,7 +498,7 @@ impl Pmu for CorePmu {
     }
 
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Assignment) {
-        self.clear_left(on);
+        self.clear_left(on.state());
         on.state().enabled.store(true, Relaxed);
         self.run_active(on.state());
     }
@@ -551,7 +567,8 @@ impl Pmu for CorePmu {
         cpu.deactivate(counter);
         self.run_active(cpu);
         event.set_stopped();
-        let mut wrapped = false;
+        // Without looking, who knows.
+        let mut wrapped = !update;
         if update && !event.is_up_to_date() {
             let value = self.update(cpu, counter, event);
             event.set_up_to_date();
@@ -600,37 +617,29 @@ impl Pmu for CorePmu {
 
     fn suspend(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
-        // NMIs must not run the counters either, till the end of `resume`.
-        cpu.asleep.store(cpu.enabled.swap(false, Relaxed), Relaxed);
-        if !self.has_taken(cpu) {
-            return;
-        }
-        self.run(cpu, CounterSet::EMPTY);
-        for counter in self.hardware.capabilities.counters {
-            if let Some(event) = on.events().get(counter.index()) {
-                if !event.is_up_to_date() {
-                    self.update(cpu, counter, event);
-                }
-                if event.is_stopped() {
-                    event.set_up_to_date();
-                }
-            }
+        if self.has_taken(cpu) {
+            // NMIs must leave the counters alone till the end of `resume`; a PMI may be on its way.
+            cpu.late.expect_one();
+            cpu.tenure.store(0, Relaxed);
+            cpu.asleep.store(true, Relaxed);
+            self.save_counts(on);
         }
     }
 
     fn resume(&self, on: &OnCpu<'_, Self>) {
         let (cpu, hardware) = (on.state(), &self.hardware);
-        if self.has_taken(cpu) {
-            cpu.bank.reset(&hardware.capabilities, &hardware.cpu);
-            hardware.apic.deliver_pmi_as_nmi();
-            for counter in cpu.active() {
-                if let Some(event) = on.events().get(counter.index()) {
-                    self.program(cpu, counter, event);
-                    event.update_userpage();
-                }
+        if !cpu.asleep.swap(false, Relaxed) {
+            return;
+        }
+        cpu.bank.reset(&hardware.capabilities, &hardware.cpu);
+        for counter in cpu.active() {
+            if let Some(event) = on.events().get(counter.index()) {
+                self.program(cpu, counter, event);
+                event.update_userpage();
             }
         }
-        cpu.enabled.store(cpu.asleep.load(Relaxed), Relaxed);
+        hardware.apic.deliver_pmi_as_nmi();
+        cpu.tenure.store(self.tenure.load(Relaxed), Relaxed);
         self.run_active(cpu);
     }
 
@@ -651,6 +660,7 @@ impl Pmu for CorePmu {
                         self.stop(on, event, true);
                     }
                 }
+                self.save_counts(on);
                 self.give_back(on.state());
             },
         );

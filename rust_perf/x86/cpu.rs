@@ -10,7 +10,10 @@ use super::hal::{
 };
 use crate::{
     bindings,
-    pmc::counter::Counter, //
+    pmc::{
+        counter::Counter,
+        event::EventSel, //
+    }, //
 };
 use core::arch::{
     asm,
@@ -62,23 +65,24 @@ pub(super) fn rdmsr_safe(msr: Msr) -> Option<u64> {
     (error == 0).then_some(value)
 }
 
-/// Whether there is a general counter that keeps what is written to it. Task
-/// context. The counter must be reserved.
-pub(super) fn is_counter(generation: &Generation, counter: Counter) -> bool {
+/// Whether a general counter keeps what is written to it. One that firmware has
+/// left counting does not, but is left alone. Task context; the counter must be
+/// reserved, where that is possible.
+pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
     // SAFETY: Preemption is enabled again below; nothing in between sleeps.
     unsafe { bindings::rust_perf_preempt_disable() };
+    let eventsel = rdmsr_safe(generation.eventsel(counter));
+    let counts = eventsel.is_some_and(|eventsel| eventsel & EventSel::EN != 0);
     let msr = generation.counter(counter);
-    let kept = match (rdmsr_safe(generation.eventsel(counter)), rdmsr_safe(msr)) {
-        (Some(_), Some(before)) => {
+    let works = counts
+        || rdmsr_safe(msr).is_some_and(|before| {
             let other = before ^ 0xffff;
             let kept = wrmsr_safe(msr, other) && rdmsr_safe(msr) == Some(other);
             wrmsr_safe(msr, before) && kept
-        }
-        _ => false,
-    };
+        });
     // SAFETY: Disabled above.
     unsafe { bindings::rust_perf_preempt_enable() };
-    kept
+    works
 }
 
 /// Writes a register that need not exist; returns whether it does.

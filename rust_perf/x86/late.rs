@@ -44,16 +44,23 @@ impl LatePmi {
     /// one less to expect then. NMI context, on the CPU.
     pub(crate) fn take(&self) -> bool {
         let expected = self.expected.load(Relaxed);
-        let ahead = self.until.load(Relaxed).wrapping_sub(jiffies()) as isize;
-        let taken = expected != 0 && ahead >= 0;
+        let taken = expected != 0 && self.is_open();
         let rest = if taken { expected - 1 } else { 0 };
         self.expected.store(rest, Relaxed);
         taken
     }
 
+    /// Opens the window anew, without those that were expected in an old one.
     fn renew(&self) {
+        if !self.is_open() {
+            self.expected.store(0, Relaxed);
+        }
         let until = jiffies().wrapping_add(msecs_to_jiffies(WINDOW_MS));
         self.until.store(until, Relaxed);
+    }
+
+    fn is_open(&self) -> bool {
+        self.until.load(Relaxed).wrapping_sub(jiffies()) as isize >= 0
     }
 }
 

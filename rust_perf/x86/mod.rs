@@ -88,26 +88,23 @@ impl Hardware {
         }
         let (generation, counters) = (capabilities.generation, capabilities.counters);
         // AMD's oldest counters are not enumerated, and a hypervisor may have left out any.
-        // Those that somebody uses are there.
+        let is_missing = |msr| cpu::rdmsr_safe(msr).is_none();
+        if capabilities.registers().any(is_missing) {
+            return Err(missing("there are registers missing that CPUID tells of"));
+        }
+        // Counters that others have work; whoever wants them meanwhile finds them busy.
         if let Ok(_reservation) = Reservation::take(&capabilities) {
             let mut general = counters.general_part().into_iter();
-            if !general.all(|counter| cpu::is_counter(generation, counter)) {
+            if !general.all(|counter| cpu::is_working(generation, counter)) {
                 return Err(missing("the counters do not keep what is written to them"));
             }
-        }
-        if !generation
-            .others(counters)
-            .all(|msr| cpu::rdmsr_safe(msr).is_some())
-        {
-            return Err(missing("the counters lack registers that CPUID tells of"));
         }
         if !generation.reservable {
             pr_warn!("nothing keeps the in-tree driver from these counters: do not use both\n");
         }
         Ok(Hardware {
             capabilities,
-            // SAFETY: The registers were just seen to exist, or are in use, and the CPUs are all
-            // alike.
+            // SAFETY: The registers were just seen to exist, and the CPUs are all alike.
             cpu: unsafe { ThisCpu::new() },
             apic,
             user_rdpmc: UserRdpmc::find().inspect_err(|_| {

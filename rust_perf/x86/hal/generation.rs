@@ -7,10 +7,7 @@ use super::msr::{
     Msr,
     Row, //
 };
-use crate::pmc::counter::{
-    Counter,
-    CounterSet, //
-};
+use crate::pmc::counter::Counter;
 
 /// A generation of counters: which registers it has, and what they mean.
 pub struct Generation {
@@ -60,21 +57,6 @@ impl Generation {
     /// The register that says what a general counter counts.
     pub fn eventsel(&self, counter: Counter) -> Msr {
         self.eventsel.nth(counter.index())
-    }
-
-    /// The registers beside those of general counters.
-    pub fn others(&self, counters: CounterSet) -> impl Iterator<Item = Msr> + '_ {
-        let fixed = self
-            .fixed
-            .as_ref()
-            .filter(|_| !counters.fixed_part().is_empty());
-        let control = fixed.map(|fixed| fixed.ctrl);
-        let global = self
-            .global
-            .into_iter()
-            .flat_map(|global| [global.ctrl, global.status]);
-        let values = counters.fixed_part().into_iter().map(|i| self.counter(i));
-        control.into_iter().chain(global).chain(values)
     }
 
     /// The register through which a counter is written.

@@ -190,6 +190,27 @@ impl Capabilities {
         }
     }
 
+    /// The registers that are read, all of which the CPU must have.
+    pub fn registers(&self) -> impl Iterator<Item = Msr> + '_ {
+        let generation = self.generation;
+        let general = self.counters.general_part().into_iter();
+        let eventsels = general.map(|counter| generation.eventsel(counter));
+        let fixed = self.counters.fixed_part();
+        let control = self
+            .generation
+            .fixed
+            .iter()
+            .filter(move |_| !fixed.is_empty())
+            .map(|registers| registers.ctrl);
+        let counters = self.counters.into_iter();
+        let counters = counters.map(|counter| generation.counter(counter));
+        let global = self
+            .any_global()
+            .into_iter()
+            .flat_map(|global| [global.ctrl, global.status]);
+        eventsels.chain(counters).chain(control).chain(global)
+    }
+
     /// The global registers that the CPU has.
     fn any_global(&self) -> Option<&'static GlobalRegisters> {
         self.generation.global.or(self.gate)
