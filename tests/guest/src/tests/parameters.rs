@@ -7,8 +7,8 @@ use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
 use perf_event::Counter;
 
-use super::expect_exact;
-use crate::ctx::{Ctx, Test};
+use super::expect;
+use crate::ctx::{skip, Ctx, Test};
 use crate::module;
 use crate::pmu::{CpuPmu, Event, Mode, Pmu, Vendor};
 use crate::tests;
@@ -26,7 +26,11 @@ pub const TESTS: &[Test] = tests![
 fn loaded(ctx: &Ctx, parameters: &CStr, f: impl FnOnce(&Pmu) -> Result<()>) -> Result<()> {
     module::insert_with(ctx, parameters)?.with_context(|| format!("insmod {parameters:?}"))?;
     let result = ctx.pmu().and_then(|pmu| {
-        expect_exact(&pmu, &workload::tight_loop(1_000))?;
+        let code = workload::tight_loop(1_000);
+        let mut event = pmu.open(Event::Instructions, Mode::User)?;
+        code.measure(&event)?;
+        let count = event.read()?;
+        expect(code.name(), "instructions", count, code.instructions())?;
         f(&pmu)
     });
     module::remove().context("rmmod")?;
@@ -52,6 +56,9 @@ fn expect_most(pmu: &Pmu, event: Event, n: u32) -> Result<()> {
 
 fn no_fixed_counters(ctx: &Ctx) -> Result<()> {
     let CpuPmu { general, fixed, .. } = CpuPmu::probe();
+    if fixed == 0 {
+        return skip("no fixed counters");
+    }
     loaded(ctx, c"fixed=0", |pmu| {
         expect_most(pmu, Event::Instructions, general)?;
         ensure!(
@@ -61,7 +68,7 @@ fn no_fixed_counters(ctx: &Ctx) -> Result<()> {
         Ok(())
     })?;
     loaded(ctx, c"fixed=1", |pmu| {
-        expect_most(pmu, Event::Instructions, general + fixed.min(1))
+        expect_most(pmu, Event::Instructions, general + 1)
     })
 }
 
@@ -126,7 +133,7 @@ fn an_older_generation(ctx: &Ctx) -> Result<()> {
             let nmis = super::interrupts("NMI")?;
             code.measure(&sampler)?;
             let nmis = super::interrupts("NMI")? - nmis;
-            super::expect(code.name(), "NMIs", nmis, code.instructions() / PERIOD)
+            expect(code.name(), "NMIs", nmis, code.instructions() / PERIOD)
         })?;
     }
     Ok(())
