@@ -29,10 +29,17 @@
 //!   not allocate, lock, sleep, print or panic. Nor must [`Pmu::user_index`],
 //!   which may be called in any context, on any CPU.
 //!
+//! # Groups
+//!
+//! The transaction (`start_txn`, `commit_txn`, `cancel_txn`) in which the
+//! events of a group are added is perf's own: it disables the PMU at its start,
+//! enables it at its end, and takes off again what was added if one did not fit.
+//! That is all it takes where, as [`Pmu::add`] must, each event is placed at
+//! once. Whether a group can ever fit is for [`Pmu::event_init`] to say.
+//!
 //! # Not supported
 //!
-//! Transactions (perf's fallback disables the PMU around the scheduling of a
-//! group), AUX buffers, address filters.
+//! AUX buffers, address filters.
 //!
 //! # Examples
 //!
