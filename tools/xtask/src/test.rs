@@ -326,12 +326,21 @@ fn run_suite(
     };
     let ktap = ctx.logs.join(format!("{name}.ktap"));
     let errors = ctx.logs.join(format!("{name}.stderr.log"));
-    let end = guest.run(
-        ctx,
-        parts,
-        Box::new(File::create(&ktap)?),
-        Box::new(File::create(&errors)?),
-    )?;
+    let run = || {
+        guest.run(
+            ctx,
+            parts,
+            Box::new(File::create(&ktap)?),
+            Box::new(File::create(&errors)?),
+        )
+    };
+    let mut end = run()?;
+    // An emulated machine hangs while it boots, once in some hundred times: before the module
+    // or a test has had a part in it.
+    if matches!(end.outcome, Outcome::TimedOut) && fs::read(&ktap)?.is_empty() {
+        println!("suite {}: the guest did not boot; once more", suite.name);
+        end = run()?;
+    }
     if suite.console {
         fs::write(&ktap, &end.console)?;
     }
