@@ -2,8 +2,11 @@
 
 //! AMD's registers, rule by rule, in every generation that has them.
 
+mod acts;
+
+use acts::Act;
 use pmu_model::{
-    msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, PmiFault, Pmu, Retired, Vendor,
+    msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, Pmu, Retired, Vendor,
 };
 use proptest::prelude::*;
 
@@ -344,17 +347,7 @@ fn rdpmc() {
     }
 }
 
-/// What software might do to a PMU.
-#[derive(Clone, Debug)]
-enum Act {
-    Read(u32),
-    Write(u32, u64),
-    ReadPmc(u32, bool, bool),
-    Retire([u64; 2]),
-    Inject(PmiFault),
-}
-
-fn act() -> impl Strategy<Value = Act> {
+fn act_on_registers() -> impl Strategy<Value = Act> {
     let msr = || {
         prop_oneof![
             4 => K7_PERF_CTL0..K7_PERF_CTR0 + 5,
@@ -363,24 +356,7 @@ fn act() -> impl Strategy<Value = Act> {
             1 => any::<u32>(),
         ]
     };
-    let value = prop_oneof![
-        any::<u64>(),
-        (0..64u32).prop_map(|bit| 1 << bit),
-        (0..64u32).prop_map(|bit| (1 << bit) - 1),
-        Just(EventSel::EN | EventSel::INT | EventSel::OS | EventSel::USR | 0x76),
-    ];
-    let fault = prop_oneof![
-        Just(PmiFault::Lose),
-        (0..9u64).prop_map(PmiFault::Delay),
-        (0..9u64).prop_map(PmiFault::Repeat),
-    ];
-    prop_oneof![
-        4 => msr().prop_map(Act::Read),
-        8 => (msr(), value).prop_map(|(msr, value)| Act::Write(msr, value)),
-        1 => any::<(u32, bool, bool)>().prop_map(|(ecx, cpl0, pce)| Act::ReadPmc(ecx, cpl0, pce)),
-        2 => any::<[u64; 2]>().prop_map(Act::Retire),
-        1 => fault.prop_map(Act::Inject),
-    ]
+    acts::act(msr, 0x76)
 }
 
 proptest! {
@@ -396,7 +372,7 @@ proptest! {
     fn any_accesses(
         version in LEGACY..=V2,
         general in 1..=15u8,
-        acts in prop::collection::vec(act(), 0..100),
+        acts in prop::collection::vec(act_on_registers(), 0..100),
     ) {
         let general = [4, 6, general][usize::from(version) - 1];
         let all = (1 << general) - 1;

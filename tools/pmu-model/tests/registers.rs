@@ -2,6 +2,9 @@
 
 //! Intel's registers, rule by rule, in every version that has them.
 
+mod acts;
+
+use acts::Act;
 use pmu_model::{
     msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, PmiFault, Pmu, Retired, Shape,
     Vendor,
@@ -637,17 +640,7 @@ fn pmis_go_astray() {
     assert!(pmu.take_pmi());
 }
 
-/// What software might do to a PMU.
-#[derive(Clone, Debug)]
-enum Act {
-    Read(u32),
-    Write(u32, u64),
-    ReadPmc(u32, bool, bool),
-    Retire([u64; 2]),
-    Inject(PmiFault),
-}
-
-fn act() -> impl Strategy<Value = Act> {
+fn act_on_registers() -> impl Strategy<Value = Act> {
     let msr = || {
         prop_oneof![
             4 => IA32_PERFEVTSEL0..IA32_PERFEVTSEL0 + 9,
@@ -662,24 +655,7 @@ fn act() -> impl Strategy<Value = Act> {
             1 => any::<u32>(),
         ]
     };
-    let value = prop_oneof![
-        any::<u64>(),
-        (0..64u32).prop_map(|bit| 1 << bit),
-        (0..64u32).prop_map(|bit| (1 << bit) - 1),
-        Just(EventSel::EN | EventSel::INT | EventSel::OS | EventSel::USR | 0x3c),
-    ];
-    let fault = prop_oneof![
-        Just(PmiFault::Lose),
-        (0..9u64).prop_map(PmiFault::Delay),
-        (0..9u64).prop_map(PmiFault::Repeat),
-    ];
-    prop_oneof![
-        4 => msr().prop_map(Act::Read),
-        8 => (msr(), value).prop_map(|(msr, value)| Act::Write(msr, value)),
-        1 => any::<(u32, bool, bool)>().prop_map(|(ecx, cpl0, pce)| Act::ReadPmc(ecx, cpl0, pce)),
-        2 => any::<[u64; 2]>().prop_map(Act::Retire),
-        1 => fault.prop_map(Act::Inject),
-    ]
+    acts::act(msr, 0x3c)
 }
 
 proptest! {
@@ -698,7 +674,7 @@ proptest! {
         width in 32..=48u8,
         full_width: bool,
         missing: u16,
-        acts in prop::collection::vec(act(), 0..100),
+        acts in prop::collection::vec(act_on_registers(), 0..100),
     ) {
         let fixed = fixed.min([0, 3, 3, 3, 4, 4][usize::from(version) - 1]);
         let all = u16::MAX >> (16 - general);
