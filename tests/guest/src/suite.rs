@@ -374,7 +374,8 @@ pub fn find(name: &str) -> Result<&'static Suite> {
 
 /// Prints the table for the runner, a suite a line, tab-separated: name, number
 /// of CPUs, QEMU arguments, kernel command line, flag (`noload`: do not load the
-/// module; `console`: the report is there), properties for the end of the -cpu string, the machine's name.
+/// module; `console`: the report is there; `kexec`: it wants its initramfs),
+/// properties for the end of the -cpu string, the machine's name.
 pub fn list() {
     for suite in SUITES {
         let Suite {
@@ -393,7 +394,8 @@ pub fn list() {
         let flag = match (load, event) {
             (false, _) => "noload",
             (true, SystemEvent::Sleep) => "console",
-            (true, _) => "",
+            (true, SystemEvent::Kexec) => "kexec",
+            (true, SystemEvent::None) => "",
         };
         let fault = fault.map(|fault| format!("pmu-fault={fault}"));
         let cpu = [Some(machine.cpu), fault.as_deref()].into_iter().flatten();

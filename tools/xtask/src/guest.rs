@@ -184,8 +184,6 @@ impl Guest<'_> {
         fs::create_dir_all(&ctx.logs)?;
         let run = tempfile::tempdir()?;
         self.fill(run.path())?;
-        // For a guest that boots another kernel itself.
-        fs::copy(&parts.initramfs, run.path().join("initramfs"))?;
         let mut command = self.qemu(ctx, parts, run.path())?;
 
         let (tell, news) = mpsc::channel();

@@ -175,6 +175,8 @@ struct Suite {
     load: bool,
     /// Whether the report is on the console.
     console: bool,
+    /// Whether the guest boots another kernel itself, with the same initramfs.
+    kexec: bool,
     cpu: String,
     machine: String,
 }
@@ -192,6 +194,7 @@ impl Suite {
             append: append.to_owned(),
             load: flag != "noload",
             console: flag == "console",
+            kexec: flag == "kexec",
             cpu: cpu.to_owned(),
             machine: machine.to_owned(),
         })
@@ -317,11 +320,15 @@ fn run_suite(
     let options = suite.options(user, parts.qemu.cpu());
     let command = format!("exec /run/xtask/guest-tests --suite {}", suite.name);
     let tests = binary(ctx);
+    let mut files = vec![tests.as_path()];
+    if suite.kexec {
+        files.push(&parts.initramfs);
+    }
     let guest = Guest {
         name: &name,
         module: Some(module),
         command: Some(&command),
-        files: &[&tests],
+        files: &files,
         options: &options,
     };
     let ktap = ctx.logs.join(format!("{name}.ktap"));
