@@ -15,7 +15,7 @@ use anyhow::{bail, ensure, Context, Result};
 use perf_event::Sampler;
 
 use super::sampling::{drain, record, sampler, Records, FLAGS, RING};
-use super::{expect, interrupts, undisturbed};
+use super::{expect, expect_count, find_undisturbed, interrupts, undisturbed};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
 use crate::tests;
@@ -94,24 +94,9 @@ fn sample(pmu: &Pmu, period: u64, workload: &Workload) -> Result<(Records, u64)>
     Ok((records, nmis))
 }
 
-fn expect_count(workload: &Workload, count: u64) -> Result<()> {
-    let want = workload.instructions();
-    expect(workload.name(), "instructions", count, want)
-}
-
 /// Longer than any PMI is late.
 fn wait_for_late_pmis() {
     workload::tight_loop(2 * LATE).run();
-}
-
-/// Tries again and again till there is something to be had, as nothing disturbed it.
-fn find<T>(mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    for _ in 0..200 {
-        if let Some(result) = attempt()? {
-            return Ok(result);
-        }
-    }
-    bail!("always disturbed")
 }
 
 /// Runs what has one overflow till `hit` says that something happened to its PMI: from
@@ -152,7 +137,7 @@ fn a_lost_pmi_ends_sampling_till_the_next_start(ctx: &Ctx) -> Result<()> {
     const RUNS: u64 = 3;
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(40_000);
-    let (count, runs) = find(|| {
+    let (count, runs) = find_undisturbed(|| {
         find_loss(&pmu)?;
         let mut sampler = sampler(&pmu, Event::Instructions, 4_001)?;
         let mut runs = Vec::new();
@@ -180,7 +165,7 @@ fn a_lost_overflow_is_found_with_the_next(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(100_000);
     for periods in [[5_003, 3_501], [5_000, 5_000], [20_021, 3_001]] {
-        let got = find(|| {
+        let got = find_undisturbed(|| {
             find_loss(&pmu)?;
             Pair::record(&pmu, periods, &workload)
         })?;
@@ -292,7 +277,7 @@ fn samples_are_late_and_all_there(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;
     let workload = workload::block(N);
-    let (records, nmis, interrupted) = find(|| {
+    let (records, nmis, interrupted) = find_undisturbed(|| {
         find_delay(&pmu)?;
         let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
         let before = [interrupts("NMI")?, other_interrupts()?];
@@ -344,7 +329,7 @@ fn a_late_pmi_whose_overflow_was_found(ctx: &Ctx) -> Result<()> {
     let workload = workload::block(19_000);
     for _ in 0..3 {
         // Of the overflows at 1, 1.05, 2 and 2.1 periods the third's PMI is late.
-        let got = find(|| {
+        let got = find_undisturbed(|| {
             find_delay(&pmu)?;
             Pair::record(&pmu, [PERIOD, PERIOD + 5_000], &workload)
         })?;
@@ -356,7 +341,7 @@ fn a_late_pmi_whose_overflow_was_found(ctx: &Ctx) -> Result<()> {
 fn late_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for _ in 0..3 {
-        let samples = find(|| {
+        let samples = find_undisturbed(|| {
             find_delay(&pmu)?;
             let mut interrupted = 0;
             let mut samples = Vec::new();
@@ -381,7 +366,7 @@ fn late_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
 /// When the PMI comes there is no event at all, and the counters are given back.
 fn late_for_a_closed_event(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    find(|| {
+    find_undisturbed(|| {
         let mut behind = Vec::new();
         for _ in 0..DELAY_EVERY {
             let before = interrupts("NMI")?;

@@ -85,12 +85,7 @@ fn next_kernel_finds_nothing_running(ctx: &Ctx) -> Result<()> {
         let mut event = pmu.open(Event::Instructions, Mode::User)?;
         let code = workload::tight_loop(1_000);
         code.measure(&event)?;
-        super::expect(
-            code.name(),
-            "instructions",
-            event.read()?,
-            code.instructions(),
-        )?;
+        super::expect_count(&code, event.read()?)?;
     }
     Ok(())
 }

@@ -51,12 +51,7 @@ fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
         branches
     };
     workload.measure(&instructions)?;
-    expect(
-        workload.name(),
-        "instructions",
-        instructions.read()?,
-        workload.instructions(),
-    )?;
+    expect_count(workload, instructions.read()?)?;
     expect(
         workload.name(),
         "branches",
@@ -80,9 +75,14 @@ fn measure_alone(workload: &Workload, leader: &mut Counter) -> Result<()> {
 
 /// Does something again and again till no other task ran in between.
 fn alone(mut measure: impl FnMut() -> Result<()>) -> Result<()> {
+    find_undisturbed(|| Ok(undisturbed(&mut measure)?.then_some(())))
+}
+
+/// Tries something again and again till it has a result, as nothing disturbed it.
+fn find_undisturbed<T>(mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     for _ in 0..200 {
-        if undisturbed(&mut measure)? {
-            return Ok(());
+        if let Some(result) = attempt()? {
+            return Ok(result);
         }
     }
     bail!("never alone on the CPU")
@@ -97,6 +97,12 @@ fn undisturbed(measure: impl FnOnce() -> Result<()>) -> Result<bool> {
     measure()?;
     switches.disable()?;
     Ok(switches.read()? == 0)
+}
+
+/// The user instructions of a workload, all and no more.
+fn expect_count(workload: &Workload, count: u64) -> Result<()> {
+    let want = workload.instructions();
+    expect(workload.name(), "instructions", count, want)
 }
 
 fn expect(what: &str, unit: &str, got: u64, want: u64) -> Result<()> {

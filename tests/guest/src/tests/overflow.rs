@@ -11,7 +11,7 @@ use perf_event::{Builder, SampleFlag, Sampler};
 use perf_event_open_sys::ioctls;
 
 use super::sampling::{drain, open, record, sampler, set_period, with_sample_rate, RING};
-use super::{expect, expect_exact, interrupts, need_general};
+use super::{expect, expect_count, expect_exact, interrupts, need_general};
 use crate::ctx::{skip, Ctx, Test};
 use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
 use crate::tests;
@@ -73,12 +73,7 @@ fn three_at_once(ctx: &Ctx) -> Result<()> {
     let before = interrupts("NMI")?;
     let (records, count) = record(&mut leader, &workload)?;
     let nmis = interrupts("NMI")? - before;
-    expect(
-        workload.name(),
-        "instructions",
-        count,
-        workload.instructions(),
-    )?;
+    expect_count(&workload, count)?;
     expect("one for all three", "NMIs", nmis, count / PERIOD)?;
     let mut all = vec![records];
     for member in &mut members {

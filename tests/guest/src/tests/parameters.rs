@@ -7,7 +7,7 @@ use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
 use perf_event::Counter;
 
-use super::expect;
+use super::{expect, expect_count};
 use crate::ctx::{skip, Ctx, Test};
 use crate::module;
 use crate::pmu::{CpuPmu, Event, Mode, Pmu, Vendor};
@@ -30,7 +30,7 @@ fn loaded(ctx: &Ctx, parameters: &CStr, f: impl FnOnce(&Pmu) -> Result<()>) -> R
         let mut event = pmu.open(Event::Instructions, Mode::User)?;
         code.measure(&event)?;
         let count = event.read()?;
-        expect(code.name(), "instructions", count, code.instructions())?;
+        expect_count(&code, count)?;
         f(&pmu)
     });
     module::remove().context("rmmod")?;

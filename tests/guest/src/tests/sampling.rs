@@ -7,7 +7,7 @@ use anyhow::{bail, ensure, Context, Result};
 use perf_event::data::{self, Record};
 use perf_event::{Builder, SampleFlag, Sampler};
 
-use super::{cpus, expect, interrupts, need_general};
+use super::{cpus, expect, expect_count, interrupts, need_general};
 use crate::ctx::{skip, Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode, Pmu};
 use crate::program::LOOP;
@@ -141,12 +141,7 @@ fn one_sample_a_period(ctx: &Ctx) -> Result<()> {
     for period in [5_000, 9_973, 100_000, 1 << 20] {
         let mut sampler = sampler(&pmu, Event::Instructions, period)?;
         let (records, count) = record(&mut sampler, &workload)?;
-        expect(
-            workload.name(),
-            "instructions",
-            count,
-            workload.instructions(),
-        )?;
+        expect_count(&workload, count)?;
         records.expect(&format!("period {period}"), count / period)?;
         let tid = nix::unistd::gettid().as_raw() as u32;
         ensure!(
@@ -243,12 +238,7 @@ fn two_events_at_once(ctx: &Ctx) -> Result<()> {
         builder.sample_period(second).enabled(true).sample(FLAGS);
         let mut member = builder.build_with_group(&mut *leader)?.sampled(RING)?;
         let (records, count) = record(&mut leader, &workload)?;
-        expect(
-            workload.name(),
-            "instructions",
-            count,
-            workload.instructions(),
-        )?;
+        expect_count(&workload, count)?;
         records.expect("instructions", count / first)?;
         let count = member.read()?;
         expect(workload.name(), "branches", count, workload.branches())?;
@@ -264,23 +254,13 @@ fn tiny_periods(ctx: &Ctx) -> Result<()> {
     for period in [2, 3, 7, 50] {
         let mut sampler = sampler(&pmu, Event::Instructions, period)?;
         let (records, count) = record(&mut sampler, &workload)?;
-        expect(
-            workload.name(),
-            "instructions",
-            count,
-            workload.instructions(),
-        )?;
+        expect_count(&workload, count)?;
         records.expect(&format!("period {period}"), count / period)?;
     }
     // A driver may set a counter two events from its overflow at the least.
     let mut sampler = sampler(&pmu, Event::Instructions, 1)?;
     let (records, count) = record(&mut sampler, &workload)?;
-    expect(
-        workload.name(),
-        "instructions",
-        count,
-        workload.instructions(),
-    )?;
+    expect_count(&workload, count)?;
     let samples = records.samples.len() as u64;
     ensure!(
         (count / 2..=count).contains(&samples),
@@ -297,12 +277,7 @@ fn long_periods(ctx: &Ctx) -> Result<()> {
     for shift in [31, 32, 40, 47, 48, 62] {
         let mut sampler = sampler(&pmu, Event::Instructions, 1 << shift)?;
         let (records, count) = record(&mut sampler, &workload)?;
-        expect(
-            workload.name(),
-            "instructions",
-            count,
-            workload.instructions(),
-        )?;
+        expect_count(&workload, count)?;
         records.expect(&format!("period 2^{shift}"), 0)?;
     }
     Ok(())
@@ -487,12 +462,7 @@ fn sampled_counts_are_exact(ctx: &Ctx) -> Result<()> {
             .enabled(true)
             .build_with_group(&mut *sampler)?;
         let (_, count) = record(&mut sampler, &workload)?;
-        expect(
-            workload.name(),
-            "instructions",
-            count,
-            workload.instructions(),
-        )?;
+        expect_count(&workload, count)?;
         expect(
             workload.name(),
             "branches",
@@ -514,12 +484,7 @@ fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(10_000_000);
     super::counting::while_moving(|| workload.measure(&*sampler))?;
     let count = sampler.read()?;
-    expect(
-        workload.name(),
-        "instructions",
-        count,
-        workload.instructions(),
-    )?;
+    expect_count(&workload, count)?;
     drain(&mut sampler)?.expect("period", count / PERIOD)
 }
 

@@ -290,12 +290,13 @@ fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
         expect(code.name(), "instructions", moved, due)?;
     }
     event.disable()?;
-    expect(
-        "the page",
-        "instructions",
-        page.count() as u64,
-        event.read()?,
-    )
+    expect_same_count(&page, &mut event)
+}
+
+/// The count is the same by the page and by read().
+fn expect_same_count(page: &Page, event: &mut Counter) -> Result<()> {
+    let count = page.count() as u64;
+    expect("the page", "instructions", count, event.read()?)
 }
 
 /// The page is as the in-tree driver's is for the same event.
@@ -369,12 +370,7 @@ fn across_overflows(ctx: &Ctx) -> Result<()> {
         last = count + 2 * LOOPS as i64 + 1;
     }
     event.disable()?;
-    expect(
-        "the page",
-        "instructions",
-        page.count() as u64,
-        event.read()?,
-    )
+    expect_same_count(&page, &mut event)
 }
 
 /// A mapping is for all threads, also those that run at that moment.
