@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What tells the generations of counters apart.
+//!
+//! A generation is data: which registers there are, and a flag for each way in
+//! which they behave differently. Each vendor's folder has its own.
+
+use super::{
+    counter::Counter,
+    msr::{
+        Msr,
+        MsrRange, //
+    }, //
+};
+
+/// A generation of counters: which registers it has, and how they behave.
+pub struct Generation {
+    /// The name, for the kernel log.
+    pub name: &'static str,
+    /// The registers that select what the GP counters count.
+    pub(super) eventsel: MsrRange,
+    /// The registers through which GP counters are written.
+    pub(super) counter: MsrRange,
+    /// The fixed counters' registers.
+    pub(super) fixed: Option<FixedRegisters>,
+    /// The registers that control all counters at once. Without them, a counter
+    /// counts while EN is set in its EVENTSEL, and only its value shows that it
+    /// has overflowed.
+    pub(super) global: Option<&'static GlobalRegisters>,
+    /// Whether the kernel arbitrates the MSRs (`reserve_perfctr_nmi()`,
+    /// `arch/x86/kernel/cpu/perfctr-watchdog.c`). It does not know the newest.
+    pub reservable: bool,
+    /// Whether the local APIC masks LVTPC when it delivers a PMI. Intel's does
+    /// (SDM vol. 3, "Local Vector Table"), AMD's does not.
+    pub masks_lvtpc: bool,
+    /// Whether EVENTSEL can select the host or the guest of SVM
+    /// ([`EventSel::HOST_ONLY`](super::event::EventSel::HOST_ONLY)).
+    pub host_guest_only: bool,
+}
+
+/// The registers of fixed counters.
+#[derive(Clone, Copy)]
+pub(super) struct FixedRegisters {
+    /// FIXED_CTR_CTRL: what the counters count.
+    pub(super) ctrl: Msr,
+    /// The counters.
+    pub(super) counter: MsrRange,
+}
+
+/// The registers that control all counters, in the layout of
+/// [`CounterSet`](super::counter::CounterSet).
+#[derive(Clone, Copy)]
+pub(super) struct GlobalRegisters {
+    /// GLOBAL_CTRL: which counters count.
+    pub(super) ctrl: Msr,
+    /// GLOBAL_STATUS: which counters have overflowed.
+    pub(super) status: Msr,
+    /// Clears bits of `status`.
+    pub(super) clear: Msr,
+    /// Whether a write to `clear` takes effect only while `ctrl` is not 0.
+    pub(super) clears_while_on: bool,
+}
+
+impl Generation {
+    /// The register that selects what a GP counter counts.
+    pub fn eventsel(&self, counter: Counter) -> Msr {
+        self.eventsel.nth(counter.index())
+    }
+
+    /// The register through which a counter is written.
+    pub fn counter(&self, counter: Counter) -> Msr {
+        match (counter.as_fixed(), &self.fixed) {
+            (Some(i), Some(fixed)) => fixed.counter.nth(i.into()),
+            _ => self.counter.nth(counter.index()),
+        }
+    }
+}
