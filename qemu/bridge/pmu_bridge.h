@@ -75,7 +75,8 @@ typedef struct PmuConfig {
   uint16_t general_mask;
   /**
    * What goes wrong with the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
-   * `spurious:INSNS` or `status:BITS`. NULL: nothing.
+   * `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`. NULL:
+   * nothing.
    */
   const char *fault;
 } PmuConfig;
@@ -131,7 +132,8 @@ bool pmu_perfctr_core(const struct PmuBridge *pmu);
 bool pmu_perfmon_ext(const struct PmuBridge *pmu);
 
 /**
- * Whether delivering a PMI sets the mask bit of LVTPC: on Intel, and not on AMD.
+ * Whether the local APIC sets the mask bit of LVTPC when it delivers a PMI: on Intel
+ * and Zhaoxin, and on AMD with the defect `mask-lvtpc`.
  */
 bool pmu_pmi_masks_lvtpc(const struct PmuBridge *pmu);
 

@@ -46,7 +46,8 @@ pub struct PmuConfig {
     /// general is 0; 0: none is.
     pub general_mask: u16,
     /// What goes wrong with the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
-    /// `spurious:INSNS` or `status:BITS`. NULL: nothing.
+    /// `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`. NULL:
+    /// nothing.
     pub fault: *const c_char,
 }
 
@@ -96,8 +97,9 @@ fn defect(config: &PmuConfig) -> Result<Defect, &'static CStr> {
     let text = unsafe { CStr::from_ptr(config.fault) };
     let defect = text.to_str().ok().and_then(fault::parse);
     defect.ok_or(
-        c"pmu-fault must be lose:N, delay:N:INSNS, repeat:N:INSNS, spurious:INSNS or \
-          status:BITS, with numbers from 1 on, hexadecimal ones with 0x",
+        c"pmu-fault must be lose:N, delay:N:INSNS, repeat:N:INSNS, spurious:INSNS, \
+          status:BITS, gp:ADDRESS:AFTER or mask-lvtpc; numbers are decimal or 0x..., \
+          and only AFTER may be 0",
     )
 }
 
@@ -140,6 +142,10 @@ fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
             c"pmu-fault=status: must be bits of counters in GLOBAL_STATUS, which there is from \
               pmu-version 2 (on AMD 3) on"
         }
+        (_, ConfigError::Msr) => {
+            c"pmu-fault=gp: must name the address of a register that this PMU has"
+        }
+        (_, ConfigError::MaskLvtpc) => c"pmu-fault=mask-lvtpc is for AMD's PMU",
         (Vendor::Amd, ConfigError::Version) => {
             c"pmu-version must be 1 (legacy), 2 (PerfCtrExtCore) or 3 (PerfMonV2) on AMD"
         }
@@ -247,7 +253,8 @@ pub unsafe extern "C" fn pmu_perfmon_ext(pmu: *const PmuBridge) -> bool {
     pmu.perfmon_ext()
 }
 
-/// Whether delivering a PMI sets the mask bit of LVTPC: on Intel, and not on AMD.
+/// Whether the local APIC sets the mask bit of LVTPC when it delivers a PMI: on Intel
+/// and Zhaoxin, and on AMD with the defect `mask-lvtpc`.
 #[no_mangle]
 pub unsafe extern "C" fn pmu_pmi_masks_lvtpc(pmu: *const PmuBridge) -> bool {
     // SAFETY: It is from `pmu_new`, and no one else writes to it now.

@@ -112,6 +112,9 @@ fn what_is_wrong_with_a_configuration() {
             },
             "status:",
         ),
+        (faulty(c"gp:0x10:5", INTEL), "gp:"),
+        (faulty(c"gp:0x38f:5", AMD), "gp:"),
+        (faulty(c"mask-lvtpc", INTEL), "mask-lvtpc"),
     ] {
         let error = create(&config).unwrap_err();
         assert!(error.contains(property), "{error}");
@@ -210,6 +213,34 @@ fn every_second_pmi_is_lost() {
             pmu_retire(pmu, &one);
             assert_eq!(pmu_take_pmi(pmu), arrives);
         }
+        pmu_free(pmu);
+    }
+}
+
+#[test]
+fn a_register_faults_after_three_accesses() {
+    const GLOBAL_CTRL: u32 = 0x38f;
+    let pmu = create(&faulty(c"gp:0x38f:3", INTEL)).unwrap();
+    let mut value = 0;
+    // SAFETY: The PMU is this test's, and the value lives during the calls.
+    unsafe {
+        assert_eq!(pmu_wrmsr(pmu, GLOBAL_CTRL, 5), PMU_OK);
+        assert_eq!(pmu_rdmsr(pmu, GLOBAL_CTRL, &mut value), PMU_OK);
+        assert_eq!(pmu_rdmsr(pmu, GLOBAL_CTRL, &mut value), PMU_OK);
+        assert_eq!(value, 5);
+        assert_eq!(pmu_rdmsr(pmu, GLOBAL_CTRL, &mut value), PMU_GP);
+        assert_eq!(pmu_wrmsr(pmu, GLOBAL_CTRL, 0), PMU_GP);
+        assert_eq!(value, 5);
+        pmu_free(pmu);
+    }
+}
+
+#[test]
+fn lvtpc_is_masked_on_amd() {
+    let pmu = create(&faulty(c"mask-lvtpc", AMD)).unwrap();
+    // SAFETY: The PMU is this test's.
+    unsafe {
+        assert!(pmu_pmi_masks_lvtpc(pmu));
         pmu_free(pmu);
     }
 }

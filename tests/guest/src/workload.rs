@@ -202,7 +202,7 @@ pub fn tight_loop_branches(retired: u64) -> u64 {
 /// multiple of 256 branches.
 ///
 /// The events that QEMU's TCG has no notion of are modelled as functions of
-/// those two (tools/pmu-model, `event`). Over such a stretch each of them grows
+/// those two (pmu-model, `event`). Over such a stretch each of them grows
 /// by the same number wherever it starts.
 pub fn whole_periods(periods: u64) -> Workload {
     let n = 2048 * periods - 256 - WINDOW_BRANCHES - 1;

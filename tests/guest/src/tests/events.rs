@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The events that the emulated PMU derives from instructions and branches, by
-//! the table in tools/pmu-model (`event`), and the fields of EVENTSEL.
+//! the table in pmu-model (`event`), and the fields of EVENTSEL.
 
 use std::thread;
 use std::time::Duration;

@@ -138,7 +138,7 @@ fn fixed_counters_first(ctx: &Ctx) -> Result<()> {
         let want = match event {
             Event::Branches => workload.branches(),
             Event::Instructions => workload.instructions(),
-            // By the table in tools/pmu-model.
+            // By the table in pmu-model.
             _ => workload.instructions() + 15 * (workload.branches() / 64) + 100 * 50,
         };
         expect("with fixed counters", event.name(), counter.read()?, want)?;

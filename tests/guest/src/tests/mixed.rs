@@ -134,7 +134,7 @@ fn group_of_all_kinds(ctx: &Ctx) -> Result<()> {
     let periods = || Ok(workload::whole_periods(50));
     let workload = periods()?;
     let truth = |member: Member| match member {
-        // By the table in tools/pmu-model.
+        // By the table in pmu-model.
         Cycles => Some(workload.instructions() + 15 * (workload.branches() / 64) + 100 * 50),
         CacheMisses => Some(50),
         PageFaults => Some(0),

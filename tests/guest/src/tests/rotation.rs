@@ -161,7 +161,7 @@ fn eighty_four_events(ctx: &Ctx) -> Result<()> {
             "{name} (event {i}) ran {} s, {mean} s was the mean",
             share.running
         );
-        // By the table in tools/pmu-model.
+        // By the table in pmu-model.
         let cycles = 2 * N + 15 * (N / 64) + 100 * (2 * N / 4096);
         let truth = match kinds[i % kinds.len()] {
             Event::Instructions => 2 * N,

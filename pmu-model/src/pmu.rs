@@ -2,7 +2,7 @@
 
 //! The registers of one logical processor's PMU, and what they do.
 
-use core::fmt;
+use core::{cell::Cell, fmt};
 
 use crate::{
     config::{Config, ConfigError, Shape, MAX_FIXED, MAX_GENERAL},
@@ -96,6 +96,10 @@ pub struct Pmu {
     totals: [Totals; 2],
     pmi: PmiLine,
     active: Vec<Active>,
+    defect: Defect,
+    /// Accesses that [`Defect::GeneralProtection`] has let through since RESET. A cell,
+    /// because RDMSR, which changes nothing else, counts too.
+    accesses: Cell<u64>,
 }
 
 impl Pmu {
@@ -107,12 +111,16 @@ impl Pmu {
         Pmu::with_defect(config, Defect::None)
     }
 
-    /// The same with a defect. [`ConfigError::Status`] if it is in bits of
-    /// GLOBAL_STATUS that no counter of this PMU has.
+    /// The same with a defect. [`ConfigError::Status`], [`ConfigError::Msr`] or
+    /// [`ConfigError::MaskLvtpc`] if this PMU cannot have it.
     pub fn with_defect(config: Config, defect: Defect) -> Result<Pmu, ConfigError> {
         let pmu = Pmu::at_power_up(config.generation()?, config.shape, defect);
         match defect {
             Defect::Status(bits) if pmu.global_status != bits => Err(ConfigError::Status),
+            Defect::GeneralProtection { msr, .. } if pmu.register(msr).is_err() => {
+                Err(ConfigError::Msr)
+            }
+            Defect::MaskLvtpc if pmu.generation.pmi_masks_lvtpc() => Err(ConfigError::MaskLvtpc),
             _ => Ok(pmu),
         }
     }
@@ -131,6 +139,8 @@ impl Pmu {
             totals: Default::default(),
             pmi: PmiLine::new(defect),
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
+            defect,
+            accesses: Cell::new(0),
         };
         if let Defect::Status(bits) = defect {
             pmu.inject_status(bits);
@@ -142,7 +152,7 @@ impl Pmu {
     /// the defect brings. (INIT leaves a PMU as it is: SDM vol. 3A, table "IA-32 and
     /// Intel 64 Processor States Following Power-up, Reset, or INIT".)
     pub fn reset(&mut self) {
-        *self = Pmu::at_power_up(self.generation, self.shape, self.pmi.defect());
+        *self = Pmu::at_power_up(self.generation, self.shape, self.defect);
     }
 
     /// EAX, EBX, ECX and EDX of a CPUID leaf, and of its first subleaf if it has any;
@@ -178,7 +188,7 @@ impl Pmu {
 
     /// Whether the local APIC sets the mask bit of LVTPC when it delivers a PMI.
     pub fn pmi_masks_lvtpc(&self) -> bool {
-        self.generation.pmi_masks_lvtpc()
+        self.defect == Defect::MaskLvtpc || self.generation.pmi_masks_lvtpc()
     }
 
     /// So much has retired, by [`Mode`], since this was called last.
@@ -312,9 +322,26 @@ impl Pmu {
         })
     }
 
+    /// Counts an access that works on a PMU without a defect. #GP if the defect is that
+    /// it raises one.
+    fn access(&self, msr: u32) -> Result<(), MsrError> {
+        match self.defect {
+            Defect::GeneralProtection { msr: faulty, after } if faulty == msr => {
+                if self.accesses.get() == after {
+                    return Err(MsrError::GeneralProtection);
+                }
+                self.accesses.set(self.accesses.get() + 1);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// RDMSR. Everything that has retired must have been told by [`Pmu::retire`].
     pub fn rdmsr(&self, msr: u32) -> Result<u64, MsrError> {
-        Ok(match self.register(msr)? {
+        let register = self.register(msr)?;
+        self.access(msr)?;
+        Ok(match register {
             Register::EventSel(i) => self.eventsel[i].0,
             Register::Pmc(i) | Register::FullPmc(i) => self.general[i],
             Register::FixedCtr(i) => self.fixed[i],
@@ -360,6 +387,7 @@ impl Pmu {
             Some(writable) if value & !writable == 0 => value,
             _ => return Err(MsrError::GeneralProtection),
         };
+        self.access(msr)?;
         match register {
             Register::EventSel(i) => self.eventsel[i] = EventSel(value),
             Register::Pmc(i) => {
@@ -484,6 +512,7 @@ impl fmt::Debug for Pmu {
             .field("debugctl", &self.debugctl)
             .field("totals", &self.totals)
             .field("pmi", &self.pmi)
+            .field("accesses", &self.accesses)
             .finish_non_exhaustive()
     }
 }

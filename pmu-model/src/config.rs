@@ -142,6 +142,12 @@ pub enum ConfigError {
     Width,
     /// Bits of GLOBAL_STATUS that no counter has, or no such register.
     Status,
+    /// [`Defect::GeneralProtection`](crate::Defect::GeneralProtection) names an address
+    /// at which the PMU has no register.
+    Msr,
+    /// [`Defect::MaskLvtpc`](crate::Defect::MaskLvtpc) for a PMU whose PMIs mask LVTPC
+    /// anyway.
+    MaskLvtpc,
 }
 
 impl fmt::Display for ConfigError {
@@ -163,6 +169,8 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide, or on AMD 48",
             ConfigError::Status => "no counter of the PMU has such bits of GLOBAL_STATUS",
+            ConfigError::Msr => "the PMU has no register at this address",
+            ConfigError::MaskLvtpc => "delivering a PMI masks LVTPC even without this defect",
         })
     }
 }

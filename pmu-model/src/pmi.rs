@@ -35,6 +35,21 @@ pub enum Defect {
     Spurious(NonZeroU64),
     /// These bits of GLOBAL_STATUS, of counters that there are, are set at RESET.
     Status(u64),
+    /// RDMSR and WRMSR of one register raise #GP once it has been accessed a number of
+    /// times.
+    ///
+    /// Only this address faults: an alias of the register and RDPMC still work.
+    /// Accesses that raise #GP anyway are not counted. RESET restarts the count.
+    GeneralProtection {
+        /// The address of a register that this PMU has.
+        msr: u32,
+        /// The accesses that work, reads and writes together.
+        after: u64,
+    },
+    /// AMD: the local APIC sets the mask bit of LVTPC when it delivers a PMI, as
+    /// Intel's does. KVM's emulated local APIC did so before Linux commit 49ff3b4aec51
+    /// ("KVM: x86/pmu: Do not mask LVTPC when handling a PMI on AMD platforms").
+    MaskLvtpc,
 }
 
 /// The line. PMIs that are due at the same time are one.
@@ -63,15 +78,15 @@ impl PmiLine {
         }
     }
 
-    pub(crate) fn defect(&self) -> Defect {
-        self.defect
-    }
-
     /// What the defect has happen to the PMI that is asked for now.
     fn defect_hits(&self) -> Option<PmiFault> {
         match self.defect {
             Defect::Pmi { every, fault } => (self.asked % every == 0).then_some(fault),
-            Defect::None | Defect::Spurious(_) | Defect::Status(_) => None,
+            Defect::None
+            | Defect::Spurious(_)
+            | Defect::Status(_)
+            | Defect::GeneralProtection { .. }
+            | Defect::MaskLvtpc => None,
         }
     }
 

@@ -5,11 +5,13 @@
 
 use std::{collections::BTreeSet, num::NonZeroU64};
 
-use pmu_model::{msr::*, Config, ConfigError, Defect, Mode, PmiFault, Pmu, Retired, Vendor};
+use pmu_model::{
+    msr::*, Config, ConfigError, Defect, Mode, MsrError, PmiFault, Pmu, Retired, Vendor,
+};
 use proptest::prelude::*;
 
 /// Every vendor's versions.
-const VERSIONS: [(Vendor, u8); 9] = [
+const VERSIONS: [(Vendor, u8); 10] = [
     (Vendor::Intel, 1),
     (Vendor::Intel, 2),
     (Vendor::Intel, 3),
@@ -19,6 +21,7 @@ const VERSIONS: [(Vendor, u8); 9] = [
     (Vendor::Amd, 1),
     (Vendor::Amd, 2),
     (Vendor::Amd, 3),
+    (Vendor::Zhaoxin, 2),
 ];
 
 fn number(n: u64) -> NonZeroU64 {
@@ -57,9 +60,8 @@ impl Sampling {
 
     fn start(&mut self) {
         self.pmu.wrmsr(self.eventsel, Self::ON).unwrap();
-        self.pmu
-            .wrmsr(self.ctr, self.period.wrapping_neg())
-            .unwrap();
+        let value = self.period.wrapping_neg() & ((1 << 48) - 1);
+        self.pmu.wrmsr(self.ctr, value).unwrap();
     }
 
     /// Retires instructions as the budget allows, and starts the next period at each
@@ -97,7 +99,9 @@ fn due(defect: Defect, period: u64, total: u64) -> BTreeSet<u64> {
     let asked = || (1..=total / period).map(move |k| (k, k * period));
     let hit = |k: u64, every: NonZeroU64| k % every == 0;
     let due: BTreeSet<u64> = match defect {
-        Defect::None | Defect::Status(_) => asked().map(|(_, at)| at).collect(),
+        Defect::None | Defect::Status(_) | Defect::GeneralProtection { .. } | Defect::MaskLvtpc => {
+            asked().map(|(_, at)| at).collect()
+        }
         Defect::Pmi {
             every,
             fault: PmiFault::Lose,
@@ -258,6 +262,111 @@ fn status_is_there_from_power_up_on() {
             pmu.wrmsr(clear, 0b01).unwrap();
             assert_eq!(pmu.rdmsr(status), Ok(0b10));
             pmu.reset();
+        }
+    }
+}
+
+const GP: MsrError = MsrError::GeneralProtection;
+
+#[test]
+fn a_register_faults_after_a_number_of_accesses() {
+    for (version, msr, value) in [
+        ((Vendor::Intel, 1), IA32_PERFEVTSEL0, 0x53_00c0),
+        ((Vendor::Intel, 4), IA32_PERF_GLOBAL_CTRL, 0b101),
+        ((Vendor::Intel, 6), IA32_PMC_GP0_CTR, 0x1234),
+        ((Vendor::Amd, 1), K7_PERF_CTR0, 0x1234),
+        ((Vendor::Amd, 3), PERF_CTL0, 0x53_0076),
+        ((Vendor::Zhaoxin, 2), IA32_PMC0, 0x1234),
+    ] {
+        for after in 0..5 {
+            let defect = Defect::GeneralProtection { msr, after };
+            let mut pmu = Pmu::with_defect(config(version), defect).unwrap();
+            for _ in 0..2 {
+                let at_reset = Pmu::new(config(version)).unwrap().rdmsr(msr);
+                // Reads and writes by turns.
+                for access in 0..after {
+                    match access % 2 {
+                        0 => assert_eq!(pmu.wrmsr(msr, value), Ok(()), "{msr:#x}"),
+                        _ => assert_eq!(pmu.rdmsr(msr), Ok(value), "{msr:#x}"),
+                    }
+                }
+                let before = format!("{pmu:?}");
+                for _ in 0..3 {
+                    assert_eq!(pmu.rdmsr(msr), Err(GP), "{msr:#x}");
+                    assert_eq!(pmu.wrmsr(msr, 0), Err(GP), "{msr:#x}");
+                }
+                // The writes that faulted have changed nothing.
+                assert_eq!(format!("{pmu:?}"), before);
+                pmu.reset();
+                if after != 0 {
+                    assert_eq!(pmu.rdmsr(msr), at_reset);
+                    pmu.reset();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn accesses_that_fault_anyway_are_not_counted() {
+    let defect = Defect::GeneralProtection {
+        msr: IA32_FIXED_CTR0,
+        after: 1,
+    };
+    let mut pmu = Pmu::with_defect(config((Vendor::Intel, 4)), defect).unwrap();
+    // Bits beyond the width of the counter are reserved.
+    assert_eq!(pmu.wrmsr(IA32_FIXED_CTR0, 1 << 48), Err(GP));
+    assert_eq!(pmu.wrmsr(IA32_FIXED_CTR0, 5), Ok(()));
+    assert_eq!(pmu.rdmsr(IA32_FIXED_CTR0), Err(GP));
+}
+
+#[test]
+fn only_the_faulty_address_faults() {
+    let defect = Defect::GeneralProtection {
+        msr: IA32_PMC0,
+        after: 0,
+    };
+    let mut pmu = Pmu::with_defect(config((Vendor::Intel, 6)), defect).unwrap();
+    assert_eq!(pmu.wrmsr(IA32_PMC0, 5), Err(GP));
+    // The counter's other addresses, RDPMC and the next counter.
+    assert_eq!(pmu.wrmsr(IA32_A_PMC0, 5), Ok(()));
+    assert_eq!(pmu.rdmsr(IA32_PMC_GP0_CTR), Ok(5));
+    assert_eq!(pmu.rdpmc(0, true, false), Ok(5));
+    assert_eq!(pmu.wrmsr(IA32_PMC0 + 1, 5), Ok(()));
+}
+
+#[test]
+fn a_faulty_register_must_exist() {
+    for (version, msr) in [
+        ((Vendor::Intel, 1), IA32_PERF_GLOBAL_CTRL),
+        ((Vendor::Intel, 4), IA32_PMC0 + 4),
+        ((Vendor::Intel, 4), 0x10),
+        ((Vendor::Amd, 1), PERF_CTL0),
+        ((Vendor::Amd, 3), IA32_PMC0),
+    ] {
+        let defect = Defect::GeneralProtection { msr, after: 1 };
+        let error = Pmu::with_defect(config(version), defect).err();
+        assert_eq!(error, Some(ConfigError::Msr), "{version:?} {msr:#x}");
+    }
+}
+
+#[test]
+fn lvtpc_is_masked_on_amd() {
+    for version in VERSIONS {
+        let sound = Pmu::new(config(version)).unwrap();
+        let masking = Pmu::with_defect(config(version), Defect::MaskLvtpc);
+        match version {
+            (Vendor::Amd, _) => {
+                let mut masking = masking.unwrap();
+                assert!(!sound.pmi_masks_lvtpc());
+                assert!(masking.pmi_masks_lvtpc());
+                masking.reset();
+                assert!(masking.pmi_masks_lvtpc());
+            }
+            (Vendor::Intel | Vendor::Zhaoxin, _) => {
+                assert!(sound.pmi_masks_lvtpc());
+                assert_eq!(masking.err(), Some(ConfigError::MaskLvtpc), "{version:?}");
+            }
         }
     }
 }
