@@ -5,7 +5,14 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
-use pmc::{detect, detect_as, Capabilities, CpuidLeaf, Msr, Registers};
+pub mod events;
+
+use pmc::{
+    counter::{Counter, CounterSet},
+    detect, detect_as,
+    event::{EventSel, Modes},
+    Capabilities, Counters, CpuidLeaf, Msr, Registers, Shadow,
+};
 use pmu_model::{Config, Pmu, Retired, Vendor};
 use std::cell::{Cell, RefCell};
 
@@ -201,4 +208,63 @@ pub fn generations() -> Vec<Config> {
     let intel = intel.map(|(version, general, fixed)| config(version, general, fixed, 48));
     let amd = amd_counters.map(|(version, counters)| amd(version, counters));
     intel.into_iter().chain(amd).collect()
+}
+
+/// The event that every CPU of these tests has.
+pub fn instructions() -> EventSel {
+    EventSel::from_config(0xc0, EventSel::INTEL, Modes::ALL).unwrap()
+}
+
+/// A CPU whose counters the driver owns.
+pub struct Driven {
+    pub cpu: Cpu,
+    shadow: Shadow,
+    pub caps: Capabilities,
+}
+
+impl Driven {
+    pub fn new(config: Config) -> Self {
+        let cpu = Cpu::new(config);
+        let caps = cpu.detect().expect("counters that the driver knows");
+        Self::take_over(cpu, caps)
+    }
+
+    /// Drives the counters as an older generation.
+    pub fn new_as(config: Config, generation: u8) -> Self {
+        let cpu = Cpu::new(config);
+        let caps = cpu.detect_as(generation).expect("an older generation");
+        Self::take_over(cpu, caps)
+    }
+
+    pub fn take_over(cpu: Cpu, caps: Capabilities) -> Self {
+        let shadow = Shadow::default();
+        let driven = Driven { cpu, shadow, caps };
+        driven.counters().take_over();
+        driven
+    }
+
+    pub fn counters(&self) -> Counters<'_, Cpu> {
+        Counters::new(&self.shadow, &self.caps, &self.cpu)
+    }
+
+    pub fn program(&self, counter: Counter, event: EventSel, value: u64) {
+        self.counters().program(counter, event, value);
+    }
+
+    pub fn run(&self, run: CounterSet) {
+        self.counters().run(run);
+    }
+
+    pub fn read(&self, counter: Counter) -> u64 {
+        self.counters().read(counter)
+    }
+
+    pub fn take_overflows(&self, active: CounterSet) -> CounterSet {
+        self.counters().take_overflows(active)
+    }
+}
+
+/// Counters that can count instructions.
+pub fn count_instructions(driven: &Driven) -> CounterSet {
+    driven.caps.counters_for(instructions())
 }
