@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The highest number of general-purpose counters of any vendor: what AMD's CPUID can
-/// report (APM vol. 3, leaf 80000022H, EBX[3:0]). Intel's is [`MAX_INTEL_GENERAL`].
+/// report (APM vol. 3, leaf 80000022H, `EBX[3:0]`). Intel's is [`MAX_INTEL_GENERAL`].
 pub const MAX_GENERAL: usize = 15;
 /// The highest number of Intel's general-purpose counters: the last ones are IA32_PMC7 and
 /// IA32_A_PMC7 (SDM vol. 4, table "IA-32 Architectural MSRs").

@@ -68,8 +68,8 @@ impl Generation for AmdV2 {
         }
     }
 
-    /// APM vol. 3, CPUID, leaf 80000022H: EAX[0] is PerfMonV2, EBX[3:0] the number of core
-    /// counters.
+    /// APM vol. 3, CPUID, leaf 80000022H: `EAX[0]` is PerfMonV2, `EBX[3:0]` the number of
+    /// core counters.
     fn cpuid(&self, shape: &Shape, leaf: u32, _: u32) -> Option<[u32; 4]> {
         (leaf == 0x8000_0022).then_some([1, shape.general.into(), 0, 0])
     }

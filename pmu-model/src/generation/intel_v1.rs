@@ -83,8 +83,8 @@ impl Generation for IntelV1 {
         }
     }
 
-    /// SDM vol. 2B, RDPMC: with architectural performance monitoring, ECX[31:16] is the
-    /// type of the counter and ECX[15:0] its index.
+    /// SDM vol. 2B, RDPMC: with architectural performance monitoring, `ECX[31:16]` is the
+    /// type of the counter and `ECX[15:0]` its index.
     fn rdpmc(&self, ecx: u32) -> Option<Counter> {
         (ecx >> 16 == 0).then_some(Counter::General(ecx as usize))
     }
