@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which PMU to be.
+//! The configuration of a PMU: vendor, version and counters.
 
 use core::fmt;
 
@@ -9,66 +9,69 @@ use crate::{
     msr::FIXED_SHIFT,
 };
 
-/// The most general counters there can be: as many as AMD's CPUID can tell of (APM
-/// vol. 3, leaf 80000022H, EBX[3:0]). Intel has fewer, [`MAX_INTEL_GENERAL`].
+/// The highest number of general-purpose counters of any vendor: what AMD's CPUID can
+/// report (APM vol. 3, leaf 80000022H, `EBX[3:0]`). Intel's is [`MAX_INTEL_GENERAL`].
 pub const MAX_GENERAL: usize = 15;
-/// The most general counters that Intel has: IA32_PMC7 and IA32_A_PMC7 are the last
-/// (SDM vol. 4, table "IA-32 Architectural MSRs").
+/// The highest number of Intel's general-purpose counters: the last ones are IA32_PMC7 and
+/// IA32_A_PMC7 (SDM vol. 4, table "IA-32 Architectural MSRs").
 pub const MAX_INTEL_GENERAL: usize = 8;
-/// The most fixed counters there can be: those that architectural performance
-/// monitoring gives an event to.
+/// The highest number of fixed-function counters: those to which architectural performance
+/// monitoring assigns an event.
 pub const MAX_FIXED: usize = 4;
 
-/// Who makes the processor.
+/// The vendor of the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
     /// Intel: architectural performance monitoring.
     Intel,
     /// AMD: the core performance counters.
     Amd,
-    /// Zhaoxin, and Centaur: version 2 of Intel's, with events of its own.
+    /// Zhaoxin and Centaur: version 2 of Intel's, with other events.
     Zhaoxin,
 }
 
-/// How many counters there are, and what they are like.
+/// The number of counters and their properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// General counters, 1 to [`MAX_GENERAL`], or what the generation has.
+    /// The number of general-purpose counters, those in `missing` included: 1 to
+    /// [`MAX_GENERAL`], further limited by the generation.
     pub general: u8,
-    /// Those of them, by their bits, that are missing, which from version 6 of
-    /// Intel's on some can be: not all.
+    /// A bitmap of the general-purpose counters below `general` that do not exist. It is 0
+    /// except on Intel's version 6, and never contains all of them.
     pub missing: u16,
-    /// Fixed counters, 0 to [`MAX_FIXED`] or what the generation has.
+    /// The number of fixed-function counters: 0 to [`MAX_FIXED`], further limited by the
+    /// generation.
     pub fixed: u8,
-    /// Bits of a counter, 32 to 48; on AMD 48.
+    /// The width of a counter in bits: 32 to 48, on AMD always 48.
     pub width: u8,
-    /// Intel: whether general counters can be written in full
-    /// (PERF_CAPABILITIES.FW_WRITE). On AMD they always can, by their only number.
+    /// Intel: whether the general-purpose counters have aliases for full-width writes
+    /// (PERF_CAPABILITIES.FW_WRITE). AMD's counters have no aliases: every write to them
+    /// is full-width.
     pub full_width: bool,
 }
 
 impl Shape {
-    /// The bits that a counter has.
+    /// The bits of a counter.
     pub(crate) const fn counter_mask(&self) -> u64 {
         low_bits(self.width)
     }
 
-    /// The general counters' bits in GLOBAL_CTRL and its kin.
+    /// The bits of the general-purpose counters in GLOBAL_CTRL and GLOBAL_STATUS.
     pub(crate) const fn general_counters(&self) -> u64 {
         low_bits(self.general) & !(self.missing as u64)
     }
 
-    /// Whether there is this general counter.
+    /// Whether a general-purpose counter exists.
     pub(crate) const fn has_general(&self, index: usize) -> bool {
         index < MAX_GENERAL && self.general_counters() & (1 << index) != 0
     }
 
-    /// The fixed counters, bit by bit.
+    /// A bitmap of the fixed-function counters.
     pub(crate) const fn fixed_counters(&self) -> u64 {
         low_bits(self.fixed)
     }
 
-    /// All counters' bits in GLOBAL_CTRL and its kin.
+    /// The bits of all counters in GLOBAL_CTRL and GLOBAL_STATUS.
     pub(crate) const fn counters(&self) -> u64 {
         self.general_counters() | (self.fixed_counters() << FIXED_SHIFT)
     }
@@ -78,36 +81,37 @@ const fn low_bits(n: u8) -> u64 {
     (1 << n) - 1
 }
 
-/// A PMU's vendor, version and shape.
+/// The vendor, version and counters of a PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The vendor.
     pub vendor: Vendor,
-    /// Intel: the version of architectural performance monitoring, 1 to 6. AMD, which
-    /// has no number for all of them: 1 the legacy counters, 2 PerfCtrExtCore,
-    /// 3 PerfMonV2.
+    /// Intel: the version of architectural performance monitoring, 1 to 6. Zhaoxin: 2.
+    ///
+    /// AMD numbers only the last of its generations. Here 1 is the legacy counters, 2
+    /// PerfCtrExtCore and 3 PerfMonV2.
     pub version: u8,
     /// The counters.
     pub shape: Shape,
 }
 
 impl Config {
-    /// The `version` of `vendor`'s PMU with the counters it usually has.
+    /// The `version` of `vendor`'s PMU with its default counters.
     pub fn new(vendor: Vendor, version: u8) -> Result<Config, ConfigError> {
         Ok(Config {
             vendor,
             version,
-            shape: generation::select(vendor, version)?.usual_shape(),
+            shape: generation::select(vendor, version)?.default_shape(),
         })
     }
 
-    /// The generation asked for, if it can have this shape.
+    /// The generation, if it can have these counters.
     pub(crate) fn generation(&self) -> Result<&'static dyn Generation, ConfigError> {
         let generation = generation::select(self.vendor, self.version)?;
         if !generation.general_counters().contains(&self.shape.general) {
             return Err(ConfigError::General);
         }
-        let may_be_missing = if generation.enumerates_counters() {
+        let may_be_missing = if generation.has_leaf_23h() {
             low_bits(self.shape.general)
         } else {
             0
@@ -127,26 +131,27 @@ impl Config {
     }
 }
 
-/// Why there is no such PMU.
+/// The reason why a PMU cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// There is no such version.
+    /// The vendor has no such version.
     Version,
-    /// More or fewer general counters than the version has.
+    /// The version cannot have this number of general-purpose counters.
     General,
-    /// General counters missing of which none can be, or all of them.
+    /// General-purpose counters cannot be missing in this version, or all of them are.
     Missing,
-    /// More fixed counters than the version has.
+    /// The version cannot have this number of fixed-function counters.
     Fixed,
-    /// Counters too narrow or too wide.
+    /// The version cannot have counters of this width.
     Width,
-    /// Bits of GLOBAL_STATUS that no counter has, or no such register.
+    /// [`Defect::Status`](crate::Defect::Status) names a bit that belongs to no counter, or
+    /// the PMU has no GLOBAL_STATUS.
     Status,
-    /// [`Defect::GeneralProtection`](crate::Defect::GeneralProtection) names an address
-    /// at which the PMU has no register.
+    /// [`Defect::GeneralProtection`](crate::Defect::GeneralProtection) names an address at
+    /// which the PMU has no register.
     Msr,
-    /// [`Defect::MaskLvtpc`](crate::Defect::MaskLvtpc) for a PMU whose PMIs mask LVTPC
-    /// anyway.
+    /// [`Defect::MaskLvtpc`](crate::Defect::MaskLvtpc) on a vendor whose local APIC always
+    /// masks LVTPC.
     MaskLvtpc,
 }
 
@@ -154,23 +159,23 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ConfigError::Version => {
-                "the version of the PMU must be 1 to 6, or on AMD 1 to 3, or on Zhaoxin 2"
+                "the version of the PMU must be 1 to 6 on Intel, 1 to 3 on AMD, 2 on Zhaoxin"
             }
             ConfigError::General => {
-                "the PMU must have 1 to 8 general counters, or on AMD 4 (version 1), \
+                "the PMU must have 1 to 8 general-purpose counters, on AMD 4 (version 1), \
                  6 (version 2) or 1 to 15 (version 3)"
             }
             ConfigError::Missing => {
-                "general counters can be missing from version 6 on, and not all of them"
+                "general-purpose counters can be missing in version 6 only, and not all of them"
             }
             ConfigError::Fixed => {
-                "the PMU has at most 0 (version 1), 3 (versions 2 to 4) or 4 (from 5 on) fixed \
-                 counters, and on AMD none"
+                "the PMU can have no fixed-function counters (version 1, AMD), up to 3 (versions 2 \
+                 to 4) or up to 4 (versions 5 and 6)"
             }
-            ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide, or on AMD 48",
-            ConfigError::Status => "no counter of the PMU has such bits of GLOBAL_STATUS",
+            ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide, on AMD 48",
+            ConfigError::Status => "the PMU has no counter with this bit in GLOBAL_STATUS",
             ConfigError::Msr => "the PMU has no register at this address",
-            ConfigError::MaskLvtpc => "delivering a PMI masks LVTPC even without this defect",
+            ConfigError::MaskLvtpc => "the local APIC of this vendor always masks LVTPC",
         })
     }
 }

@@ -1,55 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the events count: every event as a function of what has retired.
+//! The events and what they count.
 //!
-//! An emulator that translates code knows which instructions retired, and which
-//! of them were branches. It knows no pipeline and no cache. So every event is
-//! defined here as a function of two totals, kept for each [`Mode`] by itself
-//! since reset: `I` instructions and `B` branches.
+//! An emulator that translates code knows which instructions retire and which of them are
+//! branches. It simulates neither a pipeline nor a cache. Every event is therefore a
+//! function of two totals since reset, kept separately for each [`Mode`]: `I`
+//! instructions and `B` branches.
 //!
-//! | event                 | total, all divisions rounded down                |
-//! |-----------------------|--------------------------------------------------|
-//! | instructions          | `I`                                              |
-//! | branches              | `B`                                              |
-//! | mispredicted branches | `B / 64`                                         |
-//! | LLC references        | `I / 256`                                        |
-//! | LLC misses            | `I / 4096`                                       |
+//! | event                 | total, all divisions rounded down                   |
+//! |-----------------------|-----------------------------------------------------|
+//! | instructions          | `I`                                                 |
+//! | branches              | `B`                                                 |
+//! | mispredicted branches | `B / 64`                                            |
+//! | LLC references        | `I / 256`                                           |
+//! | LLC misses            | `I / 4096`                                          |
 //! | core cycles           | `I + 15 * mispredicted branches + 100 * LLC misses` |
-//! | reference cycles      | `core cycles * 3 / 4`                            |
-//! | slots                 | `core cycles * 4`                                |
+//! | reference cycles      | `core cycles * 3 / 4`                               |
+//! | slots                 | `core cycles * 4`                                   |
 //!
-//! A counter that counts in both modes counts the sum of the two. What a counter
-//! gains over a stretch of a program is the difference of the totals at its ends.
-//! So nothing here is random, and all of it can be predicted: a stretch of
-//! [`PERIOD`] instructions with a multiple of 256 branches adds to every event
-//! the same number wherever it starts.
+//! A counter that counts in both modes adds up the totals of both. While a program runs
+//! from one point to another, a counter gains the difference between the totals at these
+//! points.
+//!
+//! Counts are therefore predictable. In particular, [`PATTERN_INSTRUCTIONS`] instructions
+//! with a multiple of 256 branches add the same number to an event wherever they start.
 //!
 //! # EDGE, INV and CMASK
 //!
-//! These look at single cycles (SDM vol. 3B, "Performance Monitoring", layout of
-//! IA32_PERFEVTSELx). The cycles that the totals stand for are: one for each
-//! instruction, in which its events happen, followed by the cycles it stalls.
-//! Core cycles and slots happen in every cycle, once and four times. Every other
-//! event is a pulse: it happens at most once in a cycle, and is shorter than the
-//! cycle, so that pulses in successive cycles are told apart.
+//! These fields apply to single cycles (SDM vol. 3B, "Performance Monitoring", layout of
+//! IA32_PERFEVTSELx). The totals above correspond to this sequence of cycles: each
+//! instruction takes one cycle, in which its events occur, and then the cycles that it
+//! stalls.
 //!
-//! | CMASK   | INV     | pulse: counts            | with EDGE | core cycles, slots: count |
-//! |---------|---------|--------------------------|-----------|---------------------------|
-//! | 0       | ignored | pulses                   | pulses    | core cycles, slots        |
-//! | reached | 0       | cycles with the pulse    | pulses    | core cycles               |
-//! | reached | 1       | cycles without the pulse | pulses    | nothing                   |
-//! | beyond  | 0       | nothing                  | nothing   | nothing                   |
-//! | beyond  | 1       | core cycles              | nothing   | core cycles               |
+//! In each cycle, core cycles occur once and slots occur four times. Every other event is
+//! a pulse: it occurs at most once in a cycle and ends before the cycle does. Pulses in
+//! successive cycles therefore have separate edges.
 //!
-//! A CMASK is reached if a cycle can have that many: 1, or up to 4 slots. Core
-//! cycles and slots never begin and never end: with EDGE they count nothing.
+//! | CMASK   | INV     | a pulse counts           | with EDGE | core cycles and slots count |
+//! |---------|---------|--------------------------|-----------|-----------------------------|
+//! | 0       | ignored | pulses                   | pulses    | core cycles, slots          |
+//! | reached | 0       | cycles with the pulse    | pulses    | core cycles                 |
+//! | reached | 1       | cycles without the pulse | pulses    | nothing                     |
+//! | beyond  | 0       | nothing                  | nothing   | nothing                     |
+//! | beyond  | 1       | core cycles              | nothing   | core cycles                 |
 //!
-//! With EQ, which version 6 has, a CMASK is reached if a cycle has just that many: for
-//! slots 4, and 1 otherwise. What stays below it is then as what is beyond it, and INV
-//! makes of "equal" "not equal". Without a CMASK, EQ is ignored.
+//! CMASK is reached if it is at most the number of times that the event can occur in a
+//! cycle, which is 4 for slots and 1 for all other events. Core cycles and slots have no
+//! edges, so with EDGE they count nothing.
+//!
+//! With EQ, which version 6 adds, CMASK is reached if it equals that number; every other
+//! value is in the rows "beyond". With INV, a cycle then counts if the numbers differ. If
+//! CMASK is 0, EQ is ignored.
 
-/// The privilege levels that counters tell apart (SDM vol. 3B, "Performance
-/// Monitoring", USR and OS flags of IA32_PERFEVTSELx).
+/// The privilege levels that counters distinguish (SDM vol. 3B, "Performance Monitoring",
+/// USR and OS flags of IA32_PERFEVTSELx).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// CPL 1 to 3, counted with EVENTSEL.USR.
@@ -59,10 +63,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Both, in the order of their indices.
+    /// Both modes. Arrays indexed by mode have this order.
     pub const ALL: [Mode; 2] = [Mode::User, Mode::Kernel];
 
-    /// The mode that this one is not.
+    /// The other mode.
     pub const fn other(self) -> Mode {
         match self {
             Mode::User => Mode::Kernel,
@@ -71,18 +75,19 @@ impl Mode {
     }
 }
 
-/// What retired in one mode.
+/// The instructions that retired in one mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retired {
-    /// Instructions, branches among them.
+    /// The number of instructions, branches included.
     pub instructions: u64,
-    /// Branches.
+    /// The number of branches.
     pub branches: u64,
 }
 
-/// What has retired in one mode since reset.
+/// The instructions that have retired in one mode since reset.
 ///
-/// Wide enough that no sum of [`Retired`] and no event's total overflows.
+/// 128 bits are enough that neither a sum of [`Retired`] nor the total of an event
+/// overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     instructions: u128,
@@ -106,25 +111,28 @@ impl Totals {
     }
 }
 
-/// Branches for each that is mispredicted.
+/// One branch in this many is mispredicted.
 const BRANCHES_PER_MISS: u128 = 64;
-/// Instructions for each reference to the last-level cache.
+/// One instruction in this many references the last-level cache.
 const INSTRUCTIONS_PER_LLC_REFERENCE: u128 = 256;
-/// References to the last-level cache for each that misses.
+/// One reference to the last-level cache in this many misses.
 const LLC_REFERENCES_PER_MISS: u128 = 16;
-/// Cycles that a mispredicted branch stalls.
+/// The cycles that a mispredicted branch stalls.
 const BRANCH_MISS_CYCLES: u128 = 15;
-/// Cycles that a miss in the last-level cache stalls.
+/// The cycles that a miss in the last-level cache stalls.
 const LLC_MISS_CYCLES: u128 = 100;
-/// Issue slots in a cycle.
+/// The issue slots of a cycle.
 pub(crate) const SLOTS_PER_CYCLE: u8 = 4;
 
-/// After this many instructions with as many branches every event has come round
-/// to where it was: all it depends on is a remainder of a division that divides
-/// this, and it takes a whole number of reference cycles.
-pub const PERIOD: u64 = 4096;
+/// The number of instructions after which the pattern of all events repeats, if all
+/// instructions are branches or a multiple of 256 of them are.
+///
+/// It is a multiple of every divisor in the table of this module, and the core cycles of
+/// that many instructions are a multiple of 4, so that the reference cycles have no
+/// remainder.
+pub const PATTERN_INSTRUCTIONS: u64 = 4096;
 
-/// Something that can be counted.
+/// Something that a counter can count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Instructions retired.
@@ -167,7 +175,7 @@ impl Event {
         }
     }
 
-    /// How often it happens in each and every cycle; `None` for a pulse.
+    /// The number of times that the event occurs in every cycle, `None` for a pulse.
     fn per_cycle(self) -> Option<u8> {
         match self {
             Event::Cycles => Some(1),
@@ -177,7 +185,7 @@ impl Event {
     }
 }
 
-/// The fields of EVENTSEL that say how an event is counted.
+/// The fields of EVENTSEL that modify how an event is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
     pub(crate) edge: bool,
@@ -186,82 +194,90 @@ pub(crate) struct Filter {
     pub(crate) cmask: u8,
 }
 
-/// An event, looked at through EDGE, INV and CMASK: what a counter adds up.
+/// What a counter adds up after EDGE, INV and CMASK were applied to its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quantity {
-    Events(Event),
+pub(crate) enum FilteredEvent {
+    /// Occurrences of the event.
+    Occurrences(Event),
+    /// Cycles in which the event does not occur.
     CyclesWithout(Event),
 }
 
-impl Quantity {
-    /// What `filter` makes of `event`, by the table in this module's
-    /// documentation; `None` if that never counts.
-    pub(crate) fn new(event: Event, filter: Filter) -> Option<Quantity> {
+impl FilteredEvent {
+    /// Applies `filter` to `event` as described in this module's documentation. `None` if
+    /// the result never counts.
+    pub(crate) fn new(event: Event, filter: Filter) -> Option<FilteredEvent> {
         let Filter {
             edge,
             inv,
             eq,
             cmask,
         } = filter;
-        let always = event.per_cycle();
-        let in_a_cycle = always.unwrap_or(1);
-        let reached = cmask == in_a_cycle || cmask < in_a_cycle && !eq;
-        if edge && (always.is_some() || cmask > 1) {
+        let per_cycle = event.per_cycle();
+        let max_per_cycle = per_cycle.unwrap_or(1);
+        let reached = cmask == max_per_cycle || cmask < max_per_cycle && !eq;
+        let cycles = FilteredEvent::Occurrences(Event::Cycles);
+        if edge && (per_cycle.is_some() || cmask > 1) {
             return None;
         }
         match cmask {
-            0 => Some(Quantity::Events(event)),
-            _ if !reached => inv.then_some(Quantity::Events(Event::Cycles)),
-            _ if always.is_some() => (!inv).then_some(Quantity::Events(Event::Cycles)),
-            _ if inv && !edge => Some(Quantity::CyclesWithout(event)),
-            _ => Some(Quantity::Events(event)),
+            0 => Some(FilteredEvent::Occurrences(event)),
+            _ if !reached => inv.then_some(cycles),
+            _ if per_cycle.is_some() => (!inv).then_some(cycles),
+            _ if inv && !edge => Some(FilteredEvent::CyclesWithout(event)),
+            _ => Some(FilteredEvent::Occurrences(event)),
         }
     }
 
     fn total(self, totals: Totals) -> u128 {
         match self {
-            Quantity::Events(event) => event.total(totals),
-            Quantity::CyclesWithout(event) => Event::Cycles.total(totals) - event.total(totals),
+            FilteredEvent::Occurrences(event) => event.total(totals),
+            FilteredEvent::CyclesWithout(event) => {
+                Event::Cycles.total(totals) - event.total(totals)
+            }
         }
     }
 
-    /// What is added between two totals.
+    /// What a counter gains between two totals.
     pub(crate) fn between(self, before: Totals, after: Totals) -> u128 {
         self.total(after) - self.total(before)
     }
 
-    /// A quantity that grows no slower, and the fastest if all instructions are
-    /// branches: this one itself, but for the cycles without a branch.
-    fn bound(self) -> Quantity {
+    /// An event that occurs at least as often and that occurs most often if all
+    /// instructions are branches. Only cycles without a branch do not meet this
+    /// themselves.
+    fn upper_bound(self) -> FilteredEvent {
         match self {
-            Quantity::CyclesWithout(Event::Branches) => Quantity::Events(Event::Cycles),
+            FilteredEvent::CyclesWithout(Event::Branches) => {
+                FilteredEvent::Occurrences(Event::Cycles)
+            }
             _ => self,
         }
     }
 
-    /// The most that `n` instructions can add.
-    pub(crate) fn most(self, totals: Totals, n: u64) -> u128 {
-        self.bound().between(totals, totals.after_branches(n))
+    /// The most that a counter can gain while `n` instructions retire.
+    pub(crate) fn max_gain(self, totals: Totals, n: u64) -> u128 {
+        self.upper_bound().between(totals, totals.after_branches(n))
     }
 
-    /// The fewest instructions that can add `count`, which is not 0.
-    pub(crate) fn fewest(self, totals: Totals, count: u64) -> u64 {
-        if let Quantity::Events(Event::Instructions | Event::Branches) = self {
-            return count;
+    /// The fewest instructions in which a counter can gain `gain`, which is not 0.
+    pub(crate) fn min_instructions(self, totals: Totals, gain: u64) -> u64 {
+        if let FilteredEvent::Occurrences(Event::Instructions | Event::Branches) = self {
+            return gain;
         }
-        // A period always adds the same, so only the last, broken one is searched.
-        let per_period = self.most(totals, PERIOD) as u64;
-        let periods = (count - 1) / per_period;
-        let rest = u128::from(count - periods * per_period);
-        let (mut few, mut enough) = (0, PERIOD);
-        while enough - few > 1 {
-            let n = few + (enough - few) / 2;
-            if self.most(totals, n) < rest {
-                few = n;
+        // Every full pattern adds the same. Search in the last, incomplete one only.
+        let per_pattern = self.max_gain(totals, PATTERN_INSTRUCTIONS) as u64;
+        let patterns = (gain - 1) / per_pattern;
+        let rest = u128::from(gain - patterns * per_pattern);
+        let (mut too_few, mut enough) = (0, PATTERN_INSTRUCTIONS);
+        while enough - too_few > 1 {
+            let n = too_few + (enough - too_few) / 2;
+            if self.max_gain(totals, n) < rest {
+                too_few = n;
             } else {
                 enough = n;
             }
         }
-        periods * PERIOD + enough
+        patterns * PATTERN_INSTRUCTIONS + enough
     }
 }

@@ -1,60 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registers: their numbers, their fields, and where each is documented.
+//! The registers: their addresses, their fields and where each is documented.
 //!
-//! "SDM" is the Intel 64 and IA-32 Architectures Software Developer's Manual.
-//! Numbers are from vol. 4, table "IA-32 Architectural MSRs"; fields from vol. 3B,
-//! chapter "Performance Monitoring", and its sections on the versions of
-//! architectural performance monitoring.
+//! "SDM" is the Intel 64 and IA-32 Architectures Software Developer's Manual. Addresses
+//! are from vol. 4, table "IA-32 Architectural MSRs". Fields are from vol. 3B, chapter
+//! "Performance Monitoring", the sections on the versions of architectural performance
+//! monitoring.
 //!
-//! "APM" is the AMD64 Architecture Programmer's Manual, "PPR" and "BKDG" are the
-//! Processor Programming References and the BIOS and Kernel Developer's Guides of
-//! AMD's families. Numbers are from APM vol. 2, appendix "MSR Cross-Reference"; fields
-//! from its chapter "Debug and Performance Resources", section "Performance Monitoring
-//! Counters".
+//! "APM" is the AMD64 Architecture Programmer's Manual. "PPR" and "BKDG" are the Processor
+//! Programming References and the BIOS and Kernel Developer's Guides of AMD's families.
+//! Addresses are from APM vol. 2, appendix "MSR Cross-Reference". Fields are from its
+//! chapter "Debug and Performance Resources", section "Performance Monitoring Counters".
 
-/// First of the general counters' legacy numbers: IA32_PMC0.
+/// General-purpose counter 0. On Intel a write is sign-extended from bit 31.
 pub const IA32_PMC0: u32 = 0x0c1;
-/// First of the general counters' event selects.
+/// The event select of general-purpose counter 0.
 pub const IA32_PERFEVTSEL0: u32 = 0x186;
-/// Debug control; the PMU has the bits that freeze it.
+/// Debug control. The PMU's part of it is the bits that freeze counters on a PMI.
 pub const IA32_DEBUGCTL: u32 = 0x1d9;
-/// First of the fixed counters.
+/// Fixed-function counter 0.
 pub const IA32_FIXED_CTR0: u32 = 0x309;
-/// What the PMU can do beyond CPUID leaf 0xA.
+/// Capabilities of the PMU that CPUID leaf 0AH does not report.
 pub const IA32_PERF_CAPABILITIES: u32 = 0x345;
-/// Control of the fixed counters, four bits each.
+/// Control of the fixed-function counters, four bits for each.
 pub const IA32_FIXED_CTR_CTRL: u32 = 0x38d;
-/// Which counters have overflowed, and whether they are frozen.
+/// The counters that have overflowed, and whether the counters are frozen.
 pub const IA32_PERF_GLOBAL_STATUS: u32 = 0x38e;
-/// Which counters may count.
+/// The counters that are enabled.
 pub const IA32_PERF_GLOBAL_CTRL: u32 = 0x38f;
-/// Clears bits of GLOBAL_STATUS. Called GLOBAL_OVF_CTRL before version 4.
+/// Clears bits of GLOBAL_STATUS. Before version 4 its name is GLOBAL_OVF_CTRL.
 pub const IA32_PERF_GLOBAL_STATUS_RESET: u32 = 0x390;
 /// Sets bits of GLOBAL_STATUS.
 pub const IA32_PERF_GLOBAL_STATUS_SET: u32 = 0x391;
-/// Which counters are programmed.
+/// The counters that are programmed.
 pub const IA32_PERF_GLOBAL_INUSE: u32 = 0x392;
-/// First of the general counters' full-width aliases.
+/// The alias of general-purpose counter 0 for full-width writes.
 pub const IA32_A_PMC0: u32 = 0x4c1;
-/// First of the general counters in version 6's range of registers, in full width;
-/// that of the next counter is [`V6_STRIDE`] on. So are those that follow here.
+/// Version 6: general-purpose counter 0, for full-width writes.
 pub const IA32_PMC_GP0_CTR: u32 = 0x1900;
-/// First of the event selects in version 6's range.
+/// Version 6: the event select of general-purpose counter 0.
 pub const IA32_PMC_GP0_CFG_A: u32 = 0x1901;
-/// First of the fixed counters in version 6's range.
+/// Version 6: fixed-function counter 0.
 pub const IA32_PMC_FX0_CTR: u32 = 0x1980;
-/// How far two counters' registers are apart in version 6's range. What is between, for
-/// counters that reload each other and for PEBS, is not there.
-pub const V6_STRIDE: u32 = 4;
+/// Version 6: the distance from a register of one counter to the same register of the
+/// next counter. The remaining addresses are for auto counter reload and PEBS, which are
+/// not modelled.
+pub const IA32_PMC_V6_STEP: u32 = 4;
 
-/// First of AMD's legacy PERF_CTLs, which are what Intel calls EVENTSEL.
+/// AMD's legacy PERF_CTL0. A PERF_CTL is what Intel calls an event select.
 pub const K7_PERF_CTL0: u32 = 0xc001_0000;
-/// First of AMD's legacy PERF_CTRs, which are what Intel calls PMC.
+/// AMD's legacy PERF_CTR0. A PERF_CTR is what Intel calls a general-purpose counter.
 pub const K7_PERF_CTR0: u32 = 0xc001_0004;
-/// First of AMD's PERF_CTLs; each is followed by its PERF_CTR, and then by the next.
+/// AMD's PERF_CTL0. PERF_CTLs and PERF_CTRs alternate.
 pub const PERF_CTL0: u32 = 0xc001_0200;
-/// First of AMD's PERF_CTRs.
+/// AMD's PERF_CTR0.
 pub const PERF_CTR0: u32 = 0xc001_0201;
 /// AMD's PerfCntrGlobalStatus.
 pub const PERF_CNTR_GLOBAL_STATUS: u32 = 0xc000_0300;
@@ -65,16 +64,16 @@ pub const PERF_CNTR_GLOBAL_STATUS_CLR: u32 = 0xc000_0302;
 /// AMD's PerfCntrGlobalStatusSet.
 pub const PERF_CNTR_GLOBAL_STATUS_SET: u32 = 0xc000_0303;
 
-/// A register of the PMU, whatever number a generation gives it.
+/// A register of the PMU, independent of its address. The names are Intel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Register {
-    /// EVENTSEL of a general counter.
+    /// The event select of a general-purpose counter.
     EventSel(usize),
-    /// A general counter; a write is sign-extended from bit 31 (SDM vol. 3B,
+    /// A general-purpose counter. A write is sign-extended from bit 31 (SDM vol. 3B,
     /// "Full-Width Writes to Performance Counter Registers").
     Pmc(usize),
-    /// The same counter, written in full, as AMD's only ever is.
-    FullPmc(usize),
+    /// The same counter with full-width writes. AMD's counters have no other.
+    PmcFullWidth(usize),
     FixedCtr(usize),
     FixedCtrCtrl,
     GlobalCtrl,
@@ -86,43 +85,44 @@ pub(crate) enum Register {
     DebugCtl,
 }
 
-/// The value of an EVENTSEL register, or of a PERF_CTL.
+/// The value of an event select (EVENTSEL) or of a PERF_CTL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSel(pub u64);
 
 impl EventSel {
-    /// Bits 7:0, the event.
+    /// Bits 7:0: the event.
     pub const EVENT: u64 = 0xff;
-    /// Bits 15:8, the unit mask.
+    /// Bits 15:8: the unit mask.
     pub const UMASK: u64 = 0xff << 8;
     /// Count in user mode.
     pub const USR: u64 = 1 << 16;
     /// Count in kernel mode.
     pub const OS: u64 = 1 << 17;
-    /// Count beginnings.
+    /// Edge detect: count the starts of the condition.
     pub const EDGE: u64 = 1 << 18;
-    /// Pin control: no pin here, but the bit can be written.
+    /// Pin control. It can be written and has no effect.
     pub const PC: u64 = 1 << 19;
     /// Raise a PMI on overflow.
     pub const INT: u64 = 1 << 20;
-    /// AnyThread: count for all threads of the core. A core has one here.
+    /// AnyThread: count for all threads of the core. It has no effect, because a core has
+    /// one thread here.
     pub const ANY: u64 = 1 << 21;
-    /// Enable.
+    /// Enable the counter.
     pub const EN: u64 = 1 << 22;
     /// Invert the comparison with CMASK.
     pub const INV: u64 = 1 << 23;
-    /// Bits 31:24, compared with the number of events in a cycle.
+    /// Bits 31:24: the counter mask, compared with the number of events in a cycle.
     pub const CMASK: u64 = 0xff << 24;
     /// Version 6: the comparison with CMASK is for equality.
     pub const EQ: u64 = 1 << 36;
-    /// Version 6: bits 47:40, more of the unit mask.
+    /// Version 6: bits 47:40, the second unit mask.
     pub const UMASK2: u64 = 0xff << 40;
-    /// AMD: bits 11:8 of the event.
+    /// AMD: bits 35:32, which are bits 11:8 of the event.
     pub const EVENT_HIGH: u64 = 0xf << 32;
-    /// AMD: count in guests only. With EFER.SVME clear, as it is taken to be here,
-    /// this and HOST_ONLY each keep the counter from counting.
+    /// AMD: count in guests only. The counter counts nothing while EFER.SVME is clear, as
+    /// it always is here.
     pub const GUEST_ONLY: u64 = 1 << 40;
-    /// AMD: count in the host only.
+    /// AMD: count in the host only. As with GUEST_ONLY, the counter counts nothing.
     pub const HOST_ONLY: u64 = 1 << 41;
 
     /// Whether all of `bits` are set.
@@ -130,12 +130,13 @@ impl EventSel {
         self.0 & bits == bits
     }
 
+    /// Intel's event, which has 8 bits.
     pub(crate) const fn event(self) -> u8 {
         self.0 as u8
     }
 
     /// AMD's event, which has 12 bits.
-    pub(crate) const fn event12(self) -> u16 {
+    pub(crate) const fn amd_event(self) -> u16 {
         self.event() as u16 | ((self.0 & EventSel::EVENT_HIGH) >> 24) as u16
     }
 
@@ -148,10 +149,10 @@ impl EventSel {
     }
 }
 
-/// FIXED_CTR_CTRL's four bits for one counter.
+/// The fields of FIXED_CTR_CTRL for one counter.
 pub mod fixed_ctrl {
-    /// How far two counters' fields are apart.
-    pub const STRIDE: usize = 4;
+    /// The number of bits for each counter.
+    pub const BITS: usize = 4;
     /// Count in kernel mode.
     pub const OS: u64 = 1 << 0;
     /// Count in user mode.
@@ -162,7 +163,7 @@ pub mod fixed_ctrl {
     pub const PMI: u64 = 1 << 3;
 }
 
-/// Bits of GLOBAL_STATUS beside the counters', which are as in GLOBAL_CTRL.
+/// The bits of GLOBAL_STATUS that do not belong to a counter.
 pub mod global_status {
     /// The LBRs are frozen.
     pub const LBR_FRZ: u64 = 1 << 58;
@@ -170,28 +171,28 @@ pub mod global_status {
     pub const CTR_FRZ: u64 = 1 << 59;
     /// An uncore counter has overflowed.
     pub const OVF_UNCORE: u64 = 1 << 61;
-    /// The debug store's buffer has overflowed.
+    /// The buffer of the debug store has overflowed.
     pub const OVF_BUF: u64 = 1 << 62;
-    /// The register has changed. This model never sets it.
+    /// The register has changed. The model never sets it.
     pub const COND_CHGD: u64 = 1 << 63;
 }
 
-/// The bit of fixed counter 0 in GLOBAL_CTRL and its kin.
+/// The bit of fixed-function counter 0 in GLOBAL_CTRL and GLOBAL_STATUS.
 pub const FIXED_SHIFT: usize = 32;
 
-/// GLOBAL_INUSE: some counter can raise a PMI (SDM vol. 3B, figure
+/// GLOBAL_INUSE: at least one counter has its PMI enabled (SDM vol. 3B, figure
 /// "IA32_PERF_GLOBAL_INUSE MSR").
 pub const PMI_IN_USE: u64 = 1 << 63;
 
-/// PERF_CAPABILITIES: the general counters have full-width aliases.
+/// PERF_CAPABILITIES: the general-purpose counters have aliases for full-width writes.
 pub const FW_WRITE: u64 = 1 << 13;
 
-/// Bits of DEBUGCTL (SDM vol. 3B, "IA32_DEBUGCTL MSR").
+/// The bits of DEBUGCTL (SDM vol. 3B, "IA32_DEBUGCTL MSR").
 pub mod debugctl {
     /// Record last branches.
     pub const LBR: u64 = 1 << 0;
-    /// Trace messages, branch traces and stepping by branches: the bits are
-    /// kept, to whatever end.
+    /// Single-stepping on branches, branch trace messages and the branch trace store. The
+    /// bits can be written and have no effect.
     pub const TRACE: u64 = (1 << 1) | (0x1f << 6);
     /// A PMI freezes the LBRs.
     pub const FREEZE_LBRS_ON_PMI: u64 = 1 << 11;

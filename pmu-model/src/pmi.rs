@@ -1,87 +1,97 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The line from the PMU to the local APIC, and what can go wrong on it.
+//! PMIs on their way to the local APIC, and the faults that can happen to them.
 
 use std::{collections::VecDeque, num::NonZeroU64};
 
-/// Something that happens to a PMI on its way.
+/// A fault that happens to one PMI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PmiFault {
-    /// It does not arrive.
+    /// The PMI is lost.
     Lose,
-    /// It arrives this many instructions late, retired in whatever mode.
+    /// The PMI arrives after this many more instructions have retired in either mode.
     Delay(u64),
-    /// It arrives, and again this many instructions later.
+    /// The PMI arrives, and arrives again after this many more instructions have retired
+    /// in either mode.
     Repeat(u64),
 }
 
-/// What goes wrong with a PMU again and again, from power-up on and after each RESET
-/// anew: a defect, and no single fault as [`PmiFault`] is.
+/// A permanent defect of a PMU, in contrast to a single [`PmiFault`].
+///
+/// All numbers start again at RESET.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Defect {
-    /// Nothing.
+    /// No defect.
     #[default]
     None,
-    /// Of the PMIs that counters ask for, numbered from RESET on, this happens to every
-    /// `every`th. Counters that overflow in one instruction ask for one.
+    /// A fault happens to every `every`th PMI.
+    ///
+    /// PMIs that counters request are numbered from 1. Counters that overflow in the same
+    /// instruction request one PMI.
     Pmi {
-        /// The distance of two PMIs that it happens to.
+        /// The fault happens to the PMIs whose number is a multiple of this.
         every: NonZeroU64,
-        /// What happens.
+        /// The fault.
         fault: PmiFault,
     },
-    /// A PMI that no counter asked for, whenever this many more instructions have
-    /// retired, in whatever mode, while some counter counted.
+    /// A PMI that no counter has requested arrives whenever this many more instructions
+    /// have retired. Instructions of both modes are included, but only those that retire
+    /// while at least one counter counts.
     Spurious(NonZeroU64),
-    /// These bits of GLOBAL_STATUS, of counters that there are, are set at RESET.
+    /// These bits of GLOBAL_STATUS are set at RESET. They must be bits of counters that
+    /// exist.
     Status(u64),
-    /// RDMSR and WRMSR of one register raise #GP once it has been accessed a number of
-    /// times.
+    /// RDMSR and WRMSR of one address raise #GP once the register has been accessed a
+    /// number of times.
     ///
-    /// Only this address faults: an alias of the register and RDPMC still work.
-    /// Accesses that raise #GP anyway are not counted. RESET restarts the count.
+    /// Other addresses of the same register and RDPMC still work. An access that raises #GP
+    /// for another reason is not counted.
     GeneralProtection {
-        /// The address of a register that this PMU has.
+        /// The address. The PMU must have a register there.
         msr: u32,
-        /// The accesses that work, reads and writes together.
+        /// The number of accesses that succeed, reads and writes counted together.
         after: u64,
     },
-    /// AMD: the local APIC sets the mask bit of LVTPC when it delivers a PMI, as
-    /// Intel's does. KVM's emulated local APIC did so before Linux commit 49ff3b4aec51
+    /// AMD: the local APIC sets the mask bit of LVTPC when it delivers a PMI, as Intel's
+    /// does. KVM's emulated local APIC did so before Linux commit 49ff3b4aec51
     /// ("KVM: x86/pmu: Do not mask LVTPC when handling a PMI on AMD platforms").
     MaskLvtpc,
 }
 
-/// The line. PMIs that are due at the same time are one.
+/// The PMIs that counters have requested and the local APIC has not delivered.
+///
+/// The local APIC has one LVT entry for PMIs: PMIs that are pending at the same time are
+/// one.
 #[derive(Debug, Default)]
-pub(crate) struct PmiLine {
-    due: bool,
-    /// Instructions until each PMI that is under way arrives, none of them 0.
-    late: Vec<u64>,
-    /// What is to happen to the next PMIs, one by one.
-    faults: VecDeque<PmiFault>,
-    /// What happens to PMIs that nothing else happens to.
+pub(crate) struct PmiDelivery {
+    /// A PMI is pending.
+    pending: bool,
+    /// For each delayed PMI, the number of instructions until it is pending. It is never
+    /// 0.
+    delayed: Vec<u64>,
+    /// The faults that will happen to the next PMIs, one to each.
+    injected: VecDeque<PmiFault>,
+    /// Applies to PMIs for which no fault was injected.
     defect: Defect,
-    /// PMIs that counters have asked for.
-    asked: u64,
-    /// Instructions that have retired while some counter counted since the last PMI of
-    /// [`Defect::Spurious`].
-    counted: u64,
+    /// The number of PMIs that counters have requested.
+    requested: u64,
+    /// [`Defect::Spurious`]: the instructions that have retired since the last spurious
+    /// PMI while at least one counter counted.
+    since_spurious: u64,
 }
 
-impl PmiLine {
-    /// A line with this defect.
-    pub(crate) fn new(defect: Defect) -> PmiLine {
-        PmiLine {
+impl PmiDelivery {
+    pub(crate) fn new(defect: Defect) -> PmiDelivery {
+        PmiDelivery {
             defect,
-            ..PmiLine::default()
+            ..PmiDelivery::default()
         }
     }
 
-    /// What the defect has happen to the PMI that is asked for now.
-    fn defect_hits(&self) -> Option<PmiFault> {
+    /// The fault that the defect causes for the PMI requested last.
+    fn fault_of_defect(&self) -> Option<PmiFault> {
         match self.defect {
-            Defect::Pmi { every, fault } => (self.asked % every == 0).then_some(fault),
+            Defect::Pmi { every, fault } => (self.requested % every == 0).then_some(fault),
             Defect::None
             | Defect::Spurious(_)
             | Defect::Status(_)
@@ -90,64 +100,66 @@ impl PmiLine {
         }
     }
 
-    /// A counter asks for a PMI.
-    pub(crate) fn raise(&mut self) {
-        self.asked += 1;
-        match self.faults.pop_front().or_else(|| self.defect_hits()) {
-            None => self.due = true,
+    /// A counter requests a PMI.
+    pub(crate) fn request(&mut self) {
+        self.requested += 1;
+        match self.injected.pop_front().or_else(|| self.fault_of_defect()) {
+            None => self.pending = true,
             Some(PmiFault::Lose) => {}
-            Some(PmiFault::Delay(instructions)) => self.send(instructions),
+            Some(PmiFault::Delay(instructions)) => self.schedule(instructions),
             Some(PmiFault::Repeat(instructions)) => {
-                self.due = true;
-                self.send(instructions);
+                self.pending = true;
+                self.schedule(instructions);
             }
         }
     }
 
-    /// A PMI sets out that no counter need have asked for.
-    pub(crate) fn send(&mut self, instructions: u64) {
+    /// Makes a PMI pending after this many more instructions.
+    pub(crate) fn schedule(&mut self, instructions: u64) {
         match instructions {
-            0 => self.due = true,
-            _ => self.late.push(instructions),
+            0 => self.pending = true,
+            _ => self.delayed.push(instructions),
         }
     }
 
+    /// The next PMI without a planned fault has this one.
     pub(crate) fn inject(&mut self, fault: PmiFault) {
-        self.faults.push_back(fault);
+        self.injected.push_back(fault);
     }
 
-    /// So many instructions have retired; `counting` says whether some counter counted.
+    /// Instructions have retired. `counting` says whether at least one counter counted.
     pub(crate) fn retire(&mut self, instructions: u64, counting: bool) {
         if let (Defect::Spurious(every), true) = (self.defect, counting) {
-            let counted = u128::from(self.counted) + u128::from(instructions);
+            let since_spurious = u128::from(self.since_spurious) + u128::from(instructions);
             let every = u128::from(every.get());
-            self.due |= counted >= every;
-            self.counted = (counted % every) as u64;
+            self.pending |= since_spurious >= every;
+            self.since_spurious = (since_spurious % every) as u64;
         }
-        let due = &mut self.due;
-        self.late.retain_mut(|left| {
-            *left = left.saturating_sub(instructions);
-            *due |= *left == 0;
-            *left != 0
+        let pending = &mut self.pending;
+        self.delayed.retain_mut(|remaining| {
+            *remaining = remaining.saturating_sub(instructions);
+            *pending |= *remaining == 0;
+            *remaining != 0
         });
     }
 
-    /// Whether PMIs are under way.
-    pub(crate) fn under_way(&self) -> bool {
-        !self.late.is_empty()
+    /// Whether a delayed PMI will become pending.
+    pub(crate) fn has_delayed(&self) -> bool {
+        !self.delayed.is_empty()
     }
 
-    /// Instructions until the next PMI that no overflow brings, if some counter
-    /// counts till then, or none does.
-    pub(crate) fn next(&self, counting: bool) -> Option<u64> {
+    /// The number of instructions until a delayed or spurious PMI becomes pending.
+    /// `counting` says whether at least one counter counts until then.
+    pub(crate) fn until_next(&self, counting: bool) -> Option<u64> {
         let spurious = match self.defect {
-            Defect::Spurious(every) if counting => Some(every.get() - self.counted),
+            Defect::Spurious(every) if counting => Some(every.get() - self.since_spurious),
             _ => None,
         };
-        self.late.iter().copied().chain(spurious).min()
+        self.delayed.iter().copied().chain(spurious).min()
     }
 
+    /// Whether a PMI is pending. Afterwards none is.
     pub(crate) fn take(&mut self) -> bool {
-        std::mem::take(&mut self.due)
+        std::mem::take(&mut self.pending)
     }
 }

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registers of one logical processor's PMU, and what they do.
+//! The PMU of one logical processor: the state of its registers and what they do.
 
 use core::{cell::Cell, fmt};
 
 use crate::{
     config::{Config, ConfigError, Shape, MAX_FIXED, MAX_GENERAL},
-    event::{Filter, Mode, Quantity, Retired, Totals},
-    generation::{Freeze, Generation},
+    event::{Filter, FilteredEvent, Mode, Retired, Totals},
+    generation::{FreezeOnPmi, Generation},
     msr::{
         debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE,
         IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS, PMI_IN_USE,
     },
-    pmi::{Defect, PmiFault, PmiLine},
+    pmi::{Defect, PmiDelivery, PmiFault},
 };
 
-/// Why an access to an MSR is not done.
+/// The reason why an access to an MSR fails. A failed access changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MsrError {
-    /// It raises #GP, and has changed nothing.
+    /// The access raises #GP.
     GeneralProtection,
-    /// The register is not the PMU's.
+    /// The address does not belong to the PMU.
     NotPmu,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for MsrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             MsrError::GeneralProtection => "the access raises #GP",
-            MsrError::NotPmu => "the register is not the PMU's",
+            MsrError::NotPmu => "the address does not belong to the PMU",
         })
     }
 }
@@ -47,7 +47,7 @@ impl fmt::Display for GeneralProtection {
 
 impl std::error::Error for GeneralProtection {}
 
-/// A counter. There need not be one of that index.
+/// The name of a counter, which need not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
     General(usize),
@@ -55,7 +55,7 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    /// Its bit in GLOBAL_CTRL and its kin.
+    /// The bit of the counter in GLOBAL_CTRL and GLOBAL_STATUS.
     fn bit(self) -> u64 {
         match self {
             Counter::General(i) => 1 << i,
@@ -64,14 +64,14 @@ impl Counter {
     }
 }
 
-/// A counter that counts, and what.
+/// A counter that counts.
 #[derive(Clone, Copy, Debug)]
 struct Active {
     counter: Counter,
-    quantity: Quantity,
-    /// By [`Mode`]; at least one is set.
+    event: FilteredEvent,
+    /// Whether it counts in each [`Mode`]. It counts in at least one.
     modes: [bool; 2],
-    /// Whether an overflow raises a PMI.
+    /// Whether an overflow requests a PMI.
     pmi: bool,
 }
 
@@ -79,9 +79,9 @@ struct Active {
 ///
 /// # Invariants
 ///
-/// - No counter exceeds the width of counters.
-/// - `active` has the counters that count under the present values of the other
-///   registers, and no others.
+/// - The value of a counter fits its width.
+/// - `active` contains exactly the counters that count, given the values of the other
+///   registers.
 pub struct Pmu {
     generation: &'static dyn Generation,
     shape: Shape,
@@ -94,25 +94,26 @@ pub struct Pmu {
     debugctl: u64,
     /// By [`Mode`].
     totals: [Totals; 2],
-    pmi: PmiLine,
+    pmi: PmiDelivery,
     active: Vec<Active>,
     defect: Defect,
-    /// Accesses that [`Defect::GeneralProtection`] has let through since RESET. A cell,
-    /// because RDMSR, which changes nothing else, counts too.
+    /// The accesses that [`Defect::GeneralProtection`] has let through since RESET. It is a
+    /// cell because RDMSR, which changes nothing else, is counted too.
     accesses: Cell<u64>,
 }
 
 impl Pmu {
-    /// More instructions than will ever retire: [`Pmu::budget`] sets no limit.
+    /// The part of a [`Pmu::budget`] that sets no limit: more instructions than can ever
+    /// retire.
     pub const UNLIMITED: u64 = u64::MAX / 4;
 
-    /// The PMU that `config` describes, as it is after power-up.
+    /// Creates the PMU that `config` describes, in its state after power-up.
     pub fn new(config: Config) -> Result<Pmu, ConfigError> {
         Pmu::with_defect(config, Defect::None)
     }
 
-    /// The same with a defect. [`ConfigError::Status`], [`ConfigError::Msr`] or
-    /// [`ConfigError::MaskLvtpc`] if this PMU cannot have it.
+    /// Creates a PMU with a defect. Fails with [`ConfigError::Status`],
+    /// [`ConfigError::Msr`] or [`ConfigError::MaskLvtpc`] if this PMU cannot have it.
     pub fn with_defect(config: Config, defect: Defect) -> Result<Pmu, ConfigError> {
         let pmu = Pmu::at_power_up(config.generation()?, config.shape, defect);
         match defect {
@@ -137,7 +138,7 @@ impl Pmu {
             global_status: 0,
             debugctl: 0,
             totals: Default::default(),
-            pmi: PmiLine::new(defect),
+            pmi: PmiDelivery::new(defect),
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
             defect,
             accesses: Cell::new(0),
@@ -148,32 +149,34 @@ impl Pmu {
         pmu
     }
 
-    /// RESET: everything is as after power-up, and no fault is planned but for what
-    /// the defect brings. (INIT leaves a PMU as it is: SDM vol. 3A, table "IA-32 and
-    /// Intel 64 Processor States Following Power-up, Reset, or INIT".)
+    /// RESET: restores the state after power-up. Injected faults are dropped, the defect
+    /// stays.
+    ///
+    /// INIT does not change a PMU (SDM vol. 3A, table "IA-32 and Intel 64 Processor States
+    /// Following Power-up, Reset, or INIT").
     pub fn reset(&mut self) {
         *self = Pmu::at_power_up(self.generation, self.shape, self.defect);
     }
 
-    /// EAX, EBX, ECX and EDX of a CPUID leaf, and of its first subleaf if it has any;
-    /// `None` if it is not the PMU's.
+    /// Returns EAX, EBX, ECX and EDX of subleaf 0 of a CPUID leaf, or `None` if the leaf
+    /// does not belong to the PMU.
     pub fn cpuid(&self, leaf: u32) -> Option<[u32; 4]> {
         self.cpuid_count(leaf, 0)
     }
 
-    /// The same for a subleaf of a leaf that has some. Other leaves have the same for
-    /// all.
+    /// Returns EAX, EBX, ECX and EDX of a CPUID subleaf. A leaf without subleaves returns
+    /// the same for all of them.
     pub fn cpuid_count(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         self.generation.cpuid(&self.shape, leaf, subleaf)
     }
 
-    /// Whether CPUID.(7,1):EAX.ArchPerfMonExt is set: there is leaf 23H.
+    /// CPUID.(7,1):EAX.ArchPerfMonExt: whether leaf 23H exists.
     pub fn perfmon_ext(&self) -> bool {
-        self.generation.enumerates_counters()
+        self.generation.has_leaf_23h()
     }
 
-    /// The value of PERF_CAPABILITIES. The register is there, and CPUID.1:ECX.PDCM
-    /// set, when it is not 0.
+    /// The value of PERF_CAPABILITIES. If it is 0, the register does not exist and
+    /// CPUID.1:ECX.PDCM is clear.
     pub fn perf_capabilities(&self) -> u64 {
         match self.register(IA32_PERF_CAPABILITIES) {
             Ok(_) => FW_WRITE,
@@ -181,7 +184,7 @@ impl Pmu {
         }
     }
 
-    /// Whether CPUID.80000001H:ECX.PerfCtrExtCore is set.
+    /// CPUID.80000001H:ECX.PerfCtrExtCore.
     pub fn perfctr_core(&self) -> bool {
         self.generation.perfctr_core()
     }
@@ -191,11 +194,12 @@ impl Pmu {
         self.defect == Defect::MaskLvtpc || self.generation.pmi_masks_lvtpc()
     }
 
-    /// So much has retired, by [`Mode`], since this was called last.
+    /// Reports what has retired in each [`Mode`] since the last call.
     ///
-    /// Counters that overflow in it set their status and raise one PMI, and if
-    /// that is to freeze the counters they are frozen at its end. So call it no
-    /// later than [`Pmu::budget`] says, and both happen where they should.
+    /// Counters that overflow set their status bits and together request one PMI. If the
+    /// PMI freezes the counters, they stop at the end of this report. An overflow and a
+    /// freeze are therefore in the right place only if each report keeps to
+    /// [`Pmu::budget`].
     pub fn retire(&mut self, retired: &[Retired; 2]) {
         let before = self.totals;
         for (totals, retired) in self.totals.iter_mut().zip(retired) {
@@ -210,19 +214,19 @@ impl Pmu {
         let mut overflowed = 0;
         let mut pmi = false;
         for active in &self.active {
-            let count: u128 = Mode::ALL
+            let gain: u128 = Mode::ALL
                 .into_iter()
                 .filter(|&mode| active.modes[mode as usize])
                 .map(|mode| {
                     let (before, after) = (before[mode as usize], self.totals[mode as usize]);
-                    active.quantity.between(before, after)
+                    active.event.between(before, after)
                 })
                 .sum();
             let value = match active.counter {
                 Counter::General(i) => &mut self.general[i],
                 Counter::Fixed(i) => &mut self.fixed[i],
             };
-            let sum = u128::from(*value) + count;
+            let sum = u128::from(*value) + gain;
             let mask = self.shape.counter_mask();
             *value = sum as u64 & mask;
             if sum > mask.into() {
@@ -233,18 +237,18 @@ impl Pmu {
         self.global_status |= overflowed;
         if pmi {
             self.freeze();
-            self.pmi.raise();
+            self.pmi.request();
         }
     }
 
-    /// Does what DEBUGCTL asks for on a PMI (SDM vol. 3B, "Freezing LBR and
+    /// Freezes what DEBUGCTL says a PMI freezes (SDM vol. 3B, "Freezing LBR and
     /// Performance Counters on PMI").
     fn freeze(&mut self) {
         let lbrs = self.debugctl & debugctl::FREEZE_LBRS_ON_PMI != 0;
         let counters = self.debugctl & debugctl::FREEZE_PERFMON_ON_PMI != 0;
-        match self.generation.freeze() {
-            Freeze::Never => {}
-            Freeze::GlobalCtrl => {
+        match self.generation.freeze_on_pmi() {
+            FreezeOnPmi::Unsupported => {}
+            FreezeOnPmi::Legacy => {
                 if lbrs {
                     self.debugctl &= !debugctl::LBR;
                 }
@@ -252,7 +256,7 @@ impl Pmu {
                     self.global_ctrl = 0;
                 }
             }
-            Freeze::GlobalStatus => {
+            FreezeOnPmi::Streamlined => {
                 if lbrs {
                     self.global_status |= global_status::LBR_FRZ;
                 }
@@ -261,11 +265,11 @@ impl Pmu {
                 }
             }
         }
-        self.reprogram();
+        self.update_active();
     }
 
-    /// Restores the invariant of `active`.
-    fn reprogram(&mut self) {
+    /// Restores the invariant of `active` after a register was changed.
+    fn update_active(&mut self) {
         self.active.clear();
         if self.global_status & global_status::CTR_FRZ != 0 {
             return;
@@ -280,15 +284,15 @@ impl Pmu {
             let filter = Filter {
                 edge: eventsel.has(EventSel::EDGE),
                 inv: eventsel.has(EventSel::INV),
-                // Where there is no such bit it is clear.
+                // Generations without this bit never have it set.
                 eq: eventsel.has(EventSel::EQ),
                 cmask: eventsel.cmask(),
             };
             let event = self.generation.event(eventsel);
-            if let Some(quantity) = event.and_then(|event| Quantity::new(event, filter)) {
+            if let Some(event) = event.and_then(|event| FilteredEvent::new(event, filter)) {
                 self.active.push(Active {
                     counter,
-                    quantity,
+                    event,
                     modes,
                     pmi: eventsel.has(EventSel::INT),
                 });
@@ -296,7 +300,7 @@ impl Pmu {
         }
         for i in 0..self.shape.fixed.into() {
             let counter = Counter::Fixed(i);
-            let ctrl = self.fixed_ctr_ctrl >> (i * fixed_ctrl::STRIDE);
+            let ctrl = self.fixed_ctr_ctrl >> (i * fixed_ctrl::BITS);
             let modes = [ctrl & fixed_ctrl::USR != 0, ctrl & fixed_ctrl::OS != 0];
             if !enabled(counter) || modes == [false; 2] {
                 continue;
@@ -304,7 +308,7 @@ impl Pmu {
             if let Some(event) = self.generation.fixed_event(i) {
                 self.active.push(Active {
                     counter,
-                    quantity: Quantity::Events(event),
+                    event: FilteredEvent::Occurrences(event),
                     modes,
                     pmi: ctrl & fixed_ctrl::PMI != 0,
                 });
@@ -314,7 +318,7 @@ impl Pmu {
 
     fn register(&self, msr: u32) -> Result<Register, MsrError> {
         self.generation.register(&self.shape, msr).ok_or_else(|| {
-            if self.generation.owns(msr) {
+            if self.generation.is_pmu_address(msr) {
                 MsrError::GeneralProtection
             } else {
                 MsrError::NotPmu
@@ -322,9 +326,9 @@ impl Pmu {
         })
     }
 
-    /// Counts an access that works on a PMU without a defect. #GP if the defect is that
-    /// it raises one.
-    fn access(&self, msr: u32) -> Result<(), MsrError> {
+    /// Counts an access that a PMU without a defect would allow. Fails if
+    /// [`Defect::GeneralProtection`] makes it raise #GP.
+    fn count_access(&self, msr: u32) -> Result<(), MsrError> {
         match self.defect {
             Defect::GeneralProtection { msr: faulty, after } if faulty == msr => {
                 if self.accesses.get() == after {
@@ -337,18 +341,19 @@ impl Pmu {
         }
     }
 
-    /// RDMSR. Everything that has retired must have been told by [`Pmu::retire`].
+    /// RDMSR. All instructions that have retired must have been reported by
+    /// [`Pmu::retire`].
     pub fn rdmsr(&self, msr: u32) -> Result<u64, MsrError> {
         let register = self.register(msr)?;
-        self.access(msr)?;
+        self.count_access(msr)?;
         Ok(match register {
             Register::EventSel(i) => self.eventsel[i].0,
-            Register::Pmc(i) | Register::FullPmc(i) => self.general[i],
+            Register::Pmc(i) | Register::PmcFullWidth(i) => self.general[i],
             Register::FixedCtr(i) => self.fixed[i],
             Register::FixedCtrCtrl => self.fixed_ctr_ctrl,
             Register::GlobalCtrl => self.global_ctrl,
             Register::GlobalStatus => self.global_status,
-            // Made to be written; nothing is kept to be read.
+            // A write takes effect on GLOBAL_STATUS and is not stored.
             Register::GlobalStatusReset | Register::GlobalStatusSet => 0,
             Register::GlobalInUse => self.global_in_use(),
             Register::PerfCapabilities => self.perf_capabilities(),
@@ -356,7 +361,7 @@ impl Pmu {
         })
     }
 
-    /// SDM vol. 3B, "IA32_PERF_GLOBAL_INUSE MSR".
+    /// The value of GLOBAL_INUSE (SDM vol. 3B, "IA32_PERF_GLOBAL_INUSE MSR").
     fn global_in_use(&self) -> u64 {
         let mut in_use = 0;
         let mut pmi = false;
@@ -367,7 +372,7 @@ impl Pmu {
             pmi |= eventsel.has(EventSel::INT);
         }
         for i in 0..self.shape.fixed.into() {
-            let ctrl = self.fixed_ctr_ctrl >> (i * fixed_ctrl::STRIDE);
+            let ctrl = self.fixed_ctr_ctrl >> (i * fixed_ctrl::BITS);
             if ctrl & (fixed_ctrl::OS | fixed_ctrl::USR) != 0 {
                 in_use |= Counter::Fixed(i).bit();
             }
@@ -379,40 +384,41 @@ impl Pmu {
         in_use
     }
 
-    /// WRMSR. Everything that has retired must have been told by [`Pmu::retire`].
+    /// WRMSR. All instructions that have retired must have been reported by
+    /// [`Pmu::retire`].
     pub fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), MsrError> {
         let register = self.register(msr)?;
-        let value = match self.generation.writable(&self.shape, register) {
-            Some(writable) if self.generation.drops_reserved() => value & writable,
+        let value = match self.generation.writable_bits(&self.shape, register) {
+            Some(writable) if self.generation.ignores_reserved_bits() => value & writable,
             Some(writable) if value & !writable == 0 => value,
             _ => return Err(MsrError::GeneralProtection),
         };
-        self.access(msr)?;
+        self.count_access(msr)?;
         match register {
             Register::EventSel(i) => self.eventsel[i] = EventSel(value),
             Register::Pmc(i) => {
                 let extended = i64::from(value as i32) as u64;
                 self.general[i] = extended & self.shape.counter_mask();
             }
-            Register::FullPmc(i) => self.general[i] = value,
+            Register::PmcFullWidth(i) => self.general[i] = value,
             Register::FixedCtr(i) => self.fixed[i] = value,
             Register::FixedCtrCtrl => self.fixed_ctr_ctrl = value,
             Register::GlobalCtrl => self.global_ctrl = value,
             Register::GlobalStatusReset => self.global_status &= !value,
             Register::GlobalStatusSet => self.global_status |= value,
             Register::DebugCtl => self.debugctl = value,
-            // Where a write to it is no #GP, it is ignored.
+            // Generations in which the write does not raise #GP ignore it.
             Register::GlobalStatus => {}
             Register::GlobalInUse | Register::PerfCapabilities => {
-                unreachable!("a write to a read-only register is a #GP")
+                unreachable!("a write to a read-only register raises #GP")
             }
         }
-        self.reprogram();
+        self.update_active();
         Ok(())
     }
 
-    /// RDPMC at CPL 0 or not, with CR4.PCE set or not (SDM vol. 2B, RDPMC).
-    /// Everything that has retired must have been told by [`Pmu::retire`].
+    /// RDPMC, given whether CPL is 0 and whether CR4.PCE is set (SDM vol. 2B, RDPMC). All
+    /// instructions that have retired must have been reported by [`Pmu::retire`].
     pub fn rdpmc(&self, ecx: u32, cpl0: bool, cr4_pce: bool) -> Result<u64, GeneralProtection> {
         if !cpl0 && !cr4_pce {
             return Err(GeneralProtection);
@@ -424,76 +430,89 @@ impl Pmu {
         }
     }
 
-    /// Whether anything would be missed if what retires were not told.
+    /// Whether instructions that retire must be reported: a counter counts, or a delayed
+    /// PMI waits for them.
     pub fn counting(&self) -> bool {
-        !self.active.is_empty() || self.pmi.under_way()
+        !self.active.is_empty() || self.pmi.has_delayed()
     }
 
-    /// Whether a PMI is due. Once taken it is not due any more.
+    /// Takes the pending PMI. Returns whether there was one.
     pub fn take_pmi(&mut self) -> bool {
         self.pmi.take()
     }
 
-    /// How many instructions may retire in each mode before [`Pmu::retire`] must
-    /// be called, if `mode` is the present one.
+    /// The number of instructions of each mode that may retire before the next call of
+    /// [`Pmu::retire`], if the processor is in `mode`.
     ///
-    /// As long as some is left of both, no counter can have overflowed, however
-    /// many of the instructions were branches. The one that uses up a mode's
-    /// budget can overflow one: call [`Pmu::retire`] right after it, before another
-    /// retires in whatever mode, and ask for a new budget. The present mode is
-    /// given 1 or more. The other may be given 0: do the same on entering it. No
-    /// limit is [`Pmu::UNLIMITED`].
+    /// The budget is valid for any mixture of instructions, whether or not they are
+    /// branches:
+    ///
+    /// - While instructions of both modes are left in the budget, no counter has
+    ///   overflowed and no PMI has become pending.
+    /// - The instruction that uses up the budget of its mode may be the one that
+    ///   overflows a counter. Call [`Pmu::retire`] right after it, and ask for a new
+    ///   budget.
+    /// - The budget of `mode` is at least 1. That of the other mode may be 0; then call
+    ///   [`Pmu::retire`] and ask for a new budget on the switch to that mode.
+    /// - [`Pmu::UNLIMITED`] sets no limit.
     pub fn budget(&self, mode: Mode) -> [u64; 2] {
-        let (here, there) = (mode as usize, mode.other() as usize);
+        let (current, other) = (mode as usize, mode.other() as usize);
         let mut budget = [Pmu::UNLIMITED; 2];
         for active in &self.active {
             let value = match active.counter {
                 Counter::General(i) => self.general[i],
                 Counter::Fixed(i) => self.fixed[i],
             };
-            let mut left = self.shape.counter_mask() - value + 1;
-            if active.modes[there] {
-                let n = if active.modes[here] {
-                    // A part of what is left, to be used up without overflow.
-                    let n = active.quantity.fewest(self.totals[there], left / 4 + 1) - 1;
-                    left -= active.quantity.most(self.totals[there], n) as u64;
+            let mut until_overflow = self.shape.counter_mask() - value + 1;
+            if active.modes[other] {
+                let n = if active.modes[current] {
+                    // Leave the other mode a quarter of what is left until the overflow.
+                    let n = active
+                        .event
+                        .min_instructions(self.totals[other], until_overflow / 4 + 1)
+                        - 1;
+                    until_overflow -= active.event.max_gain(self.totals[other], n) as u64;
                     n
                 } else {
-                    active.quantity.fewest(self.totals[there], left)
+                    active
+                        .event
+                        .min_instructions(self.totals[other], until_overflow)
                 };
-                budget[there] = budget[there].min(n);
+                budget[other] = budget[other].min(n);
             }
-            if active.modes[here] {
-                let n = active.quantity.fewest(self.totals[here], left);
-                budget[here] = budget[here].min(n);
+            if active.modes[current] {
+                let n = active
+                    .event
+                    .min_instructions(self.totals[current], until_overflow);
+                budget[current] = budget[current].min(n);
             }
         }
-        if let Some(left) = self.pmi.next(!self.active.is_empty()) {
-            budget[there] = budget[there].min(left / 4);
-            budget[here] = budget[here].min(left - left / 4);
+        if let Some(until_pmi) = self.pmi.until_next(!self.active.is_empty()) {
+            budget[other] = budget[other].min(until_pmi / 4);
+            budget[current] = budget[current].min(until_pmi - until_pmi / 4);
         }
         budget
     }
 
-    /// Has `fault` happen to the first PMI that none is planned for yet.
+    /// Injects `fault` into the next PMI that has no injected fault yet.
     pub fn inject(&mut self, fault: PmiFault) {
         self.pmi.inject(fault);
     }
 
-    /// Sends a PMI that no counter asked for, due when so many instructions have
-    /// retired in whatever mode.
+    /// Injects a spurious PMI, one that no counter has requested. It becomes pending after
+    /// this many more instructions have retired in either mode.
     pub fn inject_spurious_pmi(&mut self, instructions: u64) {
-        self.pmi.send(instructions);
+        self.pmi.schedule(instructions);
     }
 
-    /// Sets overflow bits of GLOBAL_STATUS, those of counters that exist, as if
-    /// whoever used the PMU before had left them behind. Without the register there
-    /// are none.
+    /// Sets overflow bits in GLOBAL_STATUS, as if a previous user of the PMU had left them
+    /// set. Bits that belong to no counter are ignored, and so are all bits if the PMU has
+    /// no such register.
     pub fn inject_status(&mut self, bits: u64) {
-        let there = [IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS]
+        let has_status = [IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS]
             .iter()
             .any(|&msr| self.register(msr) == Ok(Register::GlobalStatus));
-        if there {
+        if has_status {
             self.global_status |= bits & self.shape.counters();
         }
     }

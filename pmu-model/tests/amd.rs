@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! AMD's registers, rule by rule, in every generation that has them.
+//! The rules for AMD's registers, in every generation that has them.
 
-mod acts;
+mod operations;
 
-use acts::Act;
+use operations::Operation;
 use pmu_model::{
     msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, Pmu, Retired, Vendor,
 };
@@ -16,8 +16,8 @@ const LEGACY: u8 = 1;
 const CORE: u8 = 2;
 const V2: u8 = 3;
 
-/// All that a PERF_CTL can hold.
-const FIELDS: u64 = 0x030f_ffd7_ffff;
+/// The bits of a PERF_CTL that are not reserved.
+const PERF_CTL_BITS: u64 = 0x030f_ffd7_ffff;
 
 fn pmu(version: u8) -> Pmu {
     Pmu::new(Config::new(Vendor::Amd, version).unwrap()).unwrap()
@@ -29,8 +29,8 @@ fn config(version: u8, general: u8) -> Config {
     config
 }
 
-/// The numbers of PERF_CTL and PERF_CTR that the generation made its own.
-fn numbers(version: u8, counter: u32) -> (u32, u32) {
+/// The addresses of a counter's PERF_CTL and PERF_CTR that are new in the generation.
+fn addresses(version: u8, counter: u32) -> (u32, u32) {
     match version {
         LEGACY => (K7_PERF_CTL0 + counter, K7_PERF_CTR0 + counter),
         _ => (PERF_CTL0 + 2 * counter, PERF_CTR0 + 2 * counter),
@@ -47,12 +47,12 @@ fn user(instructions: u64, branches: u64) -> [Retired; 2] {
     ]
 }
 
-/// Has counter 0 raise a PMI after `distance` user instructions.
-fn sample(pmu: &mut Pmu, version: u8, distance: i64) {
-    let (ctl, ctr) = numbers(version, 0);
+/// Makes counter 0 raise a PMI after `period` instructions in user mode.
+fn sample(pmu: &mut Pmu, version: u8, period: i64) {
+    let (ctl, ctr) = addresses(version, 0);
     let perf_ctl = EventSel::EN | EventSel::INT | EventSel::USR | 0xc0;
     pmu.wrmsr(ctl, perf_ctl).unwrap();
-    pmu.wrmsr(ctr, -distance as u64).unwrap();
+    pmu.wrmsr(ctr, -period as u64).unwrap();
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn configurations() {
     }
     for (version, least, most) in [(LEGACY, 4, 4), (CORE, 6, 6), (V2, 1, 15)] {
         for general in 0..17 {
-            let good = (least..=most).contains(&general);
-            let error = (!good).then_some(ConfigError::General);
+            let valid = (least..=most).contains(&general);
+            let error = (!valid).then_some(ConfigError::General);
             assert_eq!(Pmu::new(config(version, general)).err(), error);
         }
         let with = |fixed, width| {
@@ -84,7 +84,7 @@ fn configurations() {
 }
 
 #[test]
-fn what_cpuid_and_the_apic_are_told() {
+fn cpuid_and_lvtpc() {
     for version in LEGACY..=V2 {
         let pmu = pmu(version);
         assert_eq!(pmu.perfctr_core(), version >= CORE);
@@ -104,12 +104,12 @@ fn what_cpuid_and_the_apic_are_told() {
 }
 
 #[test]
-fn which_registers_there_are() {
+fn registers_of_other_generations_and_counters_fault() {
     for (version, general) in [(LEGACY, 4), (CORE, 6), (V2, 1), (V2, 3), (V2, 6), (V2, 15)] {
         let mut pmu = Pmu::new(config(version, general)).unwrap();
         let general = u32::from(general);
-        let check = |pmu: &mut Pmu, msr: u32, there: bool| {
-            let expect = if there { Ok(()) } else { GP };
+        let check = |pmu: &mut Pmu, msr: u32, exists: bool| {
+            let expect = if exists { Ok(()) } else { GP };
             assert_eq!(pmu.rdmsr(msr).map(drop), expect, "{version} {msr:#x}");
             assert_eq!(pmu.wrmsr(msr, 0), expect, "{version} {msr:#x}");
         };
@@ -142,11 +142,11 @@ fn which_registers_there_are() {
 }
 
 #[test]
-fn legacy_numbers_are_aliases() {
+fn legacy_addresses_are_aliases() {
     for version in [CORE, V2] {
         let mut pmu = pmu(version);
         for i in 0..4 {
-            let (ctl, ctr) = numbers(version, i);
+            let (ctl, ctr) = addresses(version, i);
             pmu.wrmsr(K7_PERF_CTL0 + i, 0x76 + u64::from(i)).unwrap();
             assert_eq!(pmu.rdmsr(ctl), Ok(0x76 + u64::from(i)));
             pmu.wrmsr(ctr, 0x1234_5678_9abc + u64::from(i)).unwrap();
@@ -159,18 +159,18 @@ fn legacy_numbers_are_aliases() {
 }
 
 #[test]
-fn reserved_bits_are_dropped() {
+fn reserved_bits_are_ignored() {
     for version in LEGACY..=V2 {
         let mut pmu = pmu(version);
-        let (ctl, ctr) = numbers(version, 3);
+        let (ctl, ctr) = addresses(version, 3);
         pmu.wrmsr(ctl, u64::MAX).unwrap();
-        assert_eq!(pmu.rdmsr(ctl), Ok(FIELDS));
+        assert_eq!(pmu.rdmsr(ctl), Ok(PERF_CTL_BITS));
         pmu.wrmsr(ctr, u64::MAX).unwrap();
         assert_eq!(pmu.rdmsr(ctr), Ok((1 << 48) - 1));
         for bit in 0..64 {
             pmu.wrmsr(ctl, 1 << bit).unwrap();
-            let kept = !matches!(bit, 19 | 21 | 36..=39 | 42..);
-            assert_eq!(pmu.rdmsr(ctl), Ok(u64::from(kept) << bit), "{bit}");
+            let writable = !matches!(bit, 19 | 21 | 36..=39 | 42..);
+            assert_eq!(pmu.rdmsr(ctl), Ok(u64::from(writable) << bit), "{bit}");
         }
     }
     let mut pmu = Pmu::new(config(V2, 5)).unwrap();
@@ -181,7 +181,7 @@ fn reserved_bits_are_dropped() {
 }
 
 #[test]
-fn status_is_acknowledged_bit_by_bit() {
+fn status_bits_are_cleared_one_by_one() {
     let mut pmu = pmu(V2);
     let status = |pmu: &Pmu| pmu.rdmsr(PERF_CNTR_GLOBAL_STATUS).unwrap();
     pmu.inject_status(0b1011);
@@ -191,7 +191,7 @@ fn status_is_acknowledged_bit_by_bit() {
     }
     pmu.wrmsr(PERF_CNTR_GLOBAL_STATUS_CLR, 0b0001).unwrap();
     assert_eq!(status(&pmu), 0b1010);
-    // As Linux's driver does it.
+    // Linux's driver sets the reserved bits, too.
     pmu.wrmsr(PERF_CNTR_GLOBAL_STATUS_CLR, !0b0010).unwrap();
     assert_eq!(status(&pmu), 0b0010);
     pmu.wrmsr(PERF_CNTR_GLOBAL_STATUS_SET, 1 << 5).unwrap();
@@ -203,7 +203,7 @@ fn status_is_acknowledged_bit_by_bit() {
 }
 
 #[test]
-fn global_control_is_open_at_reset() {
+fn all_counters_are_enabled_at_reset() {
     for general in [1, 6, 15] {
         let mut pmu = Pmu::new(config(V2, general)).unwrap();
         let all = (1 << general) - 1;
@@ -237,7 +237,7 @@ fn a_pmi_freezes_nothing() {
         assert_eq!(pmu.rdpmc(0, true, false), Ok(5));
         if version == V2 {
             assert_eq!(pmu.rdmsr(PERF_CNTR_GLOBAL_STATUS), Ok(1));
-            // Status that is not acknowledged keeps back no PMI.
+            // A status bit that is still set does not suppress the next PMI.
             pmu.wrmsr(PERF_CTR0, -1_i64 as u64).unwrap();
             pmu.retire(&user(1, 0));
             assert!(pmu.take_pmi());
@@ -246,7 +246,7 @@ fn a_pmi_freezes_nothing() {
 }
 
 #[test]
-fn overflow_without_int_is_silent() {
+fn overflow_without_int_raises_no_pmi() {
     let mut pmu = pmu(V2);
     sample(&mut pmu, V2, 10);
     pmu.wrmsr(PERF_CTL0, EventSel::EN | EventSel::USR | 0xc0)
@@ -258,10 +258,10 @@ fn overflow_without_int_is_silent() {
 }
 
 #[test]
-fn what_lets_a_counter_count() {
+fn conditions_for_counting() {
     for version in LEGACY..=V2 {
         let mut pmu = pmu(version);
-        let (ctl, _) = numbers(version, 2);
+        let (ctl, _) = addresses(version, 2);
         let on = EventSel::EN | EventSel::USR | 0xc0;
         for (perf_ctl, counts) in [
             (on, true),
@@ -269,7 +269,7 @@ fn what_lets_a_counter_count() {
             (on & !EventSel::USR, false),
             (on | EventSel::OS, true),
             (on & !EventSel::USR | EventSel::OS, true),
-            // SVM is off.
+            // EFER.SVME is clear.
             (on | EventSel::GUEST_ONLY, false),
             (on | EventSel::HOST_ONLY, false),
             (on | EventSel::GUEST_ONLY | EventSel::HOST_ONLY, false),
@@ -285,7 +285,7 @@ fn what_lets_a_counter_count() {
 
 #[test]
 fn events() {
-    // By the table in `pmu_model::event`.
+    // See the table in `pmu_model::event`.
     const CYCLES: u64 = 8192 + 15 * 64 + 100 * 2;
     for version in LEGACY..=V2 {
         for (event, count) in [
@@ -303,18 +303,18 @@ fn events() {
                 0x1_0000_0120,
                 if version == V2 { CYCLES * 3 / 4 } else { 0 },
             ),
-            // Stalled cycles: there is no such thing here.
+            // Stalled cycles, which are not modelled.
             (0x00d0, 0),
             (0x00d1, 0),
             (0x0187, 0),
             (0x0287, 0),
             (0x00a9, 0),
-            // Intel's.
+            // Intel's cycles and branches.
             (0x003c, 0),
             (0x00c4, 0),
         ] {
             let mut pmu = pmu(version);
-            let (ctl, ctr) = numbers(version, 1);
+            let (ctl, ctr) = addresses(version, 1);
             pmu.wrmsr(ctl, EventSel::EN | EventSel::USR | event)
                 .unwrap();
             pmu.retire(&user(8192, 4096));
@@ -328,7 +328,7 @@ fn rdpmc() {
     for (version, general) in [(LEGACY, 4), (CORE, 6), (V2, 1), (V2, 15)] {
         let mut pmu = Pmu::new(config(version, general)).unwrap();
         for i in 0..general.into() {
-            let (_, ctr) = numbers(version, i);
+            let (_, ctr) = addresses(version, i);
             pmu.wrmsr(ctr, 0xcba9_8765_4320 + u64::from(i)).unwrap();
         }
         for ecx in 0..32 {
@@ -347,7 +347,7 @@ fn rdpmc() {
     }
 }
 
-fn act_on_registers() -> impl Strategy<Value = Act> {
+fn operation() -> impl Strategy<Value = Operation> {
     let msr = || {
         prop_oneof![
             4 => K7_PERF_CTL0..K7_PERF_CTR0 + 5,
@@ -356,7 +356,7 @@ fn act_on_registers() -> impl Strategy<Value = Act> {
             1 => any::<u32>(),
         ]
     };
-    acts::act(msr, 0x76)
+    operations::operation(msr, 0x76)
 }
 
 proptest! {
@@ -365,24 +365,24 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever software does, nothing panics, a fault changes nothing, no write to a
-    /// register that there is faults, and what is written can be read but for what is
-    /// reserved.
+    /// For any sequence of operations: nothing panics, and an access that faults changes
+    /// nothing. A write to an existing register does not fault, and all bits that are not
+    /// reserved read back as written.
     #[test]
     fn any_accesses(
         version in LEGACY..=V2,
         general in 1..=15u8,
-        acts in prop::collection::vec(act_on_registers(), 0..100),
+        operations in prop::collection::vec(operation(), 0..100),
     ) {
         let general = [4, 6, general][usize::from(version) - 1];
         let all = (1 << general) - 1;
         let mut pmu = Pmu::new(config(version, general)).unwrap();
-        for act in acts {
-            match act {
-                Act::Read(msr) => {
+        for operation in operations {
+            match operation {
+                Operation::Read(msr) => {
                     let _ = pmu.rdmsr(msr);
                 }
-                Act::Write(msr, value) => {
+                Operation::Write(msr, value) => {
                     let before = (pmu.rdmsr(msr), format!("{pmu:?}"));
                     match pmu.wrmsr(msr, value) {
                         Err(error) => {
@@ -401,26 +401,26 @@ proptest! {
                                     prop_assert_eq!(status.unwrap() & value, value & all);
                                 }
                                 _ => {
-                                    let kept = match msr {
+                                    let writable = match msr {
                                         PERF_CNTR_GLOBAL_CTL => all,
                                         K7_PERF_CTR0.. if msr < PERF_CTL0 => (1 << 48) - 1,
                                         PERF_CTL0.. if msr % 2 == 1 => (1 << 48) - 1,
-                                        _ => FIELDS,
+                                        _ => PERF_CTL_BITS,
                                     };
-                                    prop_assert_eq!(pmu.rdmsr(msr), Ok(value & kept));
+                                    prop_assert_eq!(pmu.rdmsr(msr), Ok(value & writable));
                                 }
                             }
                         }
                     }
                 }
-                Act::ReadPmc(ecx, cpl0, pce) => {
+                Operation::ReadPmc(ecx, cpl0, pce) => {
                     let _ = pmu.rdpmc(ecx, cpl0, pce);
                 }
-                Act::Retire(instructions) => pmu.retire(&instructions.map(|instructions| Retired {
+                Operation::Retire(instructions) => pmu.retire(&instructions.map(|instructions| Retired {
                     instructions,
                     branches: instructions / 3,
                 })),
-                Act::Inject(fault) => pmu.inject(fault),
+                Operation::Inject(fault) => pmu.inject(fault),
             }
             for mode in Mode::ALL {
                 prop_assert!(pmu.budget(mode)[mode as usize] >= 1);

@@ -1,53 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counts and overflows against the reference model, for any program on any PMU.
+//! Compares counts and overflows with the reference, for any program on any PMU.
 
 mod reference;
 
-use pmu_model::{event::PERIOD, msr::*, Config, Mode, Pmu, Retired, Shape, Vendor};
+use pmu_model::{event::PATTERN_INSTRUCTIONS, msr::*, Config, Mode, Pmu, Retired, Shape, Vendor};
 use proptest::prelude::*;
 use reference::{Counter, Instruction, Reference};
 
-/// Instructions alike in a row.
+/// A part of a program that runs in one mode.
 #[derive(Clone, Debug)]
-struct Stretch {
+struct Section {
     mode: Mode,
     instructions: u64,
-    /// One branch in so many; 0 for none.
+    /// One instruction in this many is a branch; 0 means none.
     branch_every: u64,
 }
 
-fn stretch(longest: u64) -> impl Strategy<Value = Stretch> {
+fn section(max_instructions: u64) -> impl Strategy<Value = Section> {
     (
         prop_oneof![Just(Mode::User), Just(Mode::Kernel)],
-        prop_oneof![1..20u64, 1..=longest],
+        prop_oneof![1..20u64, 1..=max_instructions],
         0..7u64,
     )
-        .prop_map(|(mode, instructions, branch_every)| Stretch {
+        .prop_map(|(mode, instructions, branch_every)| Section {
             mode,
             instructions,
             branch_every,
         })
 }
 
-fn program(longest: u64) -> impl Strategy<Value = Vec<Stretch>> {
-    prop::collection::vec(stretch(longest), 1..20)
+fn program(max_instructions: u64) -> impl Strategy<Value = Vec<Section>> {
+    prop::collection::vec(section(max_instructions), 1..20)
 }
 
-fn instructions(program: &[Stretch]) -> Vec<Instruction> {
-    let of_stretch = |stretch: &Stretch| {
-        let &Stretch {
+fn instructions(program: &[Section]) -> Vec<Instruction> {
+    let of_section = |section: &Section| {
+        let &Section {
             mode, branch_every, ..
-        } = stretch;
-        (1..=stretch.instructions).map(move |i| Instruction {
+        } = section;
+        (1..=section.instructions).map(move |i| Instruction {
             mode,
             branch: branch_every != 0 && i % branch_every == 0,
         })
     };
-    program.iter().flat_map(of_stretch).collect()
+    program.iter().flat_map(of_section).collect()
 }
 
-/// An EVENTSEL with every field that matters, and events that there are and are not.
+/// An event select with random fields and an existing or a random event.
 fn eventsel() -> impl Strategy<Value = u64> {
     fields(
         &[
@@ -57,7 +57,7 @@ fn eventsel() -> impl Strategy<Value = u64> {
     )
 }
 
-/// The same for a PERF_CTL.
+/// A PERF_CTL with random fields and an existing or a random event.
 fn perf_ctl() -> impl Strategy<Value = u64> {
     let events = &[
         0x0076,
@@ -72,11 +72,13 @@ fn perf_ctl() -> impl Strategy<Value = u64> {
         0x0964,
         0x1_0000_0120,
     ];
-    let elsewhere = prop_oneof![8 => Just(0), 1 => 1..4u64].prop_map(|bits| bits << 40);
-    (fields(events, 0xf_0000_ffff), elsewhere).prop_map(|(fields, elsewhere)| fields | elsewhere)
+    let guest_or_host = prop_oneof![8 => Just(0), 1 => 1..4u64].prop_map(|bits| bits << 40);
+    (fields(events, 0xf_0000_ffff), guest_or_host)
+        .prop_map(|(fields, guest_or_host)| fields | guest_or_host)
 }
 
-/// The fields that both have, with one of `events` or any that fits `mask`.
+/// The fields that Intel and AMD have in common, with one of `events` or random bits of
+/// `mask` as the event.
 fn fields(events: &'static [u64], mask: u64) -> impl Strategy<Value = u64> {
     let event = prop_oneof![
         8 => prop::sample::select(events),
@@ -102,16 +104,17 @@ fn fields(events: &'static [u64], mask: u64) -> impl Strategy<Value = u64> {
         })
 }
 
-/// How far a counter is from its overflow.
-fn distance() -> impl Strategy<Value = u64> {
+/// The number of events until a counter overflows.
+fn until_overflow() -> impl Strategy<Value = u64> {
     prop_oneof![1..50u64, 1..5000u64, 1..1u64 << 32]
 }
 
 #[derive(Clone, Debug)]
 struct Setup {
     config: Config,
+    /// The event select or PERF_CTL, and the number of events until overflow.
     general: Vec<(u64, u64)>,
-    /// FIXED_CTR_CTRL's bits without AnyThread, and the distance.
+    /// The field of FIXED_CTR_CTRL, and the number of events until overflow.
     fixed: Vec<(u64, u64)>,
 }
 
@@ -125,8 +128,10 @@ fn amd() -> impl Strategy<Value = Setup> {
         if version == 3 {
             config.shape.general = general;
         }
-        let general =
-            prop::collection::vec((perf_ctl(), distance()), usize::from(config.shape.general));
+        let general = prop::collection::vec(
+            (perf_ctl(), until_overflow()),
+            usize::from(config.shape.general),
+        );
         general.prop_map(move |general| Setup {
             config,
             general,
@@ -151,16 +156,19 @@ fn intel() -> impl Strategy<Value = Setup> {
         };
         let ctrl = prop::sample::select(vec![0, 1, 2, 3, 8, 9, 10, 11u64]);
         (
-            prop::collection::vec((eventsel(), distance(), any::<bool>()), general as usize),
-            prop::collection::vec((ctrl, distance()), fixed as usize),
+            prop::collection::vec(
+                (eventsel(), until_overflow(), any::<bool>()),
+                general as usize,
+            ),
+            prop::collection::vec((ctrl, until_overflow()), fixed as usize),
         )
             .prop_map(move |(general, fixed)| Setup {
                 config,
                 general: general
                     .into_iter()
-                    .map(|(eventsel, distance, eq)| match eq && version == 6 {
-                        true => (eventsel | EventSel::EQ, distance),
-                        false => (eventsel, distance),
+                    .map(|(eventsel, until_overflow, eq)| match eq && version == 6 {
+                        true => (eventsel | EventSel::EQ, until_overflow),
+                        false => (eventsel, until_overflow),
                     })
                     .collect(),
                 fixed,
@@ -169,7 +177,7 @@ fn intel() -> impl Strategy<Value = Setup> {
 }
 
 impl Setup {
-    /// The model and the reference, programmed alike.
+    /// Programs the model and the reference in the same way.
     fn build(&self) -> (Pmu, Reference) {
         match self.config.vendor {
             Vendor::Intel | Vendor::Zhaoxin => self.build_intel(),
@@ -177,7 +185,7 @@ impl Setup {
         }
     }
 
-    /// The register of status, if there is one.
+    /// The address of GLOBAL_STATUS, if the PMU has this register.
     fn status(&self) -> Option<u32> {
         match (self.config.vendor, self.config.version) {
             (Vendor::Intel | Vendor::Zhaoxin, _) => Some(IA32_PERF_GLOBAL_STATUS),
@@ -190,15 +198,15 @@ impl Setup {
         let Config { version, .. } = self.config;
         let mut pmu = Pmu::new(self.config).unwrap();
         let mut counters = Vec::new();
-        for (i, &(perf_ctl, distance)) in (0..).zip(&self.general) {
-            let value = (1 << 48) - distance;
+        for (i, &(perf_ctl, until_overflow)) in (0..).zip(&self.general) {
+            let value = (1 << 48) - until_overflow;
             let (ctl, ctr) = match version {
                 1 => (K7_PERF_CTL0 + i, K7_PERF_CTR0 + i),
                 _ => (PERF_CTL0 + 2 * i, PERF_CTR0 + 2 * i),
             };
             pmu.wrmsr(ctl, perf_ctl).unwrap();
             pmu.wrmsr(ctr, value).unwrap();
-            // Reference cycles are an event of version 3.
+            // Only version 3 has reference cycles.
             let known = version == 3 || perf_ctl & 0xf_0000_ffff != 0x1_0000_0120;
             let perf_ctl = if known { perf_ctl } else { 0 };
             counters.push(Counter::new(Vendor::Amd, perf_ctl, i, 48, value));
@@ -211,12 +219,12 @@ impl Setup {
         let mut pmu = Pmu::new(self.config).unwrap();
         let mut counters = Vec::new();
         let mut global_ctrl = 0;
-        for (i, &(eventsel, distance)) in self.general.iter().enumerate() {
-            let value = (1 << width) - distance;
+        for (i, &(eventsel, until_overflow)) in self.general.iter().enumerate() {
+            let value = (1 << width) - until_overflow;
             pmu.wrmsr(IA32_PERFEVTSEL0 + i as u32, eventsel).unwrap();
             pmu.wrmsr(IA32_A_PMC0 + i as u32, value).unwrap();
             global_ctrl |= 1 << i;
-            // Slots are an event of version 5.
+            // Slots exist from version 5 on.
             let known = self.config.version >= 5 || eventsel & 0xffff != 0x01a4;
             let eventsel = if known { eventsel } else { 0 };
             counters.push(Counter::new(
@@ -228,8 +236,8 @@ impl Setup {
             ));
         }
         let mut fixed_ctr_ctrl = 0;
-        for (i, &(ctrl, distance)) in self.fixed.iter().enumerate() {
-            let value = (1 << width) - distance;
+        for (i, &(ctrl, until_overflow)) in self.fixed.iter().enumerate() {
+            let value = (1 << width) - until_overflow;
             pmu.wrmsr(IA32_FIXED_CTR0 + i as u32, value).unwrap();
             fixed_ctr_ctrl |= ctrl << (4 * i);
             let bit = FIXED_SHIFT + i;
@@ -275,7 +283,7 @@ fn assert_same(setup: &Setup, pmu: &Pmu, reference: &Reference) -> Result<(), Te
     Ok(())
 }
 
-/// What retires in a part of a program.
+/// The instructions that retire in a part of a program.
 fn sum(part: &[Instruction]) -> [Retired; 2] {
     Mode::ALL.map(|mode| {
         let in_mode = || part.iter().filter(move |i| i.mode == mode);
@@ -293,23 +301,23 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Told in any portions, the counts are those of the reference.
+    /// The counts are those of the reference, however many instructions a report covers.
     #[test]
-    fn exact_however_told(
+    fn counts_match_the_reference(
         setup in setup(),
         program in program(5000),
-        portions in prop::collection::vec(1..3000usize, 1..20),
+        chunks in prop::collection::vec(1..3000usize, 1..20),
     ) {
         let (mut pmu, mut reference) = setup.build();
         let program = instructions(&program);
-        let mut portions = portions.into_iter().cycle();
+        let mut chunks = chunks.into_iter().cycle();
         let mut rest = &program[..];
         while !rest.is_empty() {
-            let (portion, after) = rest.split_at(portions.next().unwrap().min(rest.len()));
+            let (chunk, after) = rest.split_at(chunks.next().unwrap().min(rest.len()));
             rest = after;
-            pmu.retire(&sum(portion));
+            pmu.retire(&sum(chunk));
             let mut pmi = false;
-            for &instruction in portion {
+            for &instruction in chunk {
                 let overflowed = reference.retire(instruction);
                 pmi |= reference.raises_pmi(overflowed);
             }
@@ -319,19 +327,20 @@ proptest! {
         }
     }
 
-    /// Told whenever a budget is used up, or the mode entered has none, every overflow
-    /// and every PMI is seen right after its instruction.
+    /// If each report is made when the budget of a mode is used up, or when a mode with an
+    /// empty budget is entered, every overflow and every PMI occurs right after the
+    /// instruction that caused it.
     #[test]
-    fn budget_meets_every_overflow(setup in setup(), program in program(3000)) {
+    fn budget_ends_at_every_overflow(setup in setup(), program in program(3000)) {
         let (mut pmu, mut reference) = setup.build();
         let program = instructions(&program);
         let mut budget = [0; 2];
-        let mut told = 0;
+        let mut reported = 0;
         for (i, &instruction) in program.iter().enumerate() {
             let mode = instruction.mode as usize;
             if budget[mode] == 0 {
-                pmu.retire(&sum(&program[told..i]));
-                told = i;
+                pmu.retire(&sum(&program[reported..i]));
+                reported = i;
                 prop_assert!(!pmu.take_pmi());
                 budget = pmu.budget(instruction.mode);
                 prop_assert!(budget[mode] >= 1);
@@ -340,8 +349,8 @@ proptest! {
             budget[mode] -= 1;
             let overflowed = reference.retire(instruction);
             if budget[mode] == 0 {
-                pmu.retire(&sum(&program[told..=i]));
-                told = i + 1;
+                pmu.retire(&sum(&program[reported..=i]));
+                reported = i + 1;
                 assert_same(&setup, &pmu, &reference)?;
                 prop_assert_eq!(pmu.take_pmi(), reference.raises_pmi(overflowed));
                 budget = [0; 2];
@@ -351,11 +360,11 @@ proptest! {
         }
     }
 
-    /// Budgets come near the overflow in few steps: they are not just safe.
+    /// Budgets reach the overflow in few steps.
     #[test]
-    fn budget_gets_on(
+    fn budget_takes_few_steps(
         eventsel in eventsel(),
-        distance in 1..1u64 << 40,
+        until_overflow in 1..1u64 << 40,
         branch_every in 3..9u64,
         both in any::<bool>(),
     ) {
@@ -363,14 +372,14 @@ proptest! {
         let modes = if both { EventSel::USR | EventSel::OS } else { EventSel::USR };
         let eventsel = eventsel & !(EventSel::OS | EventSel::INV) | modes | EventSel::EN;
         pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
-        pmu.wrmsr(IA32_A_PMC0, (1 << 48) - distance).unwrap();
+        pmu.wrmsr(IA32_A_PMC0, (1 << 48) - until_overflow).unwrap();
         let mut steps = 0;
         while pmu.counting() && pmu.rdmsr(IA32_PERF_GLOBAL_STATUS) == Ok(0) {
             let [instructions, _] = pmu.budget(Mode::User);
             let branches = instructions / branch_every;
             pmu.retire(&[Retired { instructions, branches }, Retired::default()]);
-            // Near the end it is one instruction at a time until the event happens;
-            // with no branches told, that of a branch can only be waited for.
+            // Near the overflow a budget is one instruction. Stop there: without a branch
+            // an event that needs one never occurs.
             if branches == 0 {
                 break;
             }
@@ -379,35 +388,36 @@ proptest! {
         }
     }
 
-    /// A stretch of a whole number of periods counts the same wherever it starts.
+    /// Any whole number of patterns counts the same, wherever it starts.
     #[test]
-    fn periods_count_the_same(
+    fn patterns_count_the_same(
         eventsel in eventsel(),
         start in (0..10_000u64, 0..10_000u64),
-        periods in 1..100u64,
+        patterns in 1..100u64,
         branches in 1..16u64,
     ) {
         let count = |instructions, branches| {
             let mut pmu = Pmu::new(Config::new(Vendor::Intel, 6).unwrap()).unwrap();
             let eventsel = eventsel | EventSel::EN | EventSel::USR;
             pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
-            let tell = |pmu: &mut Pmu, instructions, branches| {
+            let gain = |pmu: &mut Pmu, instructions, branches| {
                 pmu.retire(&[Retired { instructions, branches }, Retired::default()]);
                 pmu.rdpmc(0, true, false).unwrap()
             };
-            let before = tell(&mut pmu, start.0.max(start.1), start.1);
-            let from_there = tell(&mut pmu, instructions, branches) - before;
+            let before = gain(&mut pmu, start.0.max(start.1), start.1);
+            let from_start = gain(&mut pmu, instructions, branches) - before;
             pmu.reset();
             pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
-            (from_there, tell(&mut pmu, instructions, branches))
+            (from_start, gain(&mut pmu, instructions, branches))
         };
-        let (from_there, from_zero) = count(periods * PERIOD, periods * branches * 256);
-        prop_assert_eq!(from_there, from_zero);
+        let (from_start, from_reset) =
+            count(patterns * PATTERN_INSTRUCTIONS, patterns * branches * 256);
+        prop_assert_eq!(from_start, from_reset);
     }
 
-    /// Counts wrap, any number of times, and nothing else does.
+    /// A counter can wrap any number of times in one report. No total overflows.
     #[test]
-    fn any_amount_is_counted(
+    fn counters_wrap(
         width in 32..=48u8,
         value in any::<u32>(),
         amounts in prop::collection::vec(any::<[u64; 2]>(), 1..5),

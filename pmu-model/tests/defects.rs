@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! PMUs with a defect: which PMIs it hits, by the rule and no other, and that it hits
-//! nothing else.
+//! PMUs with a defect: the defect affects exactly what its documentation says.
 
 use std::{collections::BTreeSet, num::NonZeroU64};
 
@@ -10,7 +9,7 @@ use pmu_model::{
 };
 use proptest::prelude::*;
 
-/// Every vendor's versions.
+/// All versions of all vendors.
 const VERSIONS: [(Vendor, u8); 10] = [
     (Vendor::Intel, 1),
     (Vendor::Intel, 2),
@@ -32,7 +31,7 @@ fn config((vendor, version): (Vendor, u8)) -> Config {
     Config::new(vendor, version).unwrap()
 }
 
-/// Counter 0, sampling instructions of both modes.
+/// A PMU whose counter 0 samples instructions of both modes.
 struct Sampling {
     pmu: Pmu,
     ctr: u32,
@@ -64,26 +63,27 @@ impl Sampling {
         self.pmu.wrmsr(self.ctr, value).unwrap();
     }
 
-    /// Retires instructions as the budget allows, and starts the next period at each
-    /// overflow, whether a PMI tells of it or not. Returns after how many a PMI came.
+    /// Retires `total` instructions within the budgets and starts the next period at each
+    /// overflow, with or without a PMI. Returns the numbers of instructions after which a
+    /// PMI was pending.
     fn run(&mut self, total: u64, modes: impl Iterator<Item = Mode>) -> BTreeSet<u64> {
         let mut pmis = BTreeSet::new();
-        let mut done = 0;
+        let mut retired = 0;
         for mode in modes {
-            if done == total {
+            if retired == total {
                 break;
             }
-            let n = self.pmu.budget(mode)[mode as usize].min(total - done);
+            let n = self.pmu.budget(mode)[mode as usize].min(total - retired);
             assert_ne!(n, 0);
-            let mut retired = [Retired::default(); 2];
-            retired[mode as usize].instructions = n;
-            self.pmu.retire(&retired);
-            done += n;
+            let mut report = [Retired::default(); 2];
+            report[mode as usize].instructions = n;
+            self.pmu.retire(&report);
+            retired += n;
             if self.pmu.rdmsr(self.ctr) == Ok(0) {
                 self.start();
             }
             if self.pmu.take_pmi() {
-                pmis.insert(done);
+                pmis.insert(retired);
             }
         }
         pmis
@@ -94,57 +94,59 @@ impl Sampling {
     }
 }
 
-/// When the PMIs of that defect are due.
-fn due(defect: Defect, period: u64, total: u64) -> BTreeSet<u64> {
-    let asked = || (1..=total / period).map(move |k| (k, k * period));
-    let hit = |k: u64, every: NonZeroU64| k % every == 0;
-    let due: BTreeSet<u64> = match defect {
+/// The numbers of instructions after which a PMI must be pending, by the documentation of
+/// [`Defect`].
+fn expected_pmis(defect: Defect, period: u64, total: u64) -> BTreeSet<u64> {
+    // The number of each PMI and the instruction at which it is requested.
+    let requested = || (1..=total / period).map(move |k| (k, k * period));
+    let affected = |k: u64, every: NonZeroU64| k % every == 0;
+    let pmis: BTreeSet<u64> = match defect {
         Defect::None | Defect::Status(_) | Defect::GeneralProtection { .. } | Defect::MaskLvtpc => {
-            asked().map(|(_, at)| at).collect()
+            requested().map(|(_, at)| at).collect()
         }
         Defect::Pmi {
             every,
             fault: PmiFault::Lose,
-        } => asked()
-            .filter(|&(k, _)| !hit(k, every))
+        } => requested()
+            .filter(|&(k, _)| !affected(k, every))
             .map(|(_, at)| at)
             .collect(),
         Defect::Pmi {
             every,
-            fault: PmiFault::Delay(late),
-        } => asked()
-            .map(|(k, at)| if hit(k, every) { at + late } else { at })
+            fault: PmiFault::Delay(delay),
+        } => requested()
+            .map(|(k, at)| if affected(k, every) { at + delay } else { at })
             .collect(),
         Defect::Pmi {
             every,
-            fault: PmiFault::Repeat(late),
-        } => asked()
-            .flat_map(|(k, at)| [at, if hit(k, every) { at + late } else { at }])
+            fault: PmiFault::Repeat(delay),
+        } => requested()
+            .flat_map(|(k, at)| [at, if affected(k, every) { at + delay } else { at }])
             .collect(),
-        Defect::Spurious(every) => asked()
+        Defect::Spurious(every) => requested()
             .map(|(_, at)| at)
             .chain((1..=total / every).map(|k| k * every.get()))
             .collect(),
     };
-    due.into_iter().filter(|&at| at <= total).collect()
+    pmis.into_iter().filter(|&at| at <= total).collect()
 }
 
 fn defect() -> impl Strategy<Value = Defect> {
     let every = || (1..6u64).prop_map(number);
-    let late = || prop_oneof![0..10u64, 0..3000u64];
+    let delay = || prop_oneof![0..10u64, 0..3000u64];
     prop_oneof![
         Just(Defect::None),
         every().prop_map(|every| Defect::Pmi {
             every,
             fault: PmiFault::Lose
         }),
-        (every(), late()).prop_map(|(every, late)| Defect::Pmi {
+        (every(), delay()).prop_map(|(every, delay)| Defect::Pmi {
             every,
-            fault: PmiFault::Delay(late)
+            fault: PmiFault::Delay(delay)
         }),
-        (every(), late()).prop_map(|(every, late)| Defect::Pmi {
+        (every(), delay()).prop_map(|(every, delay)| Defect::Pmi {
             every,
-            fault: PmiFault::Repeat(late)
+            fault: PmiFault::Repeat(delay)
         }),
         (1..3000u64).prop_map(|every| Defect::Spurious(number(every))),
     ]
@@ -156,10 +158,10 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// PMIs come where the rule says, and counters count as those of a sound PMU; after
-    /// RESET all begins anew.
+    /// PMIs arrive where the defect's documentation says, and the counter counts as without
+    /// a defect. RESET starts everything again.
     #[test]
-    fn pmis_come_by_the_rule(
+    fn pmis_arrive_as_documented(
         version in prop::sample::select(&VERSIONS[..]),
         defect in defect(),
         period in 2..2000u64,
@@ -167,13 +169,13 @@ proptest! {
         modes in prop::collection::vec(prop::sample::select(&Mode::ALL[..]), 1..10),
     ) {
         let modes = || modes.iter().copied().cycle();
-        let mut sound = Sampling::new(config(version), Defect::None, period);
-        prop_assert_eq!(sound.run(total, modes()), due(Defect::None, period, total));
+        let mut without_defect = Sampling::new(config(version), Defect::None, period);
+        prop_assert_eq!(without_defect.run(total, modes()), expected_pmis(Defect::None, period, total));
 
         let mut sampling = Sampling::new(config(version), defect, period);
         for _ in 0..2 {
-            prop_assert_eq!(sampling.run(total, modes()), due(defect, period, total));
-            prop_assert_eq!(sampling.count(), sound.count());
+            prop_assert_eq!(sampling.run(total, modes()), expected_pmis(defect, period, total));
+            prop_assert_eq!(sampling.count(), without_defect.count());
             sampling.pmu.reset();
             prop_assert!(!sampling.pmu.counting());
             prop_assert!(!sampling.pmu.take_pmi());
@@ -181,25 +183,29 @@ proptest! {
         }
     }
 
-    /// Told too late of what has retired, a PMU still has no spurious PMI twice.
+    /// A report that exceeds the budget makes at most one spurious PMI pending.
     #[test]
-    fn spurious_pmis_told_of_late(every in 1..1000u64, portions in prop::collection::vec(0..5000u64, 0..20)) {
+    fn spurious_pmis_beyond_the_budget(
+        every in 1..1000u64,
+        reports in prop::collection::vec(0..5000u64, 0..20),
+    ) {
         let defect = Defect::Spurious(number(every));
         let mut sampling = Sampling::new(config((Vendor::Intel, 4)), defect, 1 << 30);
-        let mut done = 0;
-        for portion in portions {
-            let before = done / every;
-            done += portion;
-            let retired = Retired { instructions: portion, branches: 0 };
+        let mut total = 0;
+        for instructions in reports {
+            let before = total / every;
+            total += instructions;
+            let retired = Retired { instructions, branches: 0 };
             sampling.pmu.retire(&[retired, Retired::default()]);
-            prop_assert_eq!(sampling.pmu.take_pmi(), done / every > before);
+            prop_assert_eq!(sampling.pmu.take_pmi(), total / every > before);
         }
     }
 }
 
-/// Faults that are injected come first, and count as PMIs all the same.
+/// Injected faults take precedence over the defect. The PMIs that they affect are numbered
+/// like all others.
 #[test]
-fn single_faults_beside_a_defect() {
+fn injected_faults_and_a_defect() {
     let defect = Defect::Pmi {
         every: number(2),
         fault: PmiFault::Lose,
@@ -212,9 +218,9 @@ fn single_faults_beside_a_defect() {
     assert_eq!(Vec::from_iter(pmis), [110, 200, 210, 300]);
 }
 
-/// The way to the next spurious PMI is what retires while a counter counts.
+/// Only instructions that retire while a counter counts lead to a spurious PMI.
 #[test]
-fn nothing_comes_while_nothing_counts() {
+fn no_spurious_pmi_while_no_counter_counts() {
     let defect = Defect::Spurious(number(1000));
     let mut sampling = Sampling::new(config((Vendor::Amd, 3)), defect, 1 << 30);
     let retire = |pmu: &mut Pmu, instructions| {
@@ -237,7 +243,7 @@ fn nothing_comes_while_nothing_counts() {
 }
 
 #[test]
-fn status_is_there_from_power_up_on() {
+fn status_is_set_at_reset() {
     for version in VERSIONS {
         let config = config(version);
         let status = match version {
@@ -283,7 +289,7 @@ fn a_register_faults_after_a_number_of_accesses() {
             let mut pmu = Pmu::with_defect(config(version), defect).unwrap();
             for _ in 0..2 {
                 let at_reset = Pmu::new(config(version)).unwrap().rdmsr(msr);
-                // Reads and writes by turns.
+                // Writes and reads alternate.
                 for access in 0..after {
                     match access % 2 {
                         0 => assert_eq!(pmu.wrmsr(msr, value), Ok(()), "{msr:#x}"),
@@ -295,7 +301,7 @@ fn a_register_faults_after_a_number_of_accesses() {
                     assert_eq!(pmu.rdmsr(msr), Err(GP), "{msr:#x}");
                     assert_eq!(pmu.wrmsr(msr, 0), Err(GP), "{msr:#x}");
                 }
-                // The writes that faulted have changed nothing.
+                // The writes that faulted changed nothing.
                 assert_eq!(format!("{pmu:?}"), before);
                 pmu.reset();
                 if after != 0 {
@@ -328,7 +334,7 @@ fn only_the_faulty_address_faults() {
     };
     let mut pmu = Pmu::with_defect(config((Vendor::Intel, 6)), defect).unwrap();
     assert_eq!(pmu.wrmsr(IA32_PMC0, 5), Err(GP));
-    // The counter's other addresses, RDPMC and the next counter.
+    // Other addresses of the counter, RDPMC and the next counter work.
     assert_eq!(pmu.wrmsr(IA32_A_PMC0, 5), Ok(()));
     assert_eq!(pmu.rdmsr(IA32_PMC_GP0_CTR), Ok(5));
     assert_eq!(pmu.rdpmc(0, true, false), Ok(5));
@@ -353,18 +359,18 @@ fn a_faulty_register_must_exist() {
 #[test]
 fn lvtpc_is_masked_on_amd() {
     for version in VERSIONS {
-        let sound = Pmu::new(config(version)).unwrap();
+        let without_defect = Pmu::new(config(version)).unwrap();
         let masking = Pmu::with_defect(config(version), Defect::MaskLvtpc);
         match version {
             (Vendor::Amd, _) => {
                 let mut masking = masking.unwrap();
-                assert!(!sound.pmi_masks_lvtpc());
+                assert!(!without_defect.pmi_masks_lvtpc());
                 assert!(masking.pmi_masks_lvtpc());
                 masking.reset();
                 assert!(masking.pmi_masks_lvtpc());
             }
             (Vendor::Intel | Vendor::Zhaoxin, _) => {
-                assert!(sound.pmi_masks_lvtpc());
+                assert!(without_defect.pmi_masks_lvtpc());
                 assert_eq!(masking.err(), Some(ConfigError::MaskLvtpc), "{version:?}");
             }
         }

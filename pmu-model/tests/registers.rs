@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Intel's registers, rule by rule, in every version that has them.
+//! The rules for Intel's registers, in every version that has them.
 
-mod acts;
+mod operations;
 
-use acts::Act;
+use operations::Operation;
 use pmu_model::{
     msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, PmiFault, Pmu, Retired, Shape,
     Vendor,
@@ -18,7 +18,7 @@ fn pmu(version: u8) -> Pmu {
     Pmu::new(Config::new(Vendor::Intel, version).unwrap()).unwrap()
 }
 
-fn shaped(version: u8, shape: Shape) -> Result<Pmu, ConfigError> {
+fn with_shape(version: u8, shape: Shape) -> Result<Pmu, ConfigError> {
     Pmu::new(Config {
         vendor: Vendor::Intel,
         version,
@@ -47,11 +47,11 @@ fn user(instructions: u64) -> [Retired; 2] {
     ]
 }
 
-/// Has counter 0 raise a PMI after `distance` user instructions.
-fn sample(pmu: &mut Pmu, distance: i64) {
+/// Makes counter 0 raise a PMI after `period` instructions in user mode.
+fn sample(pmu: &mut Pmu, period: i64) {
     let eventsel = EventSel::EN | EventSel::INT | EventSel::USR | 0xc0;
     pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
-    pmu.wrmsr(IA32_PMC0, -distance as u64).unwrap();
+    pmu.wrmsr(IA32_PMC0, -period as u64).unwrap();
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn configurations() {
     for version in 1..=6 {
         pmu(version);
         let most_fixed = [0, 0, 3, 3, 3, 4, 4][usize::from(version)];
-        let error = |general, fixed, width| shaped(version, shape(general, fixed, width)).err();
+        let error = |general, fixed, width| with_shape(version, shape(general, fixed, width)).err();
         assert_eq!(error(1, 0, 32), None);
         assert_eq!(error(8, most_fixed, 48), None);
         assert_eq!(error(0, 0, 48), Some(ConfigError::General));
@@ -74,10 +74,10 @@ fn configurations() {
                 missing,
                 ..shape(4, 0, 48)
             };
-            shaped(version, shape).err()
+            with_shape(version, shape).err()
         };
-        let some = (version < 6).then_some(ConfigError::Missing);
-        assert_eq!(missing(0b0101), some);
+        let before_6 = (version < 6).then_some(ConfigError::Missing);
+        assert_eq!(missing(0b0101), before_6);
         for impossible in [0b1111, 0b1_0000] {
             assert_eq!(missing(impossible), Some(ConfigError::Missing));
         }
@@ -106,7 +106,7 @@ fn cpuid_leaf_23h() {
     }
     let pmu = pmu(6);
     assert!(pmu.perfmon_ext());
-    // UnitMask2 and EQ, and four slots a cycle.
+    // EBX reports UnitMask2 and EQ, ECX four slots per cycle.
     assert_eq!(pmu.cpuid(0x23), Some([0b1011, 0b11, 4, 0]));
     for (subleaf, regs) in [
         (0, [0b1011, 0b11, 4, 0]),
@@ -119,7 +119,7 @@ fn cpuid_leaf_23h() {
     ] {
         assert_eq!(pmu.cpuid_count(0x23, subleaf), Some(regs), "{subleaf}");
     }
-    // A leaf without subleaves has the same for all.
+    // A leaf without subleaves returns the same for all of them.
     assert_eq!(pmu.cpuid_count(0xa, 3), pmu.cpuid(0xa));
 }
 
@@ -129,28 +129,28 @@ fn counters_can_be_missing() {
         missing: 0b0101_0100,
         ..shape(8, 2, 48)
     };
-    let mut pmu = shaped(6, shape).unwrap();
-    let there = 0b1010_1011;
-    assert_eq!(pmu.cpuid_count(0x23, 1), Some([there, 0b11, 0, 0]));
-    // Those that software can use which does not know leaf 23H.
+    let mut pmu = with_shape(6, shape).unwrap();
+    let exist = 0b1010_1011;
+    assert_eq!(pmu.cpuid_count(0x23, 1), Some([exist, 0b11, 0, 0]));
+    // Leaf 0AH reports the counters before the first missing one.
     assert_eq!(pmu.cpuid(0xa).map(|[eax, ..]| (eax >> 8) & 0xff), Some(2));
-    let all = u64::from(there) | (0b11 << 32);
-    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_CTRL), Ok(u64::from(there)));
+    let all = u64::from(exist) | (0b11 << 32);
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_CTRL), Ok(u64::from(exist)));
     for i in 0..8 {
-        let good = (there >> i) & 1 != 0;
+        let exists = (exist >> i) & 1 != 0;
         for msr in [
             IA32_PMC0 + i,
             IA32_A_PMC0 + i,
             IA32_PERFEVTSEL0 + i,
-            IA32_PMC_GP0_CTR + V6_STRIDE * i,
-            IA32_PMC_GP0_CFG_A + V6_STRIDE * i,
+            IA32_PMC_GP0_CTR + IA32_PMC_V6_STEP * i,
+            IA32_PMC_GP0_CFG_A + IA32_PMC_V6_STEP * i,
         ] {
-            let expect = if good { Ok(0) } else { GP };
+            let expect = if exists { Ok(0) } else { GP };
             assert_eq!(pmu.rdmsr(msr), expect, "{msr:#x}");
         }
-        assert_eq!(pmu.rdpmc(i, true, false).is_ok(), good, "{i}");
+        assert_eq!(pmu.rdpmc(i, true, false).is_ok(), exists, "{i}");
         let written = pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 1 << i);
-        assert_eq!(written.is_ok(), good, "{i}");
+        assert_eq!(written.is_ok(), exists, "{i}");
     }
     pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, all).unwrap();
     pmu.wrmsr(IA32_PERFEVTSEL0 + 7, EventSel::EN | EventSel::USR | 0xc0)
@@ -160,14 +160,14 @@ fn counters_can_be_missing() {
 }
 
 #[test]
-fn version_6_has_a_range_of_registers() {
+fn version_6_addresses() {
     let mut pmu = pmu(6);
     for i in 0..8 {
         let (ctr, cfg) = (
-            IA32_PMC_GP0_CTR + V6_STRIDE * i,
-            IA32_PMC_GP0_CFG_A + V6_STRIDE * i,
+            IA32_PMC_GP0_CTR + IA32_PMC_V6_STEP * i,
+            IA32_PMC_GP0_CFG_A + IA32_PMC_V6_STEP * i,
         );
-        // All of the counter is written, and nothing is sign-extended.
+        // The write is full-width and not sign-extended.
         pmu.wrmsr(ctr, 0x8000_0000 + u64::from(i)).unwrap();
         assert_eq!(pmu.rdmsr(IA32_PMC0 + i), Ok(0x8000_0000 + u64::from(i)));
         assert_eq!(pmu.wrmsr(ctr, 1 << 48), WRITE_GP);
@@ -178,7 +178,7 @@ fn version_6_has_a_range_of_registers() {
         }
     }
     for i in 0..4 {
-        let ctr = IA32_PMC_FX0_CTR + V6_STRIDE * i;
+        let ctr = IA32_PMC_FX0_CTR + IA32_PMC_V6_STEP * i;
         pmu.wrmsr(ctr, 0x1234 + u64::from(i)).unwrap();
         assert_eq!(pmu.rdmsr(IA32_FIXED_CTR0 + i), Ok(0x1234 + u64::from(i)));
         for absent in [ctr + 1, ctr + 2, ctr + 3] {
@@ -191,7 +191,7 @@ fn version_6_has_a_range_of_registers() {
 }
 
 #[test]
-fn the_second_unit_mask_selects_another_event() {
+fn unit_mask_2_selects_another_event() {
     let mut pmu = pmu(6);
     let instructions = EventSel::EN | EventSel::USR | 0xc0;
     pmu.wrmsr(IA32_PERFEVTSEL0, instructions).unwrap();
@@ -203,10 +203,10 @@ fn the_second_unit_mask_selects_another_event() {
     }
 }
 
-/// Cycles, by the table in `pmu_model::event`: every one has four slots, and as many as
-/// there are instructions have an instruction.
+/// By the table in `pmu_model::event`, each cycle has four slots, and each instruction
+/// retires in a cycle of its own.
 #[test]
-fn eq_is_for_just_so_many() {
+fn eq_compares_for_equality() {
     const INSTRUCTIONS: u64 = 8192;
     const CYCLES: u64 = INSTRUCTIONS + 100 * 2;
     for (event, cmask, inv, count, with_eq) in [
@@ -235,7 +235,7 @@ fn eq_is_for_just_so_many() {
 
 #[test]
 fn registers_of_other_versions_and_counters_fault() {
-    // From which version on, and before which.
+    // The first version that has each register.
     let since = [
         (IA32_PERFEVTSEL0 + 1, 1),
         (IA32_PMC0 + 1, 1),
@@ -253,8 +253,8 @@ fn registers_of_other_versions_and_counters_fault() {
         (IA32_PERFEVTSEL0 + 7, 5),
         (IA32_A_PMC0 + 7, 5),
         (IA32_PMC_GP0_CTR, 6),
-        (IA32_PMC_GP0_CFG_A + V6_STRIDE * 7, 6),
-        (IA32_PMC_FX0_CTR + V6_STRIDE * 3, 6),
+        (IA32_PMC_GP0_CFG_A + IA32_PMC_V6_STEP * 7, 6),
+        (IA32_PMC_FX0_CTR + IA32_PMC_V6_STEP * 3, 6),
     ];
     for version in 1..=6 {
         let mut pmu = pmu(version);
@@ -302,11 +302,15 @@ fn eventsel_reserved_bits() {
         for bit in 0..64 {
             let any = bit == 21;
             let since_6 = version == 6 && matches!(bit, 36 | 40..=47);
-            let good = bit < 32 && (!any || matches!(version, 3 | 4)) || since_6;
+            let writable = bit < 32 && (!any || matches!(version, 3 | 4)) || since_6;
             let value = 1 << bit;
             pmu.wrmsr(IA32_PERFEVTSEL0, 0x1234).unwrap();
-            assert_eq!(pmu.wrmsr(IA32_PERFEVTSEL0, value).is_ok(), good, "{bit}");
-            let kept = if good { value } else { 0x1234 };
+            assert_eq!(
+                pmu.wrmsr(IA32_PERFEVTSEL0, value).is_ok(),
+                writable,
+                "{bit}"
+            );
+            let kept = if writable { value } else { 0x1234 };
             assert_eq!(pmu.rdmsr(IA32_PERFEVTSEL0), Ok(kept));
         }
     }
@@ -319,32 +323,32 @@ fn fixed_ctr_ctrl_reserved_bits() {
         let mut pmu = pmu(version);
         for bit in 0..64 {
             let any = bit % 4 == 2;
-            let good = bit < 4 * fixed && (!any || matches!(version, 3 | 4));
+            let writable = bit < 4 * fixed && (!any || matches!(version, 3 | 4));
             let written = pmu.wrmsr(IA32_FIXED_CTR_CTRL, 1 << bit);
-            assert_eq!(written.is_ok(), good, "{version} {bit}");
+            assert_eq!(written.is_ok(), writable, "{version} {bit}");
         }
     }
 }
 
 #[test]
 fn global_ctrl_reserved_bits() {
-    let mut pmu = shaped(2, shape(3, 2, 40)).unwrap();
+    let mut pmu = with_shape(2, shape(3, 2, 40)).unwrap();
     for bit in 0..64 {
-        let good = matches!(bit, 0..=2 | 32..=33);
+        let writable = matches!(bit, 0..=2 | 32..=33);
         let written = pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 1 << bit);
-        assert_eq!(written.is_ok(), good, "{bit}");
+        assert_eq!(written.is_ok(), writable, "{bit}");
     }
 }
 
 #[test]
-fn legacy_writes_are_sign_extended() {
+fn writes_to_pmc_are_sign_extended() {
     for (width, mask) in [(32, 0xffff_ffff), (40, 0xff_ffff_ffff)] {
         for full_width in [false, true] {
             let shape = Shape {
                 full_width,
                 ..shape(2, 0, width)
             };
-            let mut pmu = shaped(2, shape).unwrap();
+            let mut pmu = with_shape(2, shape).unwrap();
             for (written, read) in [
                 (0x7fff_ffff, 0x7fff_ffff),
                 (0x8000_0000, 0xffff_ffff_8000_0000 & mask),
@@ -362,8 +366,8 @@ fn legacy_writes_are_sign_extended() {
 }
 
 #[test]
-fn full_writes_must_fit() {
-    let mut pmu = shaped(4, shape(4, 3, 40)).unwrap();
+fn full_width_writes_must_fit() {
+    let mut pmu = with_shape(4, shape(4, 3, 40)).unwrap();
     for msr in [IA32_A_PMC0 + 3, IA32_FIXED_CTR0 + 2] {
         pmu.wrmsr(msr, 0xff_ffff_ffff).unwrap();
         assert_eq!(pmu.wrmsr(msr, 1 << 40), WRITE_GP);
@@ -374,7 +378,7 @@ fn full_writes_must_fit() {
 }
 
 #[test]
-fn perf_capabilities_tells_of_the_aliases() {
+fn perf_capabilities_reports_the_aliases() {
     let mut with = pmu(4);
     assert_eq!(with.rdmsr(IA32_PERF_CAPABILITIES), Ok(FW_WRITE));
     assert_eq!(with.perf_capabilities(), FW_WRITE);
@@ -383,14 +387,14 @@ fn perf_capabilities_tells_of_the_aliases() {
         full_width: false,
         ..shape(4, 3, 48)
     };
-    let without = shaped(4, shape).unwrap();
+    let without = with_shape(4, shape).unwrap();
     assert_eq!(without.rdmsr(IA32_PERF_CAPABILITIES), GP);
     assert_eq!(without.perf_capabilities(), 0);
     assert_eq!(without.rdmsr(IA32_DEBUGCTL), Err(MsrError::NotPmu));
 }
 
 #[test]
-fn status_is_acknowledged_bit_by_bit() {
+fn status_bits_are_cleared_one_by_one() {
     for version in 2..=6 {
         let mut pmu = pmu(version);
         pmu.inject_status(0b11 | (1 << 32) | (1 << 40));
@@ -408,13 +412,13 @@ fn status_is_acknowledged_bit_by_bit() {
                 bit < ((eax >> 8) & 0xff) || (32..32 + (edx & 0x1f)).contains(&bit)
             }),
         };
-        let good: Vec<bool> = (0..64).map(may_reset).collect();
-        for (bit, good) in good.into_iter().enumerate() {
+        let writable: Vec<bool> = (0..64).map(may_reset).collect();
+        for (bit, writable) in writable.into_iter().enumerate() {
             let written = pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, 1 << bit);
-            assert_eq!(written.is_ok(), good, "{version} {bit}");
+            assert_eq!(written.is_ok(), writable, "{version} {bit}");
             if version >= 4 {
                 let written = pmu.wrmsr(IA32_PERF_GLOBAL_STATUS_SET, 1 << bit);
-                assert_eq!(written.is_ok(), good && bit != 63, "{version} {bit}");
+                assert_eq!(written.is_ok(), writable && bit != 63, "{version} {bit}");
             }
         }
     }
@@ -431,7 +435,7 @@ fn status_can_be_set() {
 }
 
 #[test]
-fn in_use_follows_what_is_programmed() {
+fn in_use_reports_what_is_programmed() {
     let mut pmu = pmu(5);
     assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_INUSE), Ok(0));
     pmu.wrmsr(IA32_PERFEVTSEL0 + 2, 0xc0).unwrap();
@@ -452,7 +456,7 @@ fn in_use_follows_what_is_programmed() {
 
 #[test]
 fn rdpmc() {
-    let mut pmu = shaped(3, shape(4, 2, 48)).unwrap();
+    let mut pmu = with_shape(3, shape(4, 2, 48)).unwrap();
     pmu.wrmsr(IA32_A_PMC0 + 3, 0x1234_5678_9abc).unwrap();
     pmu.wrmsr(IA32_FIXED_CTR0 + 1, 0xcba9_8765_4321).unwrap();
     for (cpl0, pce, allowed) in [
@@ -490,7 +494,7 @@ fn rdpmc() {
 }
 
 #[test]
-fn what_lets_a_counter_count() {
+fn conditions_for_counting() {
     for version in 2..=6 {
         let mut pmu = pmu(version);
         sample(&mut pmu, 1000);
@@ -528,7 +532,7 @@ fn version_1_has_no_global_control() {
 }
 
 #[test]
-fn overflow_without_int_is_silent() {
+fn overflow_without_int_raises_no_pmi() {
     let mut pmu = pmu(4);
     sample(&mut pmu, 10);
     pmu.wrmsr(IA32_PERFEVTSEL0, EventSel::EN | EventSel::USR | 0xc0)
@@ -589,14 +593,18 @@ fn streamlined_freeze_sets_status() {
 fn debugctl_reserved_bits() {
     let mut pmu = pmu(4);
     for bit in 0..64 {
-        let good = matches!(bit, 0 | 1 | 6..=12);
-        assert_eq!(pmu.wrmsr(IA32_DEBUGCTL, 1 << bit).is_ok(), good, "{bit}");
+        let writable = matches!(bit, 0 | 1 | 6..=12);
+        assert_eq!(
+            pmu.wrmsr(IA32_DEBUGCTL, 1 << bit).is_ok(),
+            writable,
+            "{bit}"
+        );
     }
     assert_eq!(self::pmu(1).rdmsr(IA32_DEBUGCTL), Err(MsrError::NotPmu));
 }
 
 #[test]
-fn pmis_go_astray() {
+fn injected_faults() {
     let mut pmu = pmu(4);
     let overflow = |pmu: &mut Pmu| {
         sample(pmu, 100);
@@ -610,7 +618,7 @@ fn pmis_go_astray() {
     pmu.inject(PmiFault::Delay(40));
     overflow(&mut pmu);
     assert!(!pmu.take_pmi());
-    // With no counter enabled it still has to be waited for.
+    // The PMI still arrives if no counter is enabled.
     pmu.wrmsr(IA32_PERFEVTSEL0, 0).unwrap();
     assert!(pmu.counting());
     assert_eq!(pmu.budget(Mode::User), [30, 10]);
@@ -628,7 +636,7 @@ fn pmis_go_astray() {
     pmu.retire(&user(40));
     assert!(pmu.take_pmi());
 
-    // Faults are used up.
+    // No fault is left.
     overflow(&mut pmu);
     assert!(pmu.take_pmi());
 
@@ -640,7 +648,7 @@ fn pmis_go_astray() {
     assert!(pmu.take_pmi());
 }
 
-fn act_on_registers() -> impl Strategy<Value = Act> {
+fn operation() -> impl Strategy<Value = Operation> {
     let msr = || {
         prop_oneof![
             4 => IA32_PERFEVTSEL0..IA32_PERFEVTSEL0 + 9,
@@ -655,7 +663,7 @@ fn act_on_registers() -> impl Strategy<Value = Act> {
             1 => any::<u32>(),
         ]
     };
-    acts::act(msr, 0x3c)
+    operations::operation(msr, 0x3c)
 }
 
 proptest! {
@@ -664,8 +672,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever software does, nothing panics, a fault changes nothing, a counter
-    /// never outgrows its width, and what is written can be read.
+    /// For any sequence of operations: nothing panics, an access that faults changes
+    /// nothing, a counter always fits its width, and what is written reads back.
     #[test]
     fn any_accesses(
         version in 1..=6u8,
@@ -674,19 +682,19 @@ proptest! {
         width in 32..=48u8,
         full_width: bool,
         missing: u16,
-        acts in prop::collection::vec(act_on_registers(), 0..100),
+        operations in prop::collection::vec(operation(), 0..100),
     ) {
         let fixed = fixed.min([0, 3, 3, 3, 4, 4][usize::from(version) - 1]);
         let all = u16::MAX >> (16 - general);
         let missing = if version == 6 && missing & all != all { missing & all } else { 0 };
         let shape = Shape { general, missing, fixed, width, full_width };
-        let mut pmu = shaped(version, shape).unwrap();
-        for act in acts {
-            match act {
-                Act::Read(msr) => {
+        let mut pmu = with_shape(version, shape).unwrap();
+        for operation in operations {
+            match operation {
+                Operation::Read(msr) => {
                     let _ = pmu.rdmsr(msr);
                 }
-                Act::Write(msr, value) => {
+                Operation::Write(msr, value) => {
                     let before = format!("{pmu:?}");
                     match pmu.wrmsr(msr, value) {
                         Err(_) => prop_assert_eq!(format!("{pmu:?}"), before),
@@ -707,14 +715,14 @@ proptest! {
                         },
                     }
                 }
-                Act::ReadPmc(ecx, cpl0, pce) => {
+                Operation::ReadPmc(ecx, cpl0, pce) => {
                     let _ = pmu.rdpmc(ecx, cpl0, pce);
                 }
-                Act::Retire(instructions) => pmu.retire(&instructions.map(|instructions| Retired {
+                Operation::Retire(instructions) => pmu.retire(&instructions.map(|instructions| Retired {
                     instructions,
                     branches: instructions / 3,
                 })),
-                Act::Inject(fault) => pmu.inject(fault),
+                Operation::Inject(fault) => pmu.inject(fault),
             }
             for mode in Mode::ALL {
                 prop_assert!(pmu.budget(mode)[mode as usize] >= 1);

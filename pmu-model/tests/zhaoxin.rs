@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What Zhaoxin's PMU has of its own.
+//! The differences between Zhaoxin's PMU and version 2 of Intel's.
 
 use pmu_model::{msr::*, Config, ConfigError, MsrError, Pmu, Retired, Vendor};
 
@@ -9,7 +9,7 @@ fn pmu() -> Pmu {
 }
 
 #[test]
-fn there_is_version_2_and_no_other() {
+fn version_2_only() {
     for version in [0, 1, 3, 4, 5, 6] {
         assert_eq!(
             Config::new(Vendor::Zhaoxin, version),
@@ -19,7 +19,7 @@ fn there_is_version_2_and_no_other() {
 }
 
 #[test]
-fn a_counter_is_written_in_full() {
+fn writes_to_pmc_are_full_width() {
     let mut pmu = pmu();
     pmu.wrmsr(IA32_PMC0, 0x8123_4567_89ab).unwrap();
     assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(0x8123_4567_89ab));
@@ -31,14 +31,14 @@ fn a_counter_is_written_in_full() {
     assert_eq!(pmu.perf_capabilities(), 0);
 }
 
-/// A stretch after which every event has come round.
-const STRETCH: Retired = Retired {
+/// A whole number of patterns of `pmu_model::event`.
+const PATTERN: Retired = Retired {
     instructions: 4096,
     branches: 1024,
 };
 
 #[test]
-fn events_have_codes_of_their_own() {
+fn events() {
     let cycles = 4096 + 15 * 16 + 100;
     for (event, count) in [
         (0x0082, cycles),
@@ -57,17 +57,17 @@ fn events_have_codes_of_their_own() {
         let mut pmu = pmu();
         let eventsel = EventSel::EN | EventSel::USR | event;
         pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
-        pmu.retire(&[STRETCH, Retired::default()]);
+        pmu.retire(&[PATTERN, Retired::default()]);
         assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(count), "event {event:#x}");
     }
 }
 
 #[test]
-fn fixed_counters_are_those_of_version_2() {
+fn fixed_counters() {
     let mut pmu = pmu();
     pmu.wrmsr(IA32_FIXED_CTR_CTRL, 0x222).unwrap();
     pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 7 << 32).unwrap();
-    pmu.retire(&[STRETCH, Retired::default()]);
+    pmu.retire(&[PATTERN, Retired::default()]);
     let cycles = 4096 + 15 * 16 + 100;
     for (i, count) in (0..).zip([4096, cycles, cycles * 3 / 4]) {
         assert_eq!(pmu.rdmsr(IA32_FIXED_CTR0 + i), Ok(count), "counter {i}");

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! PerfCtrExtCore (Family 15h): six counters, at numbers of their own. The first
-//! four are at those of the legacy counters, too.
+//! PerfCtrExtCore (Family 15h) has six counters at new addresses. The legacy addresses of
+//! the first four remain valid.
 //!
-//! APM vol. 2, "Performance Monitoring Counters", core performance counter
-//! extensions.
+//! APM vol. 2, "Performance Monitoring Counters", core performance counter extensions.
 
 use core::ops::RangeInclusive;
 
@@ -18,10 +17,10 @@ impl Generation for AmdCore {
         Some(&AmdLegacy)
     }
 
-    fn usual_shape(&self) -> Shape {
+    fn default_shape(&self) -> Shape {
         Shape {
             general: 6,
-            ..AmdLegacy.usual_shape()
+            ..AmdLegacy.default_shape()
         }
     }
 
@@ -31,9 +30,9 @@ impl Generation for AmdCore {
 
     fn register(&self, shape: &Shape, msr: u32) -> Option<Register> {
         match index(msr, PERF_CTL0, 2 * usize::from(shape.general)) {
-            // PERF_CTL and PERF_CTR take turns.
+            // PERF_CTLs and PERF_CTRs alternate.
             Some(i) if i % 2 == 0 => Some(Register::EventSel(i / 2)),
-            Some(i) => Some(Register::FullPmc(i / 2)),
+            Some(i) => Some(Register::PmcFullWidth(i / 2)),
             None => AmdLegacy.register(shape, msr),
         }
     }

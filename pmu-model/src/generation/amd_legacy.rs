@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The counters of the K7 and all since: four, each with its PERF_CTL.
+//! The legacy counters, which the K7 and all later processors have: four counters, each
+//! with its PERF_CTL.
 //!
-//! APM vol. 2, "Performance Monitoring Counters". Nothing enumerates them; that
-//! they are 48 bits wide and that there are four, software knows.
+//! APM vol. 2, "Performance Monitoring Counters". CPUID does not report these counters.
+//! Software has to know that there are four and that they are 48 bits wide.
 
 use core::ops::RangeInclusive;
 
@@ -17,11 +18,11 @@ use crate::{
 
 pub(super) struct AmdLegacy;
 
-/// The registers of this generation: PERF_CTL0 to 3, PERF_CTR0 to 3.
+/// The number of counters.
 const COUNTERS: usize = 4;
 
 impl Generation for AmdLegacy {
-    fn usual_shape(&self) -> Shape {
+    fn default_shape(&self) -> Shape {
         Shape {
             general: 4,
             fixed: 0,
@@ -44,12 +45,12 @@ impl Generation for AmdLegacy {
         if let Some(i) = index(msr, K7_PERF_CTL0, n) {
             return Some(Register::EventSel(i));
         }
-        index(msr, K7_PERF_CTR0, n).map(Register::FullPmc)
+        index(msr, K7_PERF_CTR0, n).map(Register::PmcFullWidth)
     }
 
-    /// The numbers of all generations: what a generation lacks is a #GP, and not
-    /// another's to answer.
-    fn owns(&self, msr: u32) -> bool {
+    /// The addresses of all generations of AMD: an access to a register that this
+    /// generation lacks raises #GP.
+    fn is_pmu_address(&self, msr: u32) -> bool {
         [K7_PERF_CTL0, K7_PERF_CTR0]
             .iter()
             .any(|&first| index(msr, first, COUNTERS).is_some())
@@ -57,41 +58,41 @@ impl Generation for AmdLegacy {
             || (PERF_CNTR_GLOBAL_STATUS..=PERF_CNTR_GLOBAL_STATUS_SET).contains(&msr)
     }
 
-    fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
+    fn writable_bits(&self, shape: &Shape, register: Register) -> Option<u64> {
         match register {
             // Bits 19, 21, 39:36 and 63:42 are reserved.
             Register::EventSel(_) => {
                 let fields = 0xffff_ffff & !(EventSel::PC | EventSel::ANY);
                 Some(fields | EventSel::EVENT_HIGH | EventSel::GUEST_ONLY | EventSel::HOST_ONLY)
             }
-            Register::FullPmc(_) => Some(shape.counter_mask()),
+            Register::PmcFullWidth(_) => Some(shape.counter_mask()),
             _ => None,
         }
     }
 
-    /// No write raises #GP: the counters' and PERF_CTL's as hardware has been found
-    /// to do (Linux commit 9b026073db2f, "KVM: x86/svm: Clear reserved bits written
-    /// to PerfEvtSeln MSRs"), and the global registers' likewise. Linux's driver
-    /// relies on it, as it writes all bits but those of status to GlobalStatusClr.
-    fn drops_reserved(&self) -> bool {
+    /// Hardware ignores reserved bits in writes to counters and PERF_CTLs (Linux commit
+    /// 9b026073db2f, "KVM: x86/svm: Clear reserved bits written to PerfEvtSeln MSRs"). The
+    /// global registers do the same: Linux's driver relies on it when it writes to
+    /// PerfCntrGlobalStatusClr with all bits set except those of the status.
+    fn ignores_reserved_bits(&self) -> bool {
         true
     }
 
-    /// The K7's to Family 16h's encodings, and those of Family 17h and later. Which
-    /// of the two a processor has depends on its family, and that is not the PMU's to
-    /// know: so it has both, and they do not clash. Those of Family 17h are in PPR,
-    /// "Performance Monitor Counters", the earlier ones in BKDG, "Core Performance
-    /// Counter Events". The last-level cache of a core is its L2.
+    /// The events that Linux's driver uses (arch/x86/events/amd/core.c).
     ///
-    /// All are those that Linux's driver uses (arch/x86/events/amd/core.c). 7DH and
-    /// 7EH count accesses for instructions and data (unit mask 03H) and for page
-    /// walks (04H): nothing walks pages here.
+    /// The encodings of the K7 to Family 16h (BKDG, "Core Performance Counter Events")
+    /// differ from those of Family 17h and later (PPR, "Performance Monitor Counters"). A
+    /// processor has those of its family, which the PMU does not know. The model has both,
+    /// because they do not conflict. The last-level cache of a core is its L2.
+    ///
+    /// 7DH and 7EH count accesses for instructions and data (unit mask 03H) and for page
+    /// walks (04H). No page walks occur here.
     fn event(&self, eventsel: EventSel) -> Option<Event> {
-        // SVM is off: the processor is neither in a guest nor in a host.
+        // EFER.SVME is clear: these bits keep the counter from counting.
         if eventsel.0 & (EventSel::GUEST_ONLY | EventSel::HOST_ONLY) != 0 {
             return None;
         }
-        match (eventsel.event12(), eventsel.umask()) {
+        match (eventsel.amd_event(), eventsel.umask()) {
             (0x076, 0x00) => Some(Event::Cycles),
             (0x0c0, 0x00) => Some(Event::Instructions),
             (0x0c2, 0x00) => Some(Event::Branches),
@@ -102,16 +103,16 @@ impl Generation for AmdLegacy {
         }
     }
 
-    /// APM vol. 3, RDPMC. From 6 on ECX means the northbridge's and the L3's
-    /// counters where CPUID has them (80000001H:ECX.PerfCtrExtNB and
-    /// PerfCtrExtLLC): it has not, and a core with more than 6 counters has them
-    /// there. So Linux's driver reads them.
+    /// APM vol. 3, RDPMC. From 6 on, ECX selects counters of the northbridge and the L3 if
+    /// CPUID reports them (80000001H:ECX.PerfCtrExtNB and PerfCtrExtLLC). Here it does
+    /// not, and these values select the core counters from 6 on. Linux's driver reads them
+    /// in this way.
     fn rdpmc(&self, ecx: u32) -> Option<Counter> {
         Some(Counter::General(ecx as usize))
     }
 
-    /// "The Mask (M) bit of the LVT PMI entry is not set by the local APIC when a
-    /// PMC overflow occurs" (Linux, arch/x86/events/amd/core.c).
+    /// "The Mask (M) bit of the LVT PMI entry is not set by the local APIC when a PMC
+    /// overflow occurs" (Linux, arch/x86/events/amd/core.c).
     fn pmi_masks_lvtpc(&self) -> bool {
         false
     }

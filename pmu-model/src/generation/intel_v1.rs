@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Intel architectural performance monitoring, version 1 (Core Solo and Duo):
-//! general counters, each with its EVENTSEL, and seven architectural events.
+//! Intel's architectural performance monitoring, version 1 (Core Solo and Core Duo):
+//! general-purpose counters, an event select for each, and seven architectural events.
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 1".
 
@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct IntelV1;
 
 impl Generation for IntelV1 {
-    fn usual_shape(&self) -> Shape {
+    fn default_shape(&self) -> Shape {
         Shape {
             general: 2,
             fixed: 0,
@@ -41,12 +41,12 @@ impl Generation for IntelV1 {
         if msr == IA32_PERF_CAPABILITIES {
             return Some(Register::PerfCapabilities);
         }
-        general(IA32_A_PMC0).map(Register::FullPmc)
+        general(IA32_A_PMC0).map(Register::PmcFullWidth)
     }
 
-    /// The numbers of all versions: what a version lacks is a #GP, and not
-    /// another's to answer. DEBUGCTL is not among them, as others use it too.
-    fn owns(&self, msr: u32) -> bool {
+    /// The addresses of all versions: an access to a register that this version lacks
+    /// raises #GP. DEBUGCTL is not among them, because it does not belong to the PMU alone.
+    fn is_pmu_address(&self, msr: u32) -> bool {
         [IA32_PMC0, IA32_PERFEVTSEL0, IA32_A_PMC0]
             .iter()
             .any(|&first| index(msr, first, MAX_INTEL_GENERAL).is_some())
@@ -57,20 +57,19 @@ impl Generation for IntelV1 {
             || v6_index(msr, IA32_PMC_FX0_CTR, MAX_FIXED).is_some()
     }
 
-    fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
+    fn writable_bits(&self, shape: &Shape, register: Register) -> Option<u64> {
         match register {
-            // Bit 21 and the upper half are reserved.
+            // Bits 21 and 63:32 are reserved.
             Register::EventSel(_) => Some(0xffff_ffff & !EventSel::ANY),
-            // EDX is ignored.
+            // Bits 63:32 are ignored.
             Register::Pmc(_) => Some(u64::MAX),
-            Register::FullPmc(_) => Some(shape.counter_mask()),
+            Register::PmcFullWidth(_) => Some(shape.counter_mask()),
             _ => None,
         }
     }
 
-    /// SDM vol. 3B, "Pre-defined Architectural Performance Events", table
-    /// "UMask and Event Select Encodings for Pre-Defined Architectural Performance
-    /// Events".
+    /// SDM vol. 3B, "Pre-defined Architectural Performance Events", table "UMask and Event
+    /// Select Encodings for Pre-Defined Architectural Performance Events".
     fn event(&self, eventsel: EventSel) -> Option<Event> {
         match (eventsel.event(), eventsel.umask()) {
             (0x3c, 0x00) => Some(Event::Cycles),
@@ -84,19 +83,18 @@ impl Generation for IntelV1 {
         }
     }
 
-    /// SDM vol. 2B, RDPMC: with architectural performance monitoring ECX[31:16]
-    /// is the type of the counter, and ECX[15:0] its index.
+    /// SDM vol. 2B, RDPMC: with architectural performance monitoring, `ECX[31:16]` is the
+    /// type of the counter and `ECX[15:0]` its index.
     fn rdpmc(&self, ecx: u32) -> Option<Counter> {
         (ecx >> 16 == 0).then_some(Counter::General(ecx as usize))
     }
 
     /// SDM vol. 2A, CPUID, leaf 0AH.
     fn cpuid(&self, shape: &Shape, leaf: u32, _: u32) -> Option<[u32; 4]> {
-        /// The number of events that EBX tells the presence of.
+        /// The number of valid bits in EBX. A set bit means that an event is missing.
         const EVENTS: u32 = 7;
         let general = u32::from(shape.general);
         let width = u32::from(shape.width);
-        // EBX has a bit for each event that is missing, and none is.
         (leaf == 0xa).then_some([1 | (general << 8) | (width << 16) | (EVENTS << 24), 0, 0, 0])
     }
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Version 2 (Core 2): fixed counters, and global control, status and
-//! acknowledgement of all counters at once; a PMI can freeze the counters.
+//! Version 2 (Core 2) adds fixed-function counters, and registers that control all
+//! counters at once, report their overflows and clear them. A PMI can freeze the counters.
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 2".
 
-use super::{index, intel_v1::IntelV1, Freeze, Generation};
+use super::{index, intel_v1::IntelV1, FreezeOnPmi, Generation};
 use crate::{config::Shape, event::Event, msr::*, pmu::Counter};
 
 pub(super) struct IntelV2;
 
-/// `bits` of FIXED_CTR_CTRL for each of the fixed counters.
+/// FIXED_CTR_CTRL with `bits` in the field of every counter.
 pub(super) fn fixed_ctr_ctrl(shape: &Shape, bits: u64) -> u64 {
-    (0..usize::from(shape.fixed)).fold(0, |mask, i| mask | (bits << (i * fixed_ctrl::STRIDE)))
+    (0..usize::from(shape.fixed)).fold(0, |mask, i| mask | (bits << (i * fixed_ctrl::BITS)))
 }
 
 impl Generation for IntelV2 {
@@ -20,7 +20,7 @@ impl Generation for IntelV2 {
         Some(&IntelV1)
     }
 
-    fn usual_shape(&self) -> Shape {
+    fn default_shape(&self) -> Shape {
         Shape {
             general: 2,
             fixed: 3,
@@ -43,17 +43,17 @@ impl Generation for IntelV2 {
             IA32_PERF_GLOBAL_STATUS => Some(Register::GlobalStatus),
             IA32_PERF_GLOBAL_CTRL => Some(Register::GlobalCtrl),
             IA32_PERF_GLOBAL_STATUS_RESET => Some(Register::GlobalStatusReset),
-            // The freeze bits are there with CPUID.1:ECX.PDCM, as
-            // PERF_CAPABILITIES is (SDM vol. 4).
+            // The freeze bits exist if CPUID.1:ECX.PDCM is set, as does PERF_CAPABILITIES
+            // (SDM vol. 4).
             IA32_DEBUGCTL if shape.full_width => Some(Register::DebugCtl),
             _ => IntelV1.register(shape, msr),
         }
     }
 
-    fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
+    fn writable_bits(&self, shape: &Shape, register: Register) -> Option<u64> {
         match register {
-            // "Bits beyond the width of the fixed-function counter are reserved
-            // and must be written as zeros."
+            // "Bits beyond the width of the fixed-function counter are reserved and must be
+            // written as zeros."
             Register::FixedCtr(_) => Some(shape.counter_mask()),
             Register::FixedCtrCtrl => {
                 let bits = fixed_ctrl::OS | fixed_ctrl::USR | fixed_ctrl::PMI;
@@ -69,13 +69,13 @@ impl Generation for IntelV2 {
                     | debugctl::FREEZE_LBRS_ON_PMI
                     | debugctl::FREEZE_PERFMON_ON_PMI,
             ),
-            _ => IntelV1.writable(shape, register),
+            _ => IntelV1.writable_bits(shape, register),
         }
     }
 
-    /// SDM vol. 3A, table "IA-32 and Intel 64 Processor States Following Power-up,
-    /// Reset, or INIT": bits n-1:0 are set. Software written for version 1 finds
-    /// its counters enabled.
+    /// SDM vol. 3A, table "IA-32 and Intel 64 Processor States Following Power-up, Reset, or
+    /// INIT": bits n-1:0 are set. The general-purpose counters are enabled for software
+    /// that was written for version 1.
     fn reset_global_ctrl(&self, shape: &Shape) -> u64 {
         shape.general_counters()
     }
@@ -92,7 +92,7 @@ impl Generation for IntelV2 {
     }
 
     fn rdpmc(&self, ecx: u32) -> Option<Counter> {
-        /// RDPMC's type of the fixed counters.
+        /// The type of the fixed-function counters.
         const FIXED: u32 = 0x4000;
         match ecx >> 16 {
             FIXED => Some(Counter::Fixed((ecx & 0xffff) as usize)),
@@ -101,9 +101,9 @@ impl Generation for IntelV2 {
     }
 
     /// SDM vol. 3B, "Freezing LBR and Performance Counters on PMI", legacy
-    /// Freeze_Perfmon_On_PMI.
-    fn freeze(&self) -> Freeze {
-        Freeze::GlobalCtrl
+    /// Freeze_PerfMon_On_PMI.
+    fn freeze_on_pmi(&self) -> FreezeOnPmi {
+        FreezeOnPmi::Legacy
     }
 
     fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {

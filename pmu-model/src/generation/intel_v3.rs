@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Version 3 (Nehalem): AnyThread, and a status bit for the uncore's counters.
+//! Version 3 (Nehalem) adds AnyThread, and a status bit for uncore counters.
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 3".
 
@@ -17,7 +17,7 @@ impl Generation for IntelV3 {
         Some(&IntelV2)
     }
 
-    fn usual_shape(&self) -> Shape {
+    fn default_shape(&self) -> Shape {
         Shape {
             general: 4,
             fixed: 3,
@@ -27,14 +27,14 @@ impl Generation for IntelV3 {
         }
     }
 
-    fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
+    fn writable_bits(&self, shape: &Shape, register: Register) -> Option<u64> {
         let added = match register {
             Register::EventSel(_) => EventSel::ANY,
             Register::FixedCtrCtrl => fixed_ctr_ctrl(shape, fixed_ctrl::ANY),
             Register::GlobalStatusReset => global_status::OVF_UNCORE,
             _ => 0,
         };
-        Some(IntelV2.writable(shape, register)? | added)
+        Some(IntelV2.writable_bits(shape, register)? | added)
     }
 
     fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {

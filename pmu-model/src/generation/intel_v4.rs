@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Version 4 (Skylake): GLOBAL_STATUS can be set, tells of a freeze and ends it;
-//! GLOBAL_INUSE tells which counters are programmed.
+//! Version 4 (Skylake) adds GLOBAL_STATUS_SET, the bits of GLOBAL_STATUS that freeze the
+//! counters and the LBRs, and GLOBAL_INUSE, which reports the counters that are programmed.
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 4".
 
-use super::{intel_v3::IntelV3, Freeze, Generation};
+use super::{intel_v3::IntelV3, FreezeOnPmi, Generation};
 use crate::{config::Shape, msr::*};
 
 pub(super) struct IntelV4;
@@ -15,8 +15,8 @@ impl Generation for IntelV4 {
         Some(&IntelV3)
     }
 
-    fn usual_shape(&self) -> Shape {
-        IntelV3.usual_shape()
+    fn default_shape(&self) -> Shape {
+        IntelV3.default_shape()
     }
 
     fn register(&self, shape: &Shape, msr: u32) -> Option<Register> {
@@ -27,22 +27,22 @@ impl Generation for IntelV4 {
         }
     }
 
-    fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
+    fn writable_bits(&self, shape: &Shape, register: Register) -> Option<u64> {
         let frozen = global_status::LBR_FRZ | global_status::CTR_FRZ;
         match register {
-            Register::GlobalStatusReset => Some(IntelV3.writable(shape, register)? | frozen),
-            // All that can be cleared can be set, but for CondChgd.
+            Register::GlobalStatusReset => Some(IntelV3.writable_bits(shape, register)? | frozen),
+            // All bits that can be cleared can also be set, except CondChgd.
             Register::GlobalStatusSet => {
-                let clearable = self.writable(shape, Register::GlobalStatusReset)?;
+                let clearable = self.writable_bits(shape, Register::GlobalStatusReset)?;
                 Some(clearable & !global_status::COND_CHGD)
             }
-            _ => IntelV3.writable(shape, register),
+            _ => IntelV3.writable_bits(shape, register),
         }
     }
 
     /// SDM vol. 3B, "Enhancement in IA32_PERF_GLOBAL_STATUS".
-    fn freeze(&self) -> Freeze {
-        Freeze::GlobalStatus
+    fn freeze_on_pmi(&self) -> FreezeOnPmi {
+        FreezeOnPmi::Streamlined
     }
 
     fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Version 5 (Ice Lake): fixed counters named by a bitmap, a fourth one for
-//! slots; AnyThread is gone.
+//! Version 5 (Ice Lake) adds a fourth fixed-function counter, which counts slots, and
+//! removes AnyThread. CPUID reports the fixed-function counters as a bitmap.
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 5".
 
@@ -15,11 +15,11 @@ impl Generation for IntelV5 {
         Some(&IntelV4)
     }
 
-    fn usual_shape(&self) -> Shape {
+    fn default_shape(&self) -> Shape {
         Shape {
             general: 8,
             fixed: 4,
-            ..IntelV4.usual_shape()
+            ..IntelV4.default_shape()
         }
     }
 
@@ -27,13 +27,13 @@ impl Generation for IntelV5 {
         4
     }
 
-    fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
+    fn writable_bits(&self, shape: &Shape, register: Register) -> Option<u64> {
         let removed = match register {
             Register::EventSel(_) => EventSel::ANY,
             Register::FixedCtrCtrl => fixed_ctr_ctrl(shape, fixed_ctrl::ANY),
             _ => 0,
         };
-        Some(IntelV4.writable(shape, register)? & !removed)
+        Some(IntelV4.writable_bits(shape, register)? & !removed)
     }
 
     fn event(&self, eventsel: EventSel) -> Option<Event> {
@@ -51,9 +51,9 @@ impl Generation for IntelV5 {
     }
 
     fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        /// The number of events that EBX tells the presence of: slots, too.
+        /// The number of valid bits in EBX, which now include slots.
         const EVENTS: u32 = 8;
-        /// EDX: there is no AnyThread.
+        /// EDX: AnyThread is removed.
         const ANYTHREAD_DEPRECATED: u32 = 1 << 15;
         let [eax, ebx, _, edx] = IntelV4.cpuid(shape, leaf, subleaf)?;
         Some([

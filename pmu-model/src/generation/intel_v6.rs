@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Version 6 (Lunar Lake): a range of registers in which all of a counter's are side by
-//! side; more of a unit mask, and a comparison for equality. CPUID leaf 23H says which
-//! counters there are, bit by bit, and which events.
+//! Version 6 (Lunar Lake) adds UnitMask2, EQ, and further addresses, at which the registers
+//! of one counter are next to each other. CPUID leaf 23H reports the counters and the
+//! events as bitmaps.
 //!
-//! SDM vol. 3B, "Architectural Performance Monitoring Version 6", and vol. 2A, CPUID,
-//! leaf 23H. Of what the leaf can tell of, counters that reload each other (subleaf 2)
-//! and PEBS (subleaves 4 and 5) are not there.
+//! SDM vol. 3B, "Architectural Performance Monitoring Version 6", and vol. 2A, CPUID, leaf
+//! 23H. Auto counter reload (subleaf 2) and PEBS (subleaves 4 and 5) are not modelled.
 
 use super::{intel_v5::IntelV5, v6_index, Generation};
 use crate::{
@@ -17,12 +16,13 @@ use crate::{
 
 pub(super) struct IntelV6;
 
-/// Subleaves of leaf 23H: this one, counters, events.
+/// Leaf 23H, EAX: the valid subleaves, which are 0, 1 (counters) and 3 (events).
 const SUBLEAVES: u32 = (1 << 0) | (1 << 1) | (1 << 3);
-/// Leaf 23H, EBX: UnitMask2 and EQ are there.
+/// Leaf 23H, EBX: event selects have UnitMask2.
 const UNIT_MASK2: u32 = 1 << 0;
+/// Leaf 23H, EBX: event selects have EQ.
 const EQ: u32 = 1 << 1;
-/// Leaf 23H, subleaf 3: the events of leaf 0AH, slots the last of them.
+/// Leaf 23H, subleaf 3: the same events as in leaf 0AH, the last of which is slots.
 const EVENTS: u32 = 0xff;
 
 impl Generation for IntelV6 {
@@ -30,21 +30,21 @@ impl Generation for IntelV6 {
         Some(&IntelV5)
     }
 
-    fn usual_shape(&self) -> Shape {
-        IntelV5.usual_shape()
+    fn default_shape(&self) -> Shape {
+        IntelV5.default_shape()
     }
 
-    fn enumerates_counters(&self) -> bool {
+    fn has_leaf_23h(&self) -> bool {
         true
     }
 
     fn register(&self, shape: &Shape, msr: u32) -> Option<Register> {
         const CTR: u32 = 0;
         const CFG_A: u32 = IA32_PMC_GP0_CFG_A - IA32_PMC_GP0_CTR;
-        if let Some((i, place)) = v6_index(msr, IA32_PMC_GP0_CTR, MAX_INTEL_GENERAL) {
-            return match place {
+        if let Some((i, offset)) = v6_index(msr, IA32_PMC_GP0_CTR, MAX_INTEL_GENERAL) {
+            return match offset {
                 _ if !shape.has_general(i) => None,
-                CTR => Some(Register::FullPmc(i)),
+                CTR => Some(Register::PmcFullWidth(i)),
                 CFG_A => Some(Register::EventSel(i)),
                 _ => None,
             };
@@ -56,15 +56,15 @@ impl Generation for IntelV6 {
         }
     }
 
-    fn writable(&self, shape: &Shape, register: Register) -> Option<u64> {
+    fn writable_bits(&self, shape: &Shape, register: Register) -> Option<u64> {
         let added = match register {
             Register::EventSel(_) => EventSel::EQ | EventSel::UMASK2,
             _ => 0,
         };
-        Some(IntelV5.writable(shape, register)? | added)
+        Some(IntelV5.writable_bits(shape, register)? | added)
     }
 
-    /// No event here has a unit mask of more than 8 bits.
+    /// No event here uses UnitMask2.
     fn event(&self, eventsel: EventSel) -> Option<Event> {
         match eventsel.0 & EventSel::UMASK2 {
             0 => IntelV5.event(eventsel),
@@ -72,8 +72,8 @@ impl Generation for IntelV6 {
         }
     }
 
-    /// Leaf 0AH can only tell of counters from 0 on without a gap: it does of those
-    /// before the first that is missing.
+    /// Leaf 0AH can report contiguous counters only. It reports those before the first
+    /// missing one.
     fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         let general = shape.general_counters();
         match (leaf, subleaf) {

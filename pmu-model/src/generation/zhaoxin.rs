@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Zhaoxin's and Centaur's: version 2 of Intel's, but that a write to IA32_PMCx
-//! reaches all bits of the counter, and that events have codes of their own.
+//! The PMU of Zhaoxin and Centaur: version 2 of Intel's with two differences. A write to
+//! IA32_PMCx is full-width, and the event codes are others.
 //!
-//! No manual of it is published: all of it is what Linux's driver knows
+//! There is no public manual. The source is Linux's driver
 //! (arch/x86/events/zhaoxin/core.c).
 
 use super::{index, intel_v2::IntelV2, Generation};
@@ -20,25 +20,25 @@ impl Generation for Zhaoxin {
         Some(&IntelV2)
     }
 
-    /// Without aliases for writes in full, which IA32_PMCx does not need.
-    fn usual_shape(&self) -> Shape {
+    /// There are no aliases for full-width writes, because IA32_PMCx does not need them.
+    fn default_shape(&self) -> Shape {
         Shape {
             width: 48,
             full_width: false,
-            ..IntelV2.usual_shape()
+            ..IntelV2.default_shape()
         }
     }
 
     fn register(&self, shape: &Shape, msr: u32) -> Option<Register> {
         match index(msr, IA32_PMC0, shape.general.into()) {
-            Some(i) => Some(Register::FullPmc(i)),
+            Some(i) => Some(Register::PmcFullWidth(i)),
             None => IntelV2.register(shape, msr),
         }
     }
 
-    /// Those of the ZXC, the ZXD and the ZXE, which do not clash: which of them a
-    /// processor has depends on its model, and that is not the PMU's to know. Bus
-    /// cycles are those of a clock of fixed rate.
+    /// The events of the ZXC, the ZXD and the ZXE. A processor has those of its model,
+    /// which the PMU does not know. The model has all of them, because they do not
+    /// conflict. Bus cycles are cycles of a fixed-rate clock.
     fn event(&self, eventsel: EventSel) -> Option<Event> {
         match (eventsel.event(), eventsel.umask()) {
             (0x82, 0x00) => Some(Event::Cycles),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The counting side of the PMU once more, as slowly and plainly as can be: one
-//! instruction after the other, one cycle after the other, one signal level after
-//! the other. It shares no code with the model, only what the documentation says.
+//! A reference implementation of counting, as simple as possible: it goes through every
+//! instruction, every cycle and every level of a signal. It shares no code with the
+//! model and follows the documentation of `pmu_model::event` only.
 
 use pmu_model::{msr::*, Mode, Vendor};
 
@@ -13,7 +13,7 @@ pub struct Instruction {
     pub branch: bool,
 }
 
-/// What happens in one cycle.
+/// The events that occur in one cycle.
 #[derive(Clone, Copy, Default)]
 struct Cycle {
     instruction: bool,
@@ -24,6 +24,7 @@ struct Cycle {
     reference_tick: bool,
 }
 
+/// The totals of one mode since reset.
 #[derive(Clone, Copy, Default)]
 struct Clock {
     instructions: u64,
@@ -32,7 +33,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// The cycles of one instruction: its own, then those it stalls.
+    /// Retires an instruction. Returns its own cycle and then the cycles that it stalls.
     fn retire(&mut self, branch: bool) -> Vec<Cycle> {
         self.instructions += 1;
         self.branches += u64::from(branch);
@@ -48,7 +49,7 @@ impl Clock {
         let mut cycles = vec![Cycle::default(); 1 + stalls];
         cycles[0] = first;
         for cycle in &mut cycles {
-            // Three ticks in four cycles: none in the first of them.
+            // There are three ticks in four cycles, and none in the first of them.
             cycle.reference_tick = self.cycles % 4 != 0;
             self.cycles += 1;
         }
@@ -56,16 +57,17 @@ impl Clock {
     }
 }
 
-/// A condition's level over the two halves of a cycle.
+/// The level of a condition in each half of a cycle.
 type Levels = [bool; 2];
 
-/// What one counter is programmed to do, and what it has done.
+/// A counter.
 #[derive(Clone, Debug)]
 pub struct Counter {
     vendor: Vendor,
-    /// An EVENTSEL or a PERF_CTL, or what would be one for a fixed counter.
+    /// The event select or PERF_CTL. For a fixed-function counter, the event select that
+    /// makes a general-purpose counter do the same.
     eventsel: u64,
-    /// The bit of GLOBAL_CTRL.
+    /// The number of its bit in GLOBAL_CTRL.
     pub bit: u32,
     width: u32,
     pub value: u64,
@@ -89,20 +91,20 @@ impl Counter {
             Mode::User => EventSel::USR,
             Mode::Kernel => EventSel::OS,
         };
-        let elsewhere = EventSel::GUEST_ONLY | EventSel::HOST_ONLY;
+        let guest_or_host = EventSel::GUEST_ONLY | EventSel::HOST_ONLY;
         self.eventsel & bit != 0
             && self.eventsel & EventSel::EN != 0
-            && self.eventsel & elsewhere == 0
+            && self.eventsel & guest_or_host == 0
     }
 
     fn raises_pmi(&self) -> bool {
         self.eventsel & EventSel::INT != 0
     }
 
-    /// How often the event happens in a cycle, and if it lasts the whole cycle.
-    fn happens(&self, cycle: Cycle) -> Option<(u64, bool)> {
+    /// How often the event occurs in a cycle, and whether it lasts for the whole cycle.
+    fn occurs(&self, cycle: Cycle) -> Option<(u64, bool)> {
         use Vendor::{Amd, Intel};
-        let pulse = |happens: bool| (u64::from(happens), false);
+        let pulse = |occurs: bool| (u64::from(occurs), false);
         Some(match (self.vendor, self.eventsel & 0xf_0000_ffff) {
             (Intel, 0x003c) | (Amd, 0x0076) => (1, true),
             (Intel, 0x01a4) => (4, true),
@@ -117,7 +119,7 @@ impl Counter {
     }
 
     fn count(&self, cycle: Cycle) -> u64 {
-        let Some((n, lasting)) = self.happens(cycle) else {
+        let Some((n, lasting)) = self.occurs(cycle) else {
             return 0;
         };
         let cmask = (self.eventsel >> 24) & 0xff;
@@ -125,7 +127,7 @@ impl Counter {
         let eq = cmask != 0 && self.eventsel & EventSel::EQ != 0;
         let reached = if eq { n == cmask } else { n >= cmask.max(1) };
         if self.eventsel & EventSel::EDGE != 0 {
-            // Between pulses the level is what it is in a cycle without one.
+            // The level before the cycle. For a pulse it is that of a cycle without one.
             let idle = inv ^ (lasting && reached);
             let levels: Levels = if lasting {
                 [reached ^ inv; 2]
@@ -144,7 +146,7 @@ impl Counter {
     }
 }
 
-/// All counters, and the time of both modes.
+/// All counters, and the totals of both modes.
 #[derive(Clone)]
 pub struct Reference {
     pub counters: Vec<Counter>,
@@ -159,7 +161,7 @@ impl Reference {
         }
     }
 
-    /// Retires one instruction; returns the bits of the counters that overflow.
+    /// Retires one instruction. Returns the bits of the counters that overflow.
     pub fn retire(&mut self, instruction: Instruction) -> u64 {
         let mut overflowed = 0;
         for cycle in self.clocks[instruction.mode as usize].retire(instruction.branch) {
@@ -180,7 +182,7 @@ impl Reference {
         overflowed
     }
 
-    /// Whether one of the counters that overflow asks for a PMI.
+    /// Whether at least one of the counters that overflowed requests a PMI.
     pub fn raises_pmi(&self, overflowed: u64) -> bool {
         self.counters
             .iter()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The property `pmu-fault`: how a [`Defect`] is written.
+//! The syntax of the property `pmu-fault`.
 
 use std::num::NonZeroU64;
 
 use pmu_model::{Defect, PmiFault};
 
-/// The defect that `text` names, `None` if it is none.
+/// Parses `text`. `None` if it is not a [`Defect`].
 pub fn parse(text: &str) -> Option<Defect> {
     let mut fields = text.split(':');
     let kind = fields.next()?;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_written() {
+    fn valid() {
         let every = |n| NonZeroU64::new(n).unwrap();
         let pmi = |n, fault| Defect::Pmi {
             every: every(n),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot() {
+    fn invalid() {
         for text in [
             "",
             "lose",
