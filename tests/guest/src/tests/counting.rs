@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Instructions and branches in user mode: exact, whatever happens meanwhile.
+//! Counts of user instructions and branches are exact, whatever interrupts them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -67,7 +67,8 @@ fn loops_of_all_lengths(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The difference, which is right even when the window's own count is not.
+/// Checks only the difference between two counts, so that what `guest_measure`
+/// itself adds does not matter.
 fn twice_the_loop(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for n in [1_000, 100_000, 10_000_000] {
@@ -105,7 +106,7 @@ fn hundred_million(ctx: &Ctx) -> Result<()> {
     expect_exact(&pmu, &workload::block(6_666_666))
 }
 
-/// Runs long enough to be interrupted, and makes sure that it was.
+/// Runs long enough for timer interrupts to come.
 fn timer_interrupts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let before = interrupts("LOC")?;
@@ -173,7 +174,7 @@ fn single_step(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload)
 }
 
-/// How often the counting handler runs while a workload does.
+/// The number of signals that a workload raises.
 fn signals(workload: &Workload) -> u64 {
     let before = workload::signals_counted();
     workload.run();
@@ -195,8 +196,8 @@ fn fpu(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::fpu(100_000))
 }
 
-/// Atomics that an emulator may have to run alone, while the other CPUs are
-/// busy with them too.
+/// Atomics for which TCG may stop all other vCPUs, while another thread runs them
+/// too.
 fn atomics(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let done = AtomicBool::new(false);
@@ -225,7 +226,7 @@ fn self_modifying_code(ctx: &Ctx) -> Result<()> {
 
 fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
     if cpus()? < 2 {
-        return skip("one CPU");
+        return skip("needs two CPUs");
     }
     let pmu = ctx.pmu()?;
     let migrations = while_moving(|| move_while_counting(&pmu))?;
@@ -233,7 +234,7 @@ fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Does something while another thread keeps sending this one to the next CPU.
+/// Runs `work` while another thread keeps moving this one to the next CPU.
 pub fn while_moving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let cpus = cpus()?;
     let thread = gettid();
@@ -280,7 +281,7 @@ pub fn pin(thread: Pid, cpu: usize) -> Result<()> {
     sched_setaffinity(thread, &set).context("sched_setaffinity")
 }
 
-/// A whole static program, from its first instruction to its exit.
+/// A static program, from its first instruction to its exit.
 fn program_alone(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for program in [LOOP, MIXED] {
@@ -312,12 +313,12 @@ fn program_as_in_tree(ctx: &Ctx) -> Result<()> {
     for program in [LOOP, MIXED] {
         let theirs = count_program(&in_tree, &program)?;
         let ours = count_program(&pmu, &program)?;
-        expect("against the in-tree PMU", "instructions", ours, theirs)?;
+        expect("compared with the in-tree PMU", "instructions", ours, theirs)?;
     }
     Ok(())
 }
 
-/// Processes that share the CPUs, each with an event of its own.
+/// Six processes that share the CPUs, each with its own event.
 fn many_programs(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let installed = LOOP.install()?;
@@ -334,7 +335,7 @@ fn many_programs(ctx: &Ctx) -> Result<()> {
             Ok(child)
         })
         .collect::<Result<Vec<_>>>()?;
-    // All at once, so that they take turns.
+    // All at once, so that they preempt each other.
     children.iter().try_for_each(|child| child.proceed())?;
     children.into_iter().try_for_each(|child| child.finish())?;
     for counter in &mut counters {
