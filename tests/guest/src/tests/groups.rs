@@ -154,7 +154,7 @@ fn moves_to_fixed_counter(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     if fixed == 0 {
-        return skip("no fixed counters");
+        return skip("needs a fixed counter");
     }
     let loop_once = workload::tight_loop(N);
     let start = |event| -> Result<Counter> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! CPUs that go and come.
+//! CPU hotplug.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn set_online(on: bool) -> Result<()> {
     fs::write(file, if on { "1" } else { "0" }).context(file)
 }
 
-/// Off and on again, with something done in between.
+/// Takes CPU 1 offline, calls `between`, and brings the CPU online again.
 fn replug<T>(between: impl FnOnce() -> Result<T>) -> Result<T> {
     set_online(false)?;
     let result = between();
@@ -34,7 +34,7 @@ fn replug<T>(between: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
-/// Counts and PMIs on each CPU.
+/// Counts and PMIs are right on each CPU.
 fn counts_and_samples_on_all_cpus(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
@@ -52,7 +52,7 @@ fn counts_and_samples_on_all_cpus(ctx: &Ctx) -> Result<()> {
         workload.measure(&sampler)?;
         let count = sampler.read()?;
         expect(
-            "on each CPU",
+            "sampling event",
             "instructions",
             count,
             workload.instructions(),
@@ -68,7 +68,7 @@ fn while_nothing_counts(ctx: &Ctx) -> Result<()> {
     counts_and_samples_on_all_cpus(ctx)
 }
 
-/// The task is on the CPU that goes, and has to go on elsewhere.
+/// The counted task may have to migrate because its CPU goes offline.
 fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(10_000_000);
@@ -84,7 +84,7 @@ fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
         }
         plug.join().expect("the plugging thread does not panic")?;
         expect(
-            "replugged",
+            "during hotplug",
             "instructions",
             counter.read()?,
             runs * workload.instructions(),
@@ -95,7 +95,7 @@ fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
     counts_and_samples_on_all_cpus(ctx)
 }
 
-/// An event of the CPU itself stops with it.
+/// A CPU-wide event stops when its CPU goes offline.
 fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut counter = pmu
@@ -109,6 +109,6 @@ fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
         expect("CPU offline", "instructions", second, first)
     })?;
     drop(counter);
-    ensure!(cpus()? >= 2, "the CPU did not come back");
+    ensure!(cpus()? >= 2, "CPU 1 did not come online again");
     counts_and_samples_on_all_cpus(ctx)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One set of counters, two drivers: whoever comes first has them, and gives
-//! them back with the last event.
+//! Two drivers share one set of counters. The first event of a driver reserves them,
+//! and the last one releases them.
 
 use std::io;
 
@@ -16,16 +16,16 @@ use crate::workload;
 pub const TESTS: &[Test] = tests![
     in_tree_first,
     module_first,
-    by_turns,
+    alternating,
     last_of_many_events,
-    refusals_hold_nothing,
+    refused_open_reserves_nothing,
 ];
 
-/// The in-tree PMU, where its driver keeps others from the counters that it uses.
+/// The in-tree PMU. Skips if its driver does not reserve the counters.
 fn in_tree(ctx: &Ctx) -> Result<Pmu> {
-    // Its registers are then at numbers that the kernel keeps no reservations of.
+    // The kernel has no reservations for the MSRs of version 6.
     if CpuPmu::probe().version >= 6 {
-        return skip("from version 6 on the in-tree driver reserves no counters");
+        return skip("the in-tree driver does not reserve the counters of version 6");
     }
     ctx.in_tree()
 }
@@ -41,12 +41,12 @@ pub fn expect_busy(result: io::Result<Counter>, who: &str) -> Result<()> {
         .with_context(|| format!("{who} opened an event"))?;
     ensure!(
         error.raw_os_error() == Some(libc::EBUSY),
-        "{who}: {error}, not EBUSY"
+        "{who}: {error}, expected EBUSY"
     );
     Ok(())
 }
 
-/// The module says once, and in one line, who may hold the counters.
+/// The module logs one line that names the likely holder of the counters.
 fn in_tree_first(ctx: &Ctx) -> Result<()> {
     let (pmu, in_tree) = (ctx.pmu()?, in_tree(ctx)?);
     let mut log = ctx.module_log()?;
@@ -56,15 +56,15 @@ fn in_tree_first(ctx: &Ctx) -> Result<()> {
     let lines = log.lines()?;
     ensure!(
         lines.len() == 1,
-        "{} lines in the kernel log: {lines:?}",
+        "{} lines in the kernel log, expected 1: {lines:?}",
         lines.len()
     );
     ensure!(
         lines[0].contains("watchdog"),
-        "no hint at the likely holder: {lines:?}"
+        "the kernel log does not mention the watchdog: {lines:?}"
     );
     drop(holder);
-    expect_exact(&pmu, &workload::tight_loop(10_000)).context("after the holder has gone")
+    expect_exact(&pmu, &workload::tight_loop(10_000)).context("after the holder was closed")
 }
 
 fn module_first(ctx: &Ctx) -> Result<()> {
@@ -74,10 +74,10 @@ fn module_first(ctx: &Ctx) -> Result<()> {
     let holder = pmu.open(Event::Instructions, Mode::User)?;
     expect_busy(open(&in_tree), "the in-tree PMU")?;
     drop(holder);
-    expect_exact(&in_tree, &workload::tight_loop(10_000)).context("after the holder has gone")
+    expect_exact(&in_tree, &workload::tight_loop(10_000)).context("after the holder was closed")
 }
 
-fn by_turns(ctx: &Ctx) -> Result<()> {
+fn alternating(ctx: &Ctx) -> Result<()> {
     let pmus = [ctx.pmu()?, ctx.in_tree_counts()?];
     let workload = workload::branches(1_000);
     for _ in 0..100 {
@@ -88,7 +88,7 @@ fn by_turns(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The counters come back with the last event, not with the first.
+/// Only closing the last event releases the counters.
 fn last_of_many_events(ctx: &Ctx) -> Result<()> {
     ctx.need_module()?;
     let (pmu, in_tree) = (ctx.pmu()?, in_tree(ctx)?);
@@ -97,12 +97,12 @@ fn last_of_many_events(ctx: &Ctx) -> Result<()> {
         expect_busy(open(&in_tree), "the in-tree PMU")?;
         drop(event);
     }
-    open(&in_tree).context("in-tree after the last event")?;
+    open(&in_tree).context("open the in-tree PMU after the last event was closed")?;
     Ok(())
 }
 
-/// A refused open leaves nothing reserved.
-fn refusals_hold_nothing(ctx: &Ctx) -> Result<()> {
+/// A refused open reserves nothing.
+fn refused_open_reserves_nothing(ctx: &Ctx) -> Result<()> {
     ctx.need_module()?;
     ctx.in_tree_counts()?;
     let (pmu, in_tree) = (ctx.pmu()?, in_tree(ctx)?);
@@ -115,11 +115,11 @@ fn refusals_hold_nothing(ctx: &Ctx) -> Result<()> {
             drop(holder);
         }
     }
-    // A refusal for another reason leaves nothing reserved either.
+    // The same for an open that is refused for another reason.
     for _ in 0..10 {
         let mut builder = pmu.event(Event::Instructions);
         builder.attrs_mut().set_precise_ip(3);
-        ensure!(builder.build().is_err(), "precise_ip=3");
+        ensure!(builder.build().is_err(), "precise_ip=3 was not refused");
     }
     expect_exact(&in_tree, &workload::tight_loop(1_000))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the core of perf does with an event: inheritance, exec, the ioctls.
+//! Events of tasks and of CPUs: the ioctls, exec, inheritance.
 
 use std::thread;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn enable_and_disable_again(ctx: &Ctx) -> Result<()> {
         workload.measure(&counter)?;
         workload.run();
         let want = round * workload.instructions();
-        expect("in pieces", "instructions", counter.read()?, want)?;
+        expect("sum of the runs", "instructions", counter.read()?, want)?;
     }
     Ok(())
 }
@@ -67,13 +67,13 @@ fn reset(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// The steps between the readings are alike, so they must count alike.
+/// The same code runs between each two readings, so the differences must be equal.
 fn reading_while_counting(ctx: &Ctx) -> Result<()> {
     let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     counter.enable()?;
     let readings = read_often(&mut counter)?;
     let step = readings[1] - readings[0];
-    ensure!(step > 2_000, "only {step} instructions");
+    ensure!(step > 2_000, "only {step} instructions between two readings");
     for pair in readings.windows(2) {
         expect(
             "between two readings",
@@ -115,7 +115,7 @@ fn enabled_on_exec(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// Counts a program that forks, with or without its children.
+/// Counts a program that forks; `inherit` includes its children.
 fn count_family(ctx: &Ctx, inherit: bool) -> Result<u64> {
     let installed = FAMILY.install()?;
     let child = installed.stopped()?;
@@ -132,7 +132,7 @@ fn count_family(ctx: &Ctx, inherit: bool) -> Result<u64> {
 
 fn inherited_by_children(ctx: &Ctx) -> Result<()> {
     expect(
-        "family",
+        "parent and children",
         "instructions",
         count_family(ctx, true)?,
         FAMILY.instructions,
@@ -148,7 +148,7 @@ fn not_inherited_unasked(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// Threads share the process, but each has its own copy of the event.
+/// Each thread inherits its own copy of the event.
 fn inherited_by_threads(ctx: &Ctx) -> Result<()> {
     const THREADS: u64 = 4;
     let mut counter = ctx
@@ -172,7 +172,7 @@ fn inherited_by_threads(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// An event of a CPU counts whoever runs there, and nobody elsewhere.
+/// A CPU-wide event counts every task on its CPU, and nothing on others.
 fn event_of_one_cpu(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(10_000_000);
@@ -201,14 +201,14 @@ fn event_of_one_cpu(ctx: &Ctx) -> Result<()> {
             let counted = count >= 20_000_000;
             ensure!(
                 counted == (cpu == here),
-                "{count} instructions on CPU {cpu}, 20,000,000 of a loop on CPU {here}"
+                "{count} instructions on CPU {cpu}, with a loop of 20,000,000 on CPU {here}"
             );
         }
     }
     nix::sched::sched_setaffinity(thread, &before).context("sched_setaffinity")
 }
 
-/// An event of a task on one CPU: counts there only.
+/// An event of a task and a CPU counts the task only on this CPU.
 fn event_of_task_on_one_cpu(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000_000);
@@ -231,7 +231,7 @@ fn event_of_task_on_one_cpu(ctx: &Ctx) -> Result<()> {
     nix::sched::sched_setaffinity(thread, &before).context("sched_setaffinity")
 }
 
-/// Its counter must be free for the next one.
+/// Closing a running event frees its counter for the next event.
 fn closed_while_counting(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The NMI watchdog holds a counter of each CPU (kernel command line
-//! nmi_watchdog=1): rust_pmu has to wait until it is switched off.
+//! The NMI watchdog (nmi_watchdog=1 on the kernel command line) uses a counter of
+//! each CPU. So rust_pmu's events are refused until the watchdog is disabled.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     watchdog_is_on,
-    busy_and_said_so,
+    busy_with_hint,
     free_when_switched_off,
     watchdog_comes_back,
 ];
@@ -26,14 +26,14 @@ fn switch(on: bool) -> Result<()> {
     fs::write(SWITCH, if on { "1" } else { "0" }).context(SWITCH)
 }
 
-/// It is the in-tree driver that drives it: the emulated hardware must do.
+/// The watchdog uses the in-tree driver, which must work on the emulated hardware.
 fn watchdog_is_on(_: &Ctx) -> Result<()> {
     let on = fs::read_to_string(SWITCH)?;
     ensure!(on.trim() == "1", "{SWITCH} is {on}");
     Ok(())
 }
 
-fn busy_and_said_so(ctx: &Ctx) -> Result<()> {
+fn busy_with_hint(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut log = ctx.module_log()?;
     for _ in 0..3 {
@@ -42,12 +42,12 @@ fn busy_and_said_so(ctx: &Ctx) -> Result<()> {
     let lines = log.lines()?;
     ensure!(
         lines.len() == 1,
-        "{} lines in the kernel log: {lines:?}",
+        "{} lines in the kernel log, expected 1: {lines:?}",
         lines.len()
     );
     ensure!(
         lines[0].contains("nmi_watchdog"),
-        "no hint at what to do: {lines:?}"
+        "the kernel log does not mention nmi_watchdog: {lines:?}"
     );
     Ok(())
 }
@@ -57,10 +57,11 @@ fn free_when_switched_off(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::branches(100_000))
 }
 
-/// Switched on again it gets its counters, and interrupts while a CPU is busy.
+/// When it is enabled again, the watchdog gets its counters, and NMIs while a CPU is
+/// busy.
 fn watchdog_comes_back(ctx: &Ctx) -> Result<()> {
-    // It counts cycles for so many seconds of the clock rate that the kernel
-    // calibrated. By the instruction, that is long enough.
+    // The watchdog's period is this many seconds at the CPU's calibrated clock rate.
+    // The emulated CPU is much slower, so use the shortest.
     fs::write("/proc/sys/kernel/watchdog_thresh", "1")?;
     switch(true)?;
     if ctx.need_module().is_ok() {
@@ -74,5 +75,5 @@ fn watchdog_comes_back(ctx: &Ctx) -> Result<()> {
             return Ok(());
         }
     }
-    anyhow::bail!("the watchdog's NMI never came")
+    anyhow::bail!("no NMI of the watchdog came")
 }
