@@ -25,7 +25,7 @@ use super::{expect, need_general};
 use crate::bpf::{OverflowCounter, Overflows};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Pmu};
-use crate::program::{AGAIN, AGAIN_ONCE, FAMILY, FAMILY_CHILD};
+use crate::program::{EXEC_SELF, EXEC_SELF_BEFORE, FORK_WAIT, FORK_WAIT_CHILD};
 use crate::tests;
 use crate::workload::{self, Trap};
 
@@ -238,7 +238,12 @@ fn paused_output(ctx: &Ctx) -> Result<()> {
         "lost {lost:?}, expected {} in the pause",
         resumed - before
     );
-    expect("after the pause", "samples", samples, total / PERIOD - resumed)
+    expect(
+        "after the pause",
+        "samples",
+        samples,
+        total / PERIOD - resumed,
+    )
 }
 
 /// PERF_EVENT_IOC_SET_OUTPUT: two events write to one buffer, each with its id.
@@ -621,7 +626,12 @@ fn traps(ctx: &Ctx) -> Result<()> {
     let traps = workload::traps();
     let count = workload.instructions() + traps.len() as u64 * workload::TRAP;
     expect("with handlers", "instructions", event.read()?, count)?;
-    expect("one per period", "traps", traps.len() as u64, count / PERIOD)?;
+    expect(
+        "one per period",
+        "traps",
+        traps.len() as u64,
+        count / PERIOD,
+    )?;
     for (trap, k) in traps.into_iter().zip(1..) {
         // The handlers have retired k - 1 times TRAP instructions so far.
         let place = k * PERIOD - (k - 1) * workload::TRAP;
@@ -669,7 +679,7 @@ fn bpf_program_filters(ctx: &Ctx) -> Result<()> {
 fn inherited_samples(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;
-    let installed = FAMILY.install()?;
+    let installed = FORK_WAIT.install()?;
     let child = installed.stopped()?;
     // An inherited event can only have a ring buffer if it is bound to one CPU.
     let mut cpus = CpuSet::new();
@@ -693,13 +703,16 @@ fn inherited_samples(ctx: &Ctx) -> Result<()> {
         "parent and children",
         "instructions",
         sampler.read()?,
-        FAMILY.instructions,
+        FORK_WAIT.instructions,
     )?;
 
     let mut counts: Vec<(u32, Vec<u64>)> = Vec::new();
     for_each_sample(&mut sampler, |sample| {
         let pid = sample.pid().context("no PID")?;
-        ensure!(pid != parent, "a sample of the parent, which is too short for one");
+        ensure!(
+            pid != parent,
+            "a sample of the parent, which is too short for one"
+        );
         let values = sample.values().context("no READ")?;
         let value = values.entries().next().context("no value")?.value();
         match counts.iter_mut().find(|(known, _)| *known == pid) {
@@ -710,8 +723,11 @@ fn inherited_samples(ctx: &Ctx) -> Result<()> {
     })?;
     expect("with samples", "children", counts.len() as u64, 5)?;
     for (_, values) in counts {
-        let want: Vec<u64> = (1..=FAMILY_CHILD / PERIOD).map(|k| k * PERIOD).collect();
-        ensure!(values == want, "samples of a child at {values:?}, expected {want:?}");
+        let want: Vec<u64> = (1..=FORK_WAIT_CHILD / PERIOD).map(|k| k * PERIOD).collect();
+        ensure!(
+            values == want,
+            "samples of a child at {values:?}, expected {want:?}"
+        );
     }
     Ok(())
 }
@@ -720,8 +736,8 @@ fn inherited_samples(ctx: &Ctx) -> Result<()> {
 fn removed_on_exec(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;
-    let installed = AGAIN.install()?;
-    for (remove, want) in [(false, AGAIN.instructions), (true, AGAIN_ONCE)] {
+    let installed = EXEC_SELF.install()?;
+    for (remove, want) in [(false, EXEC_SELF.instructions), (true, EXEC_SELF_BEFORE)] {
         let child = installed.spawn_self_stopping()?;
         let mut builder = pmu.event(Event::Instructions);
         builder

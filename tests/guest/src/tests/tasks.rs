@@ -12,7 +12,7 @@ use super::counting::pin;
 use super::{cpus, expect};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode};
-use crate::program::{FAMILY, FAMILY_PARENT, MIXED};
+use crate::program::{FORK_WAIT, FORK_WAIT_PARENT, MIXED};
 use crate::tests;
 use crate::workload;
 
@@ -73,7 +73,10 @@ fn reading_while_counting(ctx: &Ctx) -> Result<()> {
     counter.enable()?;
     let readings = read_often(&mut counter)?;
     let step = readings[1] - readings[0];
-    ensure!(step > 2_000, "only {step} instructions between two readings");
+    ensure!(
+        step > 2_000,
+        "only {step} instructions between two readings"
+    );
     for pair in readings.windows(2) {
         expect(
             "between two readings",
@@ -117,7 +120,7 @@ fn enabled_on_exec(ctx: &Ctx) -> Result<()> {
 
 /// Counts a program that forks; `inherit` includes its children.
 fn count_family(ctx: &Ctx, inherit: bool) -> Result<u64> {
-    let installed = FAMILY.install()?;
+    let installed = FORK_WAIT.install()?;
     let child = installed.stopped()?;
     let mut counter = ctx
         .pmu()?
@@ -135,7 +138,7 @@ fn inherited_by_children(ctx: &Ctx) -> Result<()> {
         "parent and children",
         "instructions",
         count_family(ctx, true)?,
-        FAMILY.instructions,
+        FORK_WAIT.instructions,
     )
 }
 
@@ -144,7 +147,7 @@ fn not_inherited_unasked(ctx: &Ctx) -> Result<()> {
         "parent",
         "instructions",
         count_family(ctx, false)?,
-        FAMILY_PARENT,
+        FORK_WAIT_PARENT,
     )
 }
 

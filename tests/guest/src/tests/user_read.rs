@@ -27,7 +27,7 @@ use super::counting::pin;
 use super::{cpus, expect};
 use crate::ctx::{Ctx, Test, IN_TREE};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
-use crate::program::PEEK;
+use crate::program::RDPMC_PROBE;
 use crate::tests;
 use crate::workload;
 
@@ -417,7 +417,7 @@ fn no_rdpmc_without_mapping(ctx: &Ctx) -> Result<()> {
     let page = Page::map(&event)?;
     event.enable()?;
     page.index()?;
-    let status = Command::new(PEEK.install()?.path()).status()?;
+    let status = Command::new(RDPMC_PROBE.install()?.path()).status()?;
     ensure!(status.code() == Some(0), "RDPMC did not fault: {status}");
     Ok(())
 }
@@ -478,10 +478,7 @@ fn find_nothing(counters: &[u32], own: Option<u32>) -> Result<()> {
         thread::yield_now();
     }
     let switches = switches()? - before;
-    ensure!(
-        switches >= TIMES / 2,
-        "only {switches} context switches"
-    );
+    ensure!(switches >= TIMES / 2, "only {switches} context switches");
     Ok(())
 }
 
