@@ -27,19 +27,21 @@ use self::differences::{
 };
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Pmu;
+use crate::setting::Setting;
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![
-    every_field,
-    pairs_of_fields,
-    random_attrs,
-    generic_events,
-    raw_events,
-    arguments,
-    rights,
-    random_groups,
+    all need [InTree];
+    every_field: [EmulatedPmu],
+    pairs_of_fields: [EmulatedPmu],
+    random_attrs: [EmulatedPmu],
+    generic_events: [EmulatedPmu],
+    raw_events: [EmulatedPmu],
+    arguments: [EmulatedPmu],
+    rights: [EmulatedPmu],
+    random_groups: [EmulatedPmu],
     sysfs,
-    every_difference_is_there,
+    every_difference_is_there: [Module, EmulatedPmu],
 ];
 
 /// Makes calls for both PMUs, and collects the unexpected results.
@@ -62,7 +64,7 @@ impl Comparison {
             world: World::new()?,
             ours: ctx.pmu()?,
             theirs: ctx.in_tree()?,
-            differs: ctx.need_module().is_ok(),
+            differs: ctx.is_rust_pmu(),
             seed: ctx.seed,
             calls: 0,
             opened: 0,
@@ -594,32 +596,13 @@ fn arguments(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
-/// The `perf_event_paranoid` setting. Drop restores the old value.
-struct Paranoid(String);
-
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
-
-impl Paranoid {
-    fn new() -> Result<Self> {
-        Ok(Self(fs::read_to_string(PARANOID).context(PARANOID)?))
-    }
-
-    fn set(&self, level: i32) -> Result<()> {
-        fs::write(PARANOID, level.to_string()).context(PARANOID)
-    }
-}
-
-impl Drop for Paranoid {
-    fn drop(&mut self) {
-        let _ = fs::write(PARANOID, &self.0);
-    }
-}
 
 /// Calls of an unprivileged user, at each level of `perf_event_paranoid`.
 fn rights(ctx: &Ctx) -> Result<()> {
     let mut comparison = Comparison::new(ctx)?;
     let cpu = comparison.world.cpu;
-    let paranoid = Paranoid::new()?;
+    let paranoid = Setting::save(PARANOID)?;
     for level in -1..=4 {
         paranoid.set(level)?;
         let mut cases = Vec::new();
@@ -768,7 +751,7 @@ fn files(pmu: &Pmu) -> Result<BTreeMap<String, String>> {
 fn sysfs(ctx: &Ctx) -> Result<()> {
     let ours = files(&ctx.pmu()?)?;
     let mut due = files(&ctx.in_tree()?)?;
-    if ctx.need_module().is_ok() {
+    if ctx.is_rust_pmu() {
         let cpu = Cpu::probe();
         for difference in FILES.iter().filter(|difference| (difference.on)(&cpu)) {
             let FileDifference {
@@ -805,8 +788,7 @@ fn sysfs(ctx: &Ctx) -> Result<()> {
 
 /// Each listed difference has occurred in the tests before this one. If it has not, the
 /// list and README are out of date.
-fn every_difference_is_there(ctx: &Ctx) -> Result<()> {
-    ctx.need_module()?;
+fn every_difference_is_there(_: &Ctx) -> Result<()> {
     let stale: Vec<_> = stale(&Cpu::probe())
         .iter()
         .map(|difference| format!("{}: {}", difference.what, difference.why))

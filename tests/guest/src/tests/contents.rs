@@ -9,16 +9,17 @@ use perf_event::events::Software;
 use perf_event::{Builder, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
 
+use super::expect;
 use super::sampling::{for_each_sample, RING};
-use super::{expect, need_general};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    counts_of_the_group,
-    counts_with_a_clock_as_leader,
+    all need [ExactCounts, ZeroSkid];
+    counts_of_the_group: [General(2)],
+    counts_with_a_clock_as_leader: [General(2)],
     user_call_chain,
     kernel_call_chain,
     registers,
@@ -34,7 +35,6 @@ fn sampler(builder: &mut Builder, fields: SampleFlag) -> Result<Sampler> {
 
 /// PERF_SAMPLE_READ with a group: a sample has the count of every member.
 fn counts_of_the_group(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const PERIOD: u64 = 1_009;
     let pmu = ctx.pmu()?;
     let mut leader = sampler(
@@ -78,7 +78,6 @@ fn counts_of_the_group(ctx: &Ctx) -> Result<()> {
 
 /// The leader may be a software event, and a member may be the one that samples.
 fn counts_with_a_clock_as_leader(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const PERIOD: u64 = 1_009;
     let pmu = ctx.pmu()?;
     let format = ReadFormat::GROUP | ReadFormat::ID;
@@ -115,7 +114,12 @@ fn counts_with_a_clock_as_leader(ctx: &Ctx) -> Result<()> {
         let branches = workload::tight_loop_branches(instructions);
         expect(&what, "branches by its instructions", branches, k * PERIOD)?;
         let before = workload::tight_loop_branches(instructions - 1);
-        expect(&what, "branches one instruction before", before, k * PERIOD - 1)
+        expect(
+            &what,
+            "branches one instruction before",
+            before,
+            k * PERIOD - 1,
+        )
     })?;
     expect("in total", "samples", k, workload.branches() / PERIOD)
 }
@@ -279,12 +283,7 @@ fn registers(ctx: &Ctx) -> Result<()> {
     for_each_sample(&mut sampler, |sample| {
         k += 1;
         let want = workload::Registers::after(N, k * PERIOD).context("a sample after the loop")?;
-        expect(
-            "sample",
-            "as IP",
-            sample.ip().context("no IP")?,
-            want.ip,
-        )?;
+        expect("sample", "as IP", sample.ip().context("no IP")?, want.ip)?;
         for registers in [sample.regs_user(), sample.regs_intr()] {
             let registers = registers.context("no registers")?;
             let what = format!("sample {k}");

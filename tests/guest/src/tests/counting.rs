@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
-use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
-use nix::unistd::{gettid, Pid};
+use anyhow::{ensure, Result};
 use perf_event::events::Software;
 use perf_event::Builder;
 
 use super::{cpus, expect, expect_exact, interrupts};
-use crate::ctx::{skip, Ctx, Test};
+use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Mode, Pmu};
 use crate::program::{Program, LOOP, MIXED};
+use crate::setting::Affinity;
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
+    all need [ExactCounts];
     window_alone,
     loops_of_all_lengths,
     twice_the_loop,
@@ -36,13 +36,14 @@ pub const TESTS: &[Test] = tests![
     fpu,
     atomics,
     self_modifying_code,
-    moving_between_cpus,
+    moving_between_cpus: [Cpus(2)],
     program_alone,
-    program_as_in_tree,
+    program_as_in_tree: [InTreeCounts],
     many_programs,
 ];
 
 pub const QUICK: &[Test] = tests![
+    all need [ExactCounts];
     window_alone,
     loops_of_all_lengths,
     twice_the_loop,
@@ -52,7 +53,7 @@ pub const QUICK: &[Test] = tests![
     faulting_instructions,
     syscalls,
     self_modifying_code,
-    moving_between_cpus,
+    moving_between_cpus: [Cpus(2)],
 ];
 
 fn window_alone(ctx: &Ctx) -> Result<()> {
@@ -225,9 +226,6 @@ fn self_modifying_code(ctx: &Ctx) -> Result<()> {
 }
 
 fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
-    if cpus()? < 2 {
-        return skip("needs two CPUs");
-    }
     let pmu = ctx.pmu()?;
     let migrations = while_moving(|| move_while_counting(&pmu))?;
     ensure!(migrations >= 10, "only {migrations} migrations");
@@ -237,16 +235,15 @@ fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
 /// Runs `work` while another thread keeps moving this one to the next CPU.
 pub fn while_moving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let cpus = cpus()?;
-    let thread = gettid();
-    let before = sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let done = AtomicBool::new(false);
-    let result = thread::scope(|scope| {
+    thread::scope(|scope| {
         let mover = scope.spawn(|| -> Result<()> {
             for cpu in (0..cpus).cycle() {
                 if done.load(Ordering::Relaxed) {
                     break;
                 }
-                pin(thread, cpu)?;
+                affinity.pin(cpu)?;
                 thread::sleep(Duration::from_millis(2));
             }
             Ok(())
@@ -255,9 +252,7 @@ pub fn while_moving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
         done.store(true, Ordering::Relaxed);
         mover.join().expect("the moving thread does not panic")?;
         result
-    });
-    sched_setaffinity(thread, &before)?;
-    result
+    })
 }
 
 fn move_while_counting(pmu: &Pmu) -> Result<u64> {
@@ -272,13 +267,6 @@ fn move_while_counting(pmu: &Pmu) -> Result<u64> {
     expect("N against 2N", "instructions", twice - once, 2 * N)?;
     migrations.disable()?;
     Ok(migrations.read()?)
-}
-
-/// Binds a thread to one CPU.
-pub fn pin(thread: Pid, cpu: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu)?;
-    sched_setaffinity(thread, &set).context("sched_setaffinity")
 }
 
 /// A static program, from its first instruction to its exit.
@@ -309,11 +297,16 @@ fn count_program(pmu: &Pmu, program: &Program) -> Result<u64> {
 }
 
 fn program_as_in_tree(ctx: &Ctx) -> Result<()> {
-    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree_counts()?);
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     for program in [LOOP, MIXED] {
         let theirs = count_program(&in_tree, &program)?;
         let ours = count_program(&pmu, &program)?;
-        expect("compared with the in-tree PMU", "instructions", ours, theirs)?;
+        expect(
+            "compared with the in-tree PMU",
+            "instructions",
+            ours,
+            theirs,
+        )?;
     }
     Ok(())
 }

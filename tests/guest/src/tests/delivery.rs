@@ -18,10 +18,10 @@ use perf_event::data::Record;
 use perf_event::{Builder, Counter, ReadFormat, SampleFlag};
 use perf_event_open_sys::{bindings, ioctls};
 
+use super::expect;
 use super::sampling::{
     drain, for_each_record, for_each_sample, ioctl, open, record, sampler, with_sample_rate, RING,
 };
-use super::{expect, need_general};
 use crate::bpf::{OverflowCounter, Overflows};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Pmu};
@@ -30,11 +30,12 @@ use crate::tests;
 use crate::workload::{self, Trap};
 
 pub const TESTS: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
     new_period_while_running,
     signals,
     refresh_sends_hup,
     paused_output,
-    one_buffer_for_two,
+    one_buffer_for_two: [General(2)],
     overwritten_backward,
     overwritten_forward,
     wakeup_by_events,
@@ -248,7 +249,6 @@ fn paused_output(ctx: &Ctx) -> Result<()> {
 
 /// PERF_EVENT_IOC_SET_OUTPUT: two events write to one buffer, each with its id.
 fn one_buffer_for_two(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const PERIODS: [u64; 2] = [3_001, 1_009];
     let pmu = ctx.pmu()?;
     let builder = |event, period| {

@@ -8,16 +8,17 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 use perf_event::Counter;
 
-use super::{cpus, expect, measure_alone, need_general, need_global_control};
+use super::{cpus, expect, measure_alone};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{read_all, BuilderExt, CpuPmu, Event, Mode, Pmu, UNKNOWN_EVENT};
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
+    all need [EmulatedPmu];
     derived_events,
-    cycles_of_any_code,
-    halted_cpu_counts_no_cycles,
+    cycles_of_any_code: [General(4)],
+    halted_cpu_counts_no_cycles: [General(4), GlobalControl],
     counter_mask,
     inverted,
     edges,
@@ -73,7 +74,6 @@ fn expect_cycles(what: &str, group: &mut [Counter]) -> Result<u64> {
 /// The counts of one group satisfy the model's formula for cycles, for any code
 /// and in any mode.
 fn cycles_of_any_code(ctx: &Ctx) -> Result<()> {
-    need_general(4)?;
     let pmu = ctx.pmu()?;
     let modes: &[Mode] = match CpuPmu::probe().global_control {
         true => &[Mode::User, Mode::Kernel, Mode::Both],
@@ -94,8 +94,6 @@ fn cycles_of_any_code(ctx: &Ctx) -> Result<()> {
 /// An idle CPU is in HLT, where cycles must not count: they would exceed what the
 /// formula gives for its instructions.
 fn halted_cpu_counts_no_cycles(ctx: &Ctx) -> Result<()> {
-    need_general(4)?;
-    need_global_control()?;
     let pmu = ctx.pmu()?;
     for cpu in 0..cpus()? {
         let mut group: Vec<Counter> = Vec::new();

@@ -7,10 +7,7 @@
 //! The PMU of each CPU numbers its PMIs from RESET on. So that the tests can
 //! predict which PMI is hit, the guests have one CPU and run no other events.
 
-use std::fs::File;
 use std::ops::RangeInclusive;
-use std::os::unix::fs::FileExt;
-use std::process::Command;
 
 use anyhow::{bail, ensure, Context, Result};
 use perf_event::Sampler;
@@ -18,12 +15,14 @@ use perf_event::Sampler;
 use super::sampling::{drain, record, sampler, Records, FLAGS, RING};
 use super::{expect, expect_count, find_undisturbed, interrupts, undisturbed};
 use crate::ctx::{Ctx, Test};
+use crate::msr::{Msrs, PmuMsrs};
 use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload::{self, Workload};
 
 /// For a guest with `pmu-fault=lose:5`.
 pub const LOSE: &[Test] = tests![
+    all need [EmulatedPmu];
     all_but_every_fifth_arrive,
     a_lost_pmi_ends_sampling_till_the_next_start,
     a_lost_overflow_is_found_with_the_next,
@@ -31,29 +30,44 @@ pub const LOSE: &[Test] = tests![
 
 /// For a guest with `pmu-fault=delay:3:20000`.
 pub const DELAY: &[Test] = tests![
+    all need [EmulatedPmu];
     samples_are_late_and_all_there,
     a_late_pmi_whose_overflow_was_found,
     late_for_a_disabled_event,
 ];
 
 /// For a guest with `pmu-fault=delay:3:500000`.
-pub const DELAY_LONG: &[Test] = tests![late_for_a_closed_event];
+pub const DELAY_LONG: &[Test] = tests![
+    all need [EmulatedPmu];
+    late_for_a_closed_event,
+];
 
 /// For a guest with `pmu-fault=repeat:3:20000`.
 pub const REPEAT: &[Test] = tests![
+    all need [EmulatedPmu];
     a_repeated_pmi_is_no_sample,
     repeated_for_a_disabled_event,
     repeated_for_a_closed_event,
 ];
 
 /// For a guest with `pmu-fault=repeat:3:1`.
-pub const REPEAT_AT_ONCE: &[Test] = tests![repeated_while_it_is_handled];
+pub const REPEAT_AT_ONCE: &[Test] = tests![
+    all need [EmulatedPmu];
+    repeated_while_it_is_handled,
+];
 
 /// For a guest with `pmu-fault=spurious:100003`.
-pub const SPURIOUS: &[Test] = tests![spurious_pmis_while_counting, spurious_pmis_among_samples];
+pub const SPURIOUS: &[Test] = tests![
+    all need [EmulatedPmu];
+    spurious_pmis_while_counting,
+    spurious_pmis_among_samples,
+];
 
 /// For a guest with `pmu-fault=status:` and the bits of all counters.
-pub const STATUS: &[Test] = tests![status_that_was_left_behind];
+pub const STATUS: &[Test] = tests![
+    all need [EmulatedPmu];
+    status_that_was_left_behind: [Root, Msrs],
+];
 
 /// Every fifth PMI gets lost.
 const LOSE_EVERY: u64 = 5;
@@ -363,7 +377,10 @@ fn late_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
             }
             Ok((interrupted == 0).then_some(samples))
         })?;
-        ensure!(samples == [1, 1, 0], "samples {samples:?}, expected [1, 1, 0]");
+        ensure!(
+            samples == [1, 1, 0],
+            "samples {samples:?}, expected [1, 1, 0]"
+        );
     }
     Ok(())
 }
@@ -383,7 +400,10 @@ fn late_for_a_closed_event(ctx: &Ctx) -> Result<()> {
             behind.push(after - closed);
         }
         // Interrupts may delay the close until after the PMI.
-        ensure!(behind.iter().sum::<u64>() <= 1, "NMIs after the close: {behind:?}");
+        ensure!(
+            behind.iter().sum::<u64>() <= 1,
+            "NMIs after the close: {behind:?}"
+        );
         Ok(behind.contains(&1).then_some(()))
     })
 }
@@ -530,19 +550,10 @@ fn spurious_pmis_among_samples(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Reads GLOBAL_STATUS of CPU 0 (SDM vol. 4; APM vol. 2).
+/// Reads GLOBAL_STATUS of CPU 0.
 fn global_status() -> Result<u64> {
-    let msr = if CpuPmu::probe().version > 0 {
-        0x38e
-    } else {
-        0xc000_0300
-    };
-    let mut value = [0; 8];
-    File::open("/dev/cpu/0/msr")
-        .context("/dev/cpu/0/msr")?
-        .read_exact_at(&mut value, msr)
-        .with_context(|| format!("RDMSR {msr:#x}"))?;
-    Ok(u64::from_le_bytes(value))
+    let address = PmuMsrs::of_this_cpu().global_status;
+    Msrs::of_cpu(0)?.read(address.context("no GLOBAL_STATUS")?)
 }
 
 /// Status bits set before the driver used the counters cause no samples of events that
@@ -550,8 +561,6 @@ fn global_status() -> Result<u64> {
 fn status_that_was_left_behind(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
-    let status = Command::new("modprobe").arg("msr").status()?;
-    ensure!(status.success(), "modprobe msr: {status}");
     let left_behind = global_status()?;
     ensure!(
         left_behind & 0b11 == 0b11,

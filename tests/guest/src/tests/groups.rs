@@ -6,21 +6,21 @@ use anyhow::{ensure, Context, Result};
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
-use super::{expect, measure_alone, need_general};
-use crate::ctx::{skip, Ctx, Test};
+use super::{expect, measure_alone};
+use crate::ctx::{Ctx, Test};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     every_counter_counts,
-    full_group,
-    group_too_large,
-    group_with_software_events,
-    fixed_counters_first,
-    moves_to_fixed_counter,
+    full_group: [ExactCounts],
+    group_too_large: [ExactCounts],
+    group_with_software_events: [ExactCounts],
+    fixed_counters_first: [EmulatedPmu],
+    moves_to_fixed_counter: [Fixed(1)],
     multiplexed,
-    multiplexed_groups,
+    multiplexed_groups: [General(2)],
     pinned,
 ];
 
@@ -152,10 +152,7 @@ fn fixed_counters_first(ctx: &Ctx) -> Result<()> {
 fn moves_to_fixed_counter(ctx: &Ctx) -> Result<()> {
     const N: u64 = 1_000_000;
     let pmu = ctx.pmu()?;
-    let CpuPmu { general, fixed, .. } = CpuPmu::probe();
-    if fixed == 0 {
-        return skip("needs a fixed counter");
-    }
+    let general = CpuPmu::probe().general;
     let loop_once = workload::tight_loop(N);
     let start = |event| -> Result<Counter> {
         let mut counter = pmu.open(event, Mode::User)?;
@@ -182,7 +179,10 @@ fn moves_to_fixed_counter(ctx: &Ctx) -> Result<()> {
         // The excess is what runs between the ioctls.
         let count = data.count();
         let good = (least..least + 200_000).contains(&count);
-        ensure!(good, "{what}: counted {count}, {least} of them in the loops");
+        ensure!(
+            good,
+            "{what}: counted {count}, {least} of them in the loops"
+        );
         Ok(())
     };
     expect("the last event", &mut last, N)?;
@@ -223,7 +223,11 @@ fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()>
         );
         sum += data.count();
     }
-    ensure!(waited > 0, "none of {} events was multiplexed", events.len());
+    ensure!(
+        waited > 0,
+        "none of {} events was multiplexed",
+        events.len()
+    );
     let least = at_once * truth;
     // The excess is what runs between the ioctls.
     let most = least + 2_000 * events.len() as u64;
@@ -254,7 +258,6 @@ fn multiplexed(ctx: &Ctx) -> Result<()> {
 
 /// A group is scheduled as a whole, so the counts of its members always agree.
 fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     let pmu = ctx.pmu()?;
     // More than half of the counters, so that only one group fits.
     let size = CpuPmu::probe().general / 2 + 1;

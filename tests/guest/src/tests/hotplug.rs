@@ -1,36 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 //! CPU hotplug.
 
-use std::fs;
-
 use anyhow::{ensure, Context, Result};
-use nix::sched::{sched_getaffinity, sched_setaffinity};
-use nix::unistd::gettid;
 
-use super::counting::pin;
 use super::{cpus, expect, expect_exact};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Mode};
+use crate::setting::{Affinity, Setting};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
+    all need [Root, Cpus(2), ExactCounts, ZeroSkid];
     counts_and_samples_on_all_cpus,
     while_nothing_counts,
     while_the_task_counts,
     while_the_cpu_counts,
 ];
 
-fn set_online(on: bool) -> Result<()> {
-    let file = "/sys/devices/system/cpu/cpu1/online";
-    fs::write(file, if on { "1" } else { "0" }).context(file)
-}
-
 /// Takes CPU 1 offline, calls `between`, and brings the CPU online again.
-fn replug<T>(between: impl FnOnce() -> Result<T>) -> Result<T> {
-    set_online(false)?;
+pub(super) fn replug<T>(between: impl FnOnce() -> Result<T>) -> Result<T> {
+    let online = Setting::change("/sys/devices/system/cpu/cpu1/online", 0)?;
     let result = between();
-    set_online(true)?;
+    online.restore()?;
     result
 }
 
@@ -38,11 +30,10 @@ fn replug<T>(between: impl FnOnce() -> Result<T>) -> Result<T> {
 fn counts_and_samples_on_all_cpus(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
-    let thread = gettid();
-    let before = sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let workload = workload::tight_loop(1_000_000);
     for cpu in 0..cpus()? {
-        pin(thread, cpu)?;
+        affinity.pin(cpu)?;
         expect_exact(&pmu, &workload).with_context(|| format!("on CPU {cpu}"))?;
         let nmis = super::interrupts("NMI")?;
         let mut sampler = pmu
@@ -60,7 +51,7 @@ fn counts_and_samples_on_all_cpus(ctx: &Ctx) -> Result<()> {
         let nmis = super::interrupts("NMI")? - nmis;
         expect(&format!("on CPU {cpu}"), "NMIs", nmis, count / PERIOD)?;
     }
-    sched_setaffinity(thread, &before).context("sched_setaffinity")
+    Ok(())
 }
 
 fn while_nothing_counts(ctx: &Ctx) -> Result<()> {
@@ -73,9 +64,8 @@ fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(10_000_000);
     let mut counter = pmu.open(Event::Instructions, Mode::User)?;
-    let thread = gettid();
-    let before = sched_getaffinity(thread)?;
-    let result = std::thread::scope(|scope| {
+    let affinity = Affinity::save()?;
+    std::thread::scope(|scope| {
         let plug = scope.spawn(|| (0..3).try_for_each(|_| replug(|| Ok(()))));
         let mut runs = 0;
         while !plug.is_finished() || runs == 0 {
@@ -89,9 +79,8 @@ fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
             counter.read()?,
             runs * workload.instructions(),
         )
-    });
-    sched_setaffinity(thread, &before)?;
-    result?;
+    })?;
+    drop(affinity);
     counts_and_samples_on_all_cpus(ctx)
 }
 

@@ -17,7 +17,10 @@ use crate::pmu::{Event, Mode};
 use crate::tests;
 use crate::workload;
 
-pub const TESTS: &[Test] = tests![next_kernel_finds_nothing_running];
+pub const TESTS: &[Test] = tests![
+    all need [InTree, ExactCounts];
+    next_kernel_finds_nothing_running,
+];
 
 /// A word that only the second kernel's command line has.
 const MARK: &str = "rust_perf.second_kernel";

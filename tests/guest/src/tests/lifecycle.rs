@@ -13,12 +13,13 @@ use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    load_use_unload,
+    all need [Root, Module];
+    load_use_unload: [ExactCounts],
     hundred_times,
-    hundred_times_with_events,
-    in_use,
+    hundred_times_with_events: [ExactCounts],
+    in_use: [ExactCounts],
     not_twice,
-    in_tree_as_before,
+    in_tree_as_before: [InTreeCounts, ExactCounts],
 ];
 
 fn insert(ctx: &Ctx) -> Result<()> {
@@ -115,7 +116,7 @@ fn not_twice(ctx: &Ctx) -> Result<()> {
 
 /// The in-tree PMU counts after rmmod as before insmod.
 fn in_tree_as_before(ctx: &Ctx) -> Result<()> {
-    let in_tree = ctx.in_tree_counts()?;
+    let in_tree = ctx.in_tree()?;
     let workload = workload::branches(100_000);
     let check = || -> Result<()> {
         expect_exact(&in_tree, &workload)?;

@@ -8,13 +8,17 @@ use anyhow::{ensure, Context, Result};
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
 
-use super::{alone, expect, need_general};
+use super::{alone, expect};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Pmu;
 use crate::tests;
 use crate::workload::{self, Workload};
 
-pub const TESTS: &[Test] = tests![group_of_all_kinds, group_with_page_faults];
+pub const TESTS: &[Test] = tests![
+    all need [General(2), EmulatedPmu];
+    group_of_all_kinds,
+    group_with_page_faults,
+];
 
 /// The events of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +133,6 @@ fn orders() -> impl Iterator<Item = Vec<Member>> {
 
 /// Hardware events count the same in the group as outside of it.
 fn group_of_all_kinds(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     let pmu = ctx.pmu()?;
     let periods = || Ok(workload::whole_periods(50));
     let workload = periods()?;
@@ -162,7 +165,6 @@ fn group_of_all_kinds(ctx: &Ctx) -> Result<()> {
 /// The same with page faults. The workload is no multiple of the derived events'
 /// steps, so their counts may differ by one step.
 fn group_with_page_faults(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const PAGES: u64 = 300;
     let pmu = ctx.pmu()?;
     let touch = || workload::touch(PAGES);

@@ -33,7 +33,6 @@ use anyhow::{bail, ensure, Context, Result};
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
-use crate::ctx::skip;
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::workload::Workload;
 
@@ -114,26 +113,6 @@ fn expect(what: &str, unit: &str, got: u64, want: u64) -> Result<()> {
         "{what}: {got} {unit}, expected {want} ({off:+})"
     );
     Ok(())
-}
-
-/// Skips a test if the CPU has fewer than `n` general counters.
-fn need_general(n: u32) -> Result<()> {
-    let general = CpuPmu::probe().general;
-    if general >= n {
-        Ok(())
-    } else {
-        skip(format!("needs {n} general counters"))
-    }
-}
-
-/// Skips a test that compares the kernel counts of a group, if its counters
-/// cannot be started by one write.
-fn need_global_control() -> Result<()> {
-    if CpuPmu::probe().global_control {
-        Ok(())
-    } else {
-        skip("needs GLOBAL_CTRL, to start all counters of a group at once")
-    }
 }
 
 /// The sum of a row of /proc/interrupts over all CPUs.

@@ -3,16 +3,16 @@
 
 use anyhow::{ensure, Result};
 
-use super::{expect, expect_exact, need_general, need_global_control};
+use super::{expect, expect_exact};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{read_all, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
-    instructions_add_up,
-    branches_add_up,
-    user_only_in_user,
+    instructions_add_up: [ExactCounts, General(3), GlobalControl],
+    branches_add_up: [ExactCounts, General(3), GlobalControl],
+    user_only_in_user: [ExactCounts],
     kernel_only_in_kernel,
     both_excluded,
 ];
@@ -30,8 +30,6 @@ fn both_sides() -> Result<[Workload; 4]> {
 /// All events of a group count over the same interval. So the user and the kernel
 /// count add up exactly, although the kernel count is not known.
 fn add_up(pmu: &Pmu, event: Event, user: fn(&Workload) -> u64) -> Result<()> {
-    need_general(3)?;
-    need_global_control()?;
     for workload in both_sides()? {
         let mut group = pmu.open_group(&[
             (event, Mode::Both),

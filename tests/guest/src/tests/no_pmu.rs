@@ -11,7 +11,10 @@ use crate::module;
 use crate::pmu::CpuPmu;
 use crate::tests;
 
-pub const TESTS: &[Test] = tests![refuses_to_load];
+pub const TESTS: &[Test] = tests![
+    all need [Root, Module];
+    refuses_to_load,
+];
 
 fn refuses_to_load(ctx: &Ctx) -> Result<()> {
     let cpu = CpuPmu::probe();

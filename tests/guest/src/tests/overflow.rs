@@ -11,39 +11,42 @@ use perf_event::{Builder, SampleFlag, Sampler};
 use perf_event_open_sys::ioctls;
 
 use super::sampling::{drain, open, record, sampler, set_period, with_sample_rate, RING};
-use super::{expect, expect_count, expect_exact, interrupts, need_general};
-use crate::ctx::{skip, Ctx, Test};
-use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
+use super::{expect, expect_count, expect_exact, interrupts};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::{BuilderExt, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    three_at_once,
+    all need [ExactCounts, ZeroSkid];
+    three_at_once: [General(3)],
     in_the_last_instructions,
     while_disabling,
     while_closing,
     while_switching,
-    every_instruction,
+    every_instruction: [Module],
     small_periods,
     long_periods_shortened,
 ];
 
 /// The tests whose outcome may depend on the generation of the hardware.
 pub const QUICK: &[Test] = tests![
-    three_at_once,
+    all need [ExactCounts, ZeroSkid];
+    three_at_once: [General(3)],
     in_the_last_instructions,
     while_disabling,
     while_switching,
-    every_instruction,
+    every_instruction: [Module],
     small_periods,
     long_periods_shortened,
 ];
 
 /// The tests whose outcome may depend on the width of the counters.
 pub const WIDTH: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
     small_periods,
     long_periods_shortened,
-    longer_than_the_counter,
+    longer_than_the_counter: [General(2), WidthAtMost(32)],
 ];
 
 /// More instructions than the kernel runs to disable or close an event.
@@ -54,7 +57,6 @@ const UNLIMITED: u64 = 1_000_000_000;
 /// Three counters that overflow on the same instruction share one NMI and give a
 /// sample each.
 fn three_at_once(ctx: &Ctx) -> Result<()> {
-    need_general(3)?;
     const N: u64 = 100_000;
     const PERIOD: u64 = 4_001;
     let pmu = ctx.pmu()?;
@@ -176,7 +178,10 @@ fn while_closing(ctx: &Ctx) -> Result<()> {
     };
     let (mut inside, mut outside) = (10_000, 500_000);
     ensure!(ends_before(inside)?, "no sample of period {inside}");
-    ensure!(!ends_before(outside)?, "unexpected sample of period {outside}");
+    ensure!(
+        !ends_before(outside)?,
+        "unexpected sample of period {outside}"
+    );
     while outside - inside > 1 {
         let middle = (inside + outside) / 2;
         if ends_before(middle)? {
@@ -210,10 +215,9 @@ fn while_switching(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Period 1 gives a sample for each instruction, with the address of the next.
+/// Period 1 gives a sample for each instruction, with the address of the next. The
+/// in-tree driver rounds period 1 up to 2.
 fn every_instruction(ctx: &Ctx) -> Result<()> {
-    // The in-tree driver rounds period 1 up to 2.
-    ctx.need_module()?;
     const N: u64 = 100;
     with_sample_rate(UNLIMITED, || {
         let workload = workload::block(N);
@@ -293,10 +297,6 @@ fn long_periods_shortened(ctx: &Ctx) -> Result<()> {
 fn longer_than_the_counter(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = (1 << 32) + 5;
     const N: u64 = PERIOD / 15 + 1_000;
-    let width = CpuPmu::probe().width;
-    if width > 32 {
-        return skip(format!("a {width}-bit counter takes too long to overflow"));
-    }
     let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;
     let mut counter = ctx
         .pmu()?
@@ -305,7 +305,12 @@ fn longer_than_the_counter(ctx: &Ctx) -> Result<()> {
         .build_with_group(&mut *sampler)?;
     let workload = workload::block(N);
     let (records, count) = record(&mut sampler, &workload)?;
-    expect("sampling event", "instructions", count, workload.instructions())?;
+    expect(
+        "sampling event",
+        "instructions",
+        count,
+        workload.instructions(),
+    )?;
     expect("counting event", "instructions", counter.read()?, count)?;
     records.expect("long period", 1)?;
     let want = workload::block_ip(N, PERIOD).context("a sample after the loop")?;

@@ -19,24 +19,25 @@ use crate::tests;
 use crate::tool::{check, parse_rows, Perf, Row};
 
 pub const TESTS: &[Test] = tests![
-    list,
-    stat,
-    stat_as_in_tree,
-    stat_short_names,
-    stat_group_with_software_events,
-    stat_repeated,
+    all need [PerfTool];
+    list: [Module],
+    stat: [ExactCounts],
+    stat_as_in_tree: [InTreeCounts, ExactCounts],
+    stat_short_names: [EmulatedPmu],
+    stat_group_with_software_events: [ExactCounts],
+    stat_repeated: [ExactCounts],
     stat_system_wide,
     stat_one_cpu,
     stat_per_core,
     stat_per_cpu,
-    stat_process,
-    stat_intervals,
+    stat_process: [ExactCounts],
+    stat_intervals: [ExactCounts],
     stat_multiplexed,
-    record_every_period,
+    record_every_period: [ExactCounts, ZeroSkid],
     record_system_wide,
-    report_three_to_one,
+    report_three_to_one: [ExactCounts, ZeroSkid],
     report_by_frequency,
-    script_shows_addresses,
+    script_shows_addresses: [ExactCounts, ZeroSkid],
     call_graph,
 ];
 
@@ -46,7 +47,6 @@ fn user_instructions(ctx: &Ctx) -> Result<String> {
 
 fn list(ctx: &Ctx) -> Result<()> {
     // perf lists the in-tree PMU's events by their generic names only.
-    ctx.need_module()?;
     let pmu = ctx.pmu()?;
     let text = Perf::new("list").args(["--no-desc", "pmu"]).text()?;
     let rows: Vec<&str> = text.lines().filter(|row| row.contains(&pmu.name)).collect();
@@ -98,7 +98,7 @@ fn stat_as_in_tree(ctx: &Ctx) -> Result<()> {
     for program in [LOOP, MIXED] {
         let installed = program.install()?;
         let mut counts = Vec::new();
-        for pmu in [ctx.pmu()?, ctx.in_tree_counts()?] {
+        for pmu in [ctx.pmu()?, ctx.in_tree()?] {
             let event = pmu.tool_event(Event::Instructions, "u");
             let rows = Perf::stat()
                 .args(["-e", &event])

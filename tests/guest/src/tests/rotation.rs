@@ -4,7 +4,6 @@
 //! [`STEADY`] needs a guest under `-icount`, whose clock advances with its
 //! instructions. There a loop is a steady load, whatever the load of the host.
 
-use std::fs;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -12,24 +11,29 @@ use anyhow::{ensure, Context, Result};
 use perf_event::{Builder, Counter, SampleFlag};
 
 use super::delivery::poll;
+use super::expect;
 use super::sampling::{drain, for_each_sample, open, RING};
-use super::{expect, need_general};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::program::STOPPED_LOOP;
+use crate::setting::Setting;
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const STEADY: &[Test] = tests![
-    twelve_events,
-    eighty_four_events,
-    turns_of_groups,
-    exclusive,
-    pinned_in_error,
-    frequency,
+    all need [Icount];
+    twelve_events: [ExactCounts],
+    eighty_four_events: [EmulatedPmu],
+    turns_of_groups: [General(2)],
+    exclusive: [General(2)],
+    pinned_in_error: [ExactCounts],
+    frequency: [ExactCounts],
 ];
 
-pub const MANY: &[Test] = tests![many_processes];
+pub const MANY: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
+    many_processes,
+];
 
 /// The multiplexing interval of these tests.
 const TURN: Duration = Duration::from_millis(1);
@@ -37,11 +41,8 @@ const TURN: Duration = Duration::from_millis(1);
 /// Runs `run` with a multiplexing interval of [`TURN`].
 fn with_short_turns<T>(pmu: &Pmu, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let file = pmu.dir().join("perf_event_mux_interval_ms");
-    let before = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    fs::write(&file, TURN.as_millis().to_string())?;
-    let result = run();
-    fs::write(&file, before.trim())?;
-    result
+    let _interval = Setting::change(file, TURN.as_millis())?;
+    run()
 }
 
 /// The number of counters that can count instructions.
@@ -129,11 +130,19 @@ fn twelve_events(ctx: &Ctx) -> Result<()> {
     );
     let mut counters = 0.0;
     for share in &shares {
-        ensure!(share.running < share.enabled, "an event was not multiplexed");
+        ensure!(
+            share.running < share.enabled,
+            "an event was not multiplexed"
+        );
         expect_near("scaled count", share.scaled(), 2.0 * N as f64, 2.0)?;
         counters += share.running / share.enabled;
     }
-    expect_near("counters in use", counters, instruction_counters().into(), 0.1)
+    expect_near(
+        "counters in use",
+        counters,
+        instruction_counters().into(),
+        0.1,
+    )
 }
 
 /// 84 CPU-wide events of all kinds, far more than any PMU has counters.
@@ -180,7 +189,6 @@ fn eighty_four_events(ctx: &Ctx) -> Result<()> {
 
 /// Groups that do not fit on the counters together get equal shares.
 fn turns_of_groups(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const N: u64 = 60_000_000;
     const GROUPS: usize = 3;
     let pmu = ctx.pmu()?;
@@ -218,7 +226,6 @@ fn turns_of_groups(ctx: &Ctx) -> Result<()> {
 
 /// An event with `exclusive` never counts at the same time as others.
 fn exclusive(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const N: u64 = 60_000_000;
     let pmu = ctx.pmu()?;
     let mut events = vec![

@@ -1,47 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Sampling: one sample for each period, at the right address.
 
-use std::fs;
-
 use anyhow::{bail, ensure, Context, Result};
 use perf_event::data::{self, Record};
 use perf_event::{Builder, SampleFlag, Sampler};
 
-use super::{cpus, expect, expect_count, interrupts, need_general};
-use crate::ctx::{skip, Ctx, Test};
+use super::{expect, expect_count, interrupts};
+use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode, Pmu};
 use crate::program::LOOP;
+use crate::setting::SampleRate;
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
     one_sample_a_period,
     no_skid,
     no_skid_at_branches,
     other_events,
     nmi_a_sample,
-    two_events_at_once,
+    two_events_at_once: [General(2)],
     tiny_periods,
     long_periods,
     kernel_samples,
     new_period,
     stops_after_refresh,
     frequency,
-    throttled,
-    rate_is_lowered,
+    throttled: [Root],
+    rate_is_lowered: [Root],
     period_in_record,
-    sampled_counts_are_exact,
-    moving_between_cpus,
+    sampled_counts_are_exact: [General(2)],
+    moving_between_cpus: [Cpus(2)],
     many_programs,
 ];
 
 pub const QUICK: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
     one_sample_a_period,
     no_skid,
     other_events,
     long_periods,
     new_period,
-    sampled_counts_are_exact,
+    sampled_counts_are_exact: [General(2)],
 ];
 
 /// The size of the ring buffer, large enough that no sample is lost.
@@ -109,9 +110,7 @@ pub(super) fn for_each_record(
     mut each: impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<()> {
     while let Some(record) = sampler.next_record() {
-        let record = record
-            .parse_record()
-            .context("cannot parse a record")?;
+        let record = record.parse_record().context("cannot parse a record")?;
         each(record)?;
     }
     Ok(())
@@ -229,7 +228,6 @@ fn nmi_a_sample(ctx: &Ctx) -> Result<()> {
 
 /// Overflows of two events close together, or in the same instruction.
 fn two_events_at_once(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     let pmu = ctx.pmu()?;
     for (first, second) in [(10_000, 10_000), (10_000, 10_001), (3_001, 50_000)] {
         let workload = workload::tight_loop(2_000_000);
@@ -388,25 +386,10 @@ fn frequency(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The maximum number of samples per second.
-const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
-/// The percentage of CPU time that samples may take before the kernel lowers
-/// [`RATE`]. 0 disables this.
-const PERCENT: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
-
 /// Runs `run` with another maximum sample rate.
 pub(super) fn with_sample_rate<T>(limit: u64, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    let (rate, percent) = (fs::read_to_string(RATE)?, fs::read_to_string(PERCENT)?);
-    let set = |rate: &str| -> Result<()> {
-        // The kernel refuses writes to RATE while PERCENT is 0 or 100.
-        fs::write(PERCENT, "25")?;
-        fs::write(RATE, rate)?;
-        Ok(fs::write(PERCENT, percent.trim())?)
-    };
-    set(&limit.to_string())?;
-    let result = run();
-    set(rate.trim())?;
-    result
+    let _rate = SampleRate::limit(limit)?;
+    run()
 }
 
 /// An event that exceeds the sample rate is stopped until the next tick, and the
@@ -419,7 +402,10 @@ fn throttled(ctx: &Ctx) -> Result<()> {
         let (records, count) = record(&mut sampler, &workload)?;
         ensure!(records.throttled > 0, "no THROTTLE record");
         ensure!(records.unthrottled > 0, "no UNTHROTTLE record");
-        ensure!(count < workload.instructions(), "it counted while throttled");
+        ensure!(
+            count < workload.instructions(),
+            "it counted while throttled"
+        );
         records.expect("throttled", count / 20_000)
     })
 }
@@ -429,14 +415,13 @@ fn throttled(ctx: &Ctx) -> Result<()> {
 fn rate_is_lowered(ctx: &Ctx) -> Result<()> {
     const ALLOWED: u64 = 1_000_000;
     let pmu = ctx.pmu()?;
-    with_sample_rate(ALLOWED, || {
-        fs::write(PERCENT, "1")?;
-        let mut sampler = sampler(&pmu, Event::Instructions, 10_007)?;
-        record(&mut sampler, &workload::tight_loop(5_000_000))?;
-        let lowered: u64 = fs::read_to_string(RATE)?.trim().parse()?;
-        ensure!(lowered < ALLOWED, "the maximum rate is still {lowered}");
-        Ok(())
-    })
+    let rate = SampleRate::limit(ALLOWED)?;
+    rate.set_percent(1)?;
+    let mut sampler = sampler(&pmu, Event::Instructions, 10_007)?;
+    record(&mut sampler, &workload::tight_loop(5_000_000))?;
+    let lowered = rate.get()?;
+    ensure!(lowered < ALLOWED, "the maximum rate is still {lowered}");
+    Ok(())
 }
 
 fn period_in_record(ctx: &Ctx) -> Result<()> {
@@ -452,7 +437,6 @@ fn period_in_record(ctx: &Ctx) -> Result<()> {
 
 /// Overflows of one event do not disturb the counts of others.
 fn sampled_counts_are_exact(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     let pmu = ctx.pmu()?;
     for workload in [
         workload::branches(300_000),
@@ -479,10 +463,6 @@ fn sampled_counts_are_exact(ctx: &Ctx) -> Result<()> {
 /// A period continues on another CPU.
 fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
-    let cpus = cpus()?;
-    if cpus < 2 {
-        return skip("needs two CPUs");
-    }
     let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;
     let workload = workload::tight_loop(10_000_000);
     super::counting::while_moving(|| workload.measure(&*sampler))?;

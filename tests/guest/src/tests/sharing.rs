@@ -8,27 +8,19 @@ use anyhow::{ensure, Context, Result};
 use perf_event::Counter;
 
 use super::expect_exact;
-use crate::ctx::{skip, Ctx, Test};
-use crate::pmu::{CpuPmu, Event, Mode, Pmu};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::{Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    in_tree_first,
-    module_first,
-    alternating,
-    last_of_many_events,
-    refused_open_reserves_nothing,
+    all need [ExactCounts];
+    in_tree_first: [Module, InTreeReserves],
+    module_first: [Module, InTreeCounts, InTreeReserves],
+    alternating: [InTreeCounts],
+    last_of_many_events: [Module, InTreeReserves],
+    refused_open_reserves_nothing: [Module, InTreeCounts, InTreeReserves],
 ];
-
-/// The in-tree PMU. Skips if its driver does not reserve the counters.
-fn in_tree(ctx: &Ctx) -> Result<Pmu> {
-    // The kernel has no reservations for the MSRs of version 6.
-    if CpuPmu::probe().version >= 6 {
-        return skip("the in-tree driver does not reserve the counters of version 6");
-    }
-    ctx.in_tree()
-}
 
 fn open(pmu: &Pmu) -> io::Result<Counter> {
     pmu.event(Event::Instructions).build()
@@ -48,7 +40,7 @@ pub fn expect_busy(result: io::Result<Counter>, who: &str) -> Result<()> {
 
 /// The module logs one line that names the likely holder of the counters.
 fn in_tree_first(ctx: &Ctx) -> Result<()> {
-    let (pmu, in_tree) = (ctx.pmu()?, in_tree(ctx)?);
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     let mut log = ctx.module_log()?;
     let holder = in_tree.open(Event::Instructions, Mode::User)?;
     expect_busy(open(&pmu), "rust_pmu")?;
@@ -68,9 +60,7 @@ fn in_tree_first(ctx: &Ctx) -> Result<()> {
 }
 
 fn module_first(ctx: &Ctx) -> Result<()> {
-    ctx.need_module()?;
-    ctx.in_tree_counts()?;
-    let (pmu, in_tree) = (ctx.pmu()?, in_tree(ctx)?);
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     let holder = pmu.open(Event::Instructions, Mode::User)?;
     expect_busy(open(&in_tree), "the in-tree PMU")?;
     drop(holder);
@@ -78,7 +68,7 @@ fn module_first(ctx: &Ctx) -> Result<()> {
 }
 
 fn alternating(ctx: &Ctx) -> Result<()> {
-    let pmus = [ctx.pmu()?, ctx.in_tree_counts()?];
+    let pmus = [ctx.pmu()?, ctx.in_tree()?];
     let workload = workload::branches(1_000);
     for _ in 0..100 {
         for pmu in &pmus {
@@ -90,8 +80,7 @@ fn alternating(ctx: &Ctx) -> Result<()> {
 
 /// Only closing the last event releases the counters.
 fn last_of_many_events(ctx: &Ctx) -> Result<()> {
-    ctx.need_module()?;
-    let (pmu, in_tree) = (ctx.pmu()?, in_tree(ctx)?);
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     let mut events = (0..5).map(|_| open(&pmu)).collect::<io::Result<Vec<_>>>()?;
     while let Some(event) = events.pop() {
         expect_busy(open(&in_tree), "the in-tree PMU")?;
@@ -103,9 +92,7 @@ fn last_of_many_events(ctx: &Ctx) -> Result<()> {
 
 /// A refused open reserves nothing.
 fn refused_open_reserves_nothing(ctx: &Ctx) -> Result<()> {
-    ctx.need_module()?;
-    ctx.in_tree_counts()?;
-    let (pmu, in_tree) = (ctx.pmu()?, in_tree(ctx)?);
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     for (first, second) in [(&pmu, &in_tree), (&in_tree, &pmu)] {
         for _ in 0..10 {
             let holder = open(first)?;

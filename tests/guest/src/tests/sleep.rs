@@ -7,18 +7,22 @@
 use std::fs::{self, File};
 
 use anyhow::{ensure, Context, Result};
-use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::sys::mman::{mlockall, MlockAllFlags};
-use nix::unistd::{dup2_stderr, dup2_stdout, gettid, sync};
+use nix::unistd::{dup2_stderr, dup2_stdout, sync};
 
-use super::counting::pin;
 use super::{cpus, expect, expect_exact, interrupts};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Event;
+use crate::setting::{Affinity, Setting};
 use crate::tests;
 use crate::workload;
 
-pub const TESTS: &[Test] = tests![to_ram, to_idle, counts_as_before];
+pub const TESTS: &[Test] = tests![
+    all need [Root, ExactCounts, ZeroSkid];
+    to_ram,
+    to_idle,
+    counts_as_before: [InTree],
+];
 
 /// The file from which xtask reads the exit status after the guest has ended.
 const STATUS: &str = "/run/xtask/status";
@@ -53,13 +57,16 @@ fn set(file: &str, value: &str) -> Result<()> {
 /// Suspends the system until the RTC wakes it. `how` is a state of
 /// `/sys/power/mem_sleep`.
 fn sleep(how: &str) -> Result<()> {
-    set("/sys/power/mem_sleep", how)?;
-    set(&format!("{RTC}/device/power/wakeup"), "enabled")?;
+    let _mem_sleep = Setting::change("/sys/power/mem_sleep", how)?;
+    let _wakeup = Setting::change(format!("{RTC}/device/power/wakeup"), "enabled")?;
     set(&format!("{RTC}/wakealarm"), "0")?;
     // Long enough that the alarm does not expire before the system sleeps, even on a
     // busy host.
     set(&format!("{RTC}/wakealarm"), "+10")?;
-    set("/sys/power/state", "mem")
+    let result = set("/sys/power/state", "mem");
+    // No alarm is left if the system did not sleep.
+    set(&format!("{RTC}/wakealarm"), "0")?;
+    result
 }
 
 /// Events of a task and of CPU 0 stay open across sleep. They count and overflow
@@ -69,8 +76,7 @@ fn across(ctx: &Ctx, how: &str) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000_000);
     let due = workload.instructions();
-    let thread = gettid();
-    let affinity = sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let mut task = pmu
         .event(Event::Instructions)
         .sample_period(PERIOD)
@@ -80,7 +86,7 @@ fn across(ctx: &Ctx, how: &str) -> Result<()> {
     let mut on_cpu = builder.build()?;
 
     let mut round = |cpu| -> Result<()> {
-        pin(thread, cpu)?;
+        affinity.pin(cpu)?;
         let before = (interrupts("NMI")?, task.read()?, on_cpu.read()?);
         workload.measure(&task)?;
         let counted = task.read()? - before.1;
@@ -106,8 +112,7 @@ fn across(ctx: &Ctx, how: &str) -> Result<()> {
     let mut everywhere = || (0..cpus()?).try_for_each(&mut round);
     everywhere().context("before sleep")?;
     sleep(how)?;
-    everywhere().context("after sleep")?;
-    sched_setaffinity(thread, &affinity).context("sched_setaffinity")
+    everywhere().context("after sleep")
 }
 
 /// Suspend to RAM (ACPI S3), in which the CPUs lose their state.
@@ -118,11 +123,9 @@ fn to_ram(ctx: &Ctx) -> Result<()> {
 /// Suspend to idle, up to the last step. The CPUs do not idle, because the emulated RTC
 /// cannot wake the system from there.
 fn to_idle(ctx: &Ctx) -> Result<()> {
-    set("/sys/module/suspend/parameters/pm_test_delay", "1")?;
-    set("/sys/power/pm_test", "platform")?;
-    let result = across(ctx, "s2idle");
-    set("/sys/power/pm_test", "none")?;
-    result
+    let _delay = Setting::change("/sys/module/suspend/parameters/pm_test_delay", 1)?;
+    let _test = Setting::change("/sys/power/pm_test", "platform")?;
+    across(ctx, "s2idle")
 }
 
 /// Events of both PMUs that are opened after sleep count exactly.

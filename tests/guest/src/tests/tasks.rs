@@ -4,31 +4,30 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
-use nix::unistd::gettid;
+use anyhow::{ensure, Result};
 use perf_event::Counter;
 
-use super::counting::pin;
 use super::{cpus, expect};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode};
 use crate::program::{FORK_WAIT, FORK_WAIT_PARENT, MIXED};
+use crate::setting::Affinity;
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     off_till_enabled,
-    enable_and_disable_again,
-    reset,
-    reading_while_counting,
-    enabled_on_exec,
-    inherited_by_children,
-    not_inherited_unasked,
+    enable_and_disable_again: [ExactCounts],
+    reset: [ExactCounts],
+    reading_while_counting: [ExactCounts],
+    enabled_on_exec: [ExactCounts],
+    inherited_by_children: [ExactCounts],
+    not_inherited_unasked: [ExactCounts],
     inherited_by_threads,
     event_of_one_cpu,
-    event_of_task_on_one_cpu,
-    closed_while_counting,
-    many_events_opened_and_closed,
+    event_of_task_on_one_cpu: [ExactCounts],
+    closed_while_counting: [ExactCounts],
+    many_events_opened_and_closed: [ExactCounts],
 ];
 
 fn off_till_enabled(ctx: &Ctx) -> Result<()> {
@@ -179,8 +178,7 @@ fn inherited_by_threads(ctx: &Ctx) -> Result<()> {
 fn event_of_one_cpu(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(10_000_000);
-    let thread = gettid();
-    let before = nix::sched::sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let cpus = cpus()?;
     for here in 0..cpus {
         let mut counters = (0..cpus)
@@ -191,7 +189,7 @@ fn event_of_one_cpu(ctx: &Ctx) -> Result<()> {
                     .build()
             })
             .collect::<Result<Vec<_>, _>>()?;
-        pin(thread, here)?;
+        affinity.pin(here)?;
         for counter in &mut counters {
             counter.enable()?;
         }
@@ -208,18 +206,17 @@ fn event_of_one_cpu(ctx: &Ctx) -> Result<()> {
             );
         }
     }
-    nix::sched::sched_setaffinity(thread, &before).context("sched_setaffinity")
+    Ok(())
 }
 
 /// An event of a task and a CPU counts the task only on this CPU.
 fn event_of_task_on_one_cpu(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000_000);
-    let thread = gettid();
-    let before = nix::sched::sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let cpus = cpus()?;
     for here in 0..cpus {
-        pin(thread, here)?;
+        affinity.pin(here)?;
         for cpu in 0..cpus {
             let mut counter = pmu.event(Event::Instructions).one_cpu(cpu).build()?;
             workload.measure(&counter)?;
@@ -231,7 +228,7 @@ fn event_of_task_on_one_cpu(ctx: &Ctx) -> Result<()> {
             expect("on one CPU", "instructions", counter.read()?, want)?;
         }
     }
-    nix::sched::sched_setaffinity(thread, &before).context("sched_setaffinity")
+    Ok(())
 }
 
 /// Closing a running event frees its counter for the next event.

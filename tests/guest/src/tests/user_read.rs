@@ -4,7 +4,7 @@
 
 use std::arch::asm;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::hint::spin_loop;
 use std::io::{Read, Write};
 use std::num::NonZeroUsize;
@@ -23,26 +23,26 @@ use nix::unistd::{fork, gettid, pipe, ForkResult, Pid};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
-use super::counting::pin;
-use super::{cpus, expect};
+use super::expect;
 use crate::ctx::{Ctx, Test, IN_TREE};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::program::RDPMC_PROBE;
+use crate::setting::{pin, Setting};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    rdpmc_is_exact,
+    rdpmc_is_exact: [InTree, ExactCounts],
     page_is_as_in_tree,
-    no_index_while_stopped,
-    across_overflows,
-    rdpmc_in_every_thread,
-    no_rdpmc_without_mapping,
-    no_rdpmc_after_munmap,
-    dirty_counters_are_cleared,
-    dirty_counters_are_cleared_for_children,
-    dirty_counters_of_in_tree_driver,
-    follows_rdpmc_setting,
+    no_index_while_stopped: [InTree, ExactCounts],
+    across_overflows: [InTree, ExactCounts],
+    rdpmc_in_every_thread: [InTree, Cpus(2)],
+    no_rdpmc_without_mapping: [InTree],
+    no_rdpmc_after_munmap: [InTree],
+    dirty_counters_are_cleared: [InTree],
+    dirty_counters_are_cleared_for_children: [InTree],
+    dirty_counters_of_in_tree_driver: [InTreeCounts, ExactCounts],
+    follows_rdpmc_setting: [Root, InTree, ExactCounts],
 ];
 
 /// The mapped control page of an event.
@@ -254,36 +254,13 @@ fn counters(pmu: &Pmu) -> Result<Vec<u32>> {
     Ok(found.into_iter().collect())
 }
 
-/// The `rdpmc` setting of the in-tree PMU. Drop restores the old value.
-struct Setting(String);
-
+/// The setting of the in-tree PMU that says who may use RDPMC, for all PMUs.
 const SETTING: &str = "/sys/bus/event_source/devices/cpu/rdpmc";
-
-impl Setting {
-    fn set(value: &str) -> Result<Self> {
-        let before = fs::read_to_string(SETTING).context(SETTING)?;
-        fs::write(SETTING, value).context(SETTING)?;
-        Ok(Self(before))
-    }
-}
-
-impl Drop for Setting {
-    fn drop(&mut self) {
-        let _ = fs::write(SETTING, self.0.trim());
-    }
-}
-
-/// The PMU under test. Skips without the in-tree driver, because the kernel takes the
-/// width of the counters from it. Without the width, pages do not allow RDPMC.
-fn readable(ctx: &Ctx) -> Result<Pmu> {
-    ctx.in_tree()?;
-    ctx.pmu()
-}
 
 /// Two RDPMCs differ by exactly the instructions between them. Page and read() give the
 /// same count.
 fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
-    let mut event = readable(ctx)?.open(Event::Instructions, Mode::User)?;
+    let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     let page = Page::map(&event)?;
     event.enable()?;
     for n in [1, 10, 1_000, 100_000] {
@@ -334,7 +311,7 @@ fn page_is_as_in_tree(ctx: &Ctx) -> Result<()> {
 
 /// The page of a stopped event has no RDPMC index, and `offset` is the whole count.
 fn no_index_while_stopped(ctx: &Ctx) -> Result<()> {
-    let mut event = readable(ctx)?.open(Event::Instructions, Mode::User)?;
+    let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     let page = Page::map(&event)?;
     let code = workload::tight_loop(1000);
     for runs in 1..=3 {
@@ -354,7 +331,7 @@ fn no_index_while_stopped(ctx: &Ctx) -> Result<()> {
 
 /// The page stays right when overflows reload the counter.
 fn across_overflows(ctx: &Ctx) -> Result<()> {
-    let mut builder = readable(ctx)?.event(Event::Instructions);
+    let mut builder = ctx.pmu()?.event(Event::Instructions);
     builder.sample_period(997);
     let mut event = builder.build()?;
     let page = Page::map(&event)?;
@@ -383,10 +360,7 @@ fn across_overflows(ctx: &Ctx) -> Result<()> {
 
 /// A mapping allows RDPMC in all threads, also in those that are running on other CPUs.
 fn rdpmc_in_every_thread(ctx: &Ctx) -> Result<()> {
-    if cpus()? < 2 {
-        return crate::ctx::skip("needs two CPUs");
-    }
-    let pmu = readable(ctx)?;
+    let pmu = ctx.pmu()?;
     in_good_child(|| {
         let (running, mapped) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -413,7 +387,7 @@ fn rdpmc_in_every_thread(ctx: &Ctx) -> Result<()> {
 
 /// RDPMC faults in a program without a mapping, even if another task has one.
 fn no_rdpmc_without_mapping(ctx: &Ctx) -> Result<()> {
-    let mut event = readable(ctx)?.open(Event::Instructions, Mode::User)?;
+    let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     let page = Page::map(&event)?;
     event.enable()?;
     page.index()?;
@@ -423,7 +397,7 @@ fn no_rdpmc_without_mapping(ctx: &Ctx) -> Result<()> {
 }
 
 fn no_rdpmc_after_munmap(ctx: &Ctx) -> Result<()> {
-    let pmu = readable(ctx)?;
+    let pmu = ctx.pmu()?;
     faults_in_child(|| {
         let event = pmu.open(Event::Instructions, Mode::User)?;
         let first = Page::map(&event)?;
@@ -444,7 +418,7 @@ fn no_rdpmc_after_munmap(ctx: &Ctx) -> Result<()> {
 /// once it does.
 fn keep_counting(ctx: &Ctx, tell: OwnedFd) -> Result<()> {
     pin(gettid(), 0)?;
-    let pmu = readable(ctx)?;
+    let pmu = ctx.pmu()?;
     let mut events = Vec::new();
     let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     for _ in 0..general + fixed {
@@ -490,7 +464,7 @@ fn switches() -> Result<i64> {
 
 /// A task cannot read what the counters have counted for another.
 fn dirty_counters_are_cleared(ctx: &Ctx) -> Result<()> {
-    let pmu = readable(ctx)?;
+    let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
     let rival = Rival::spawn(ctx)?;
     in_good_child(|| {
@@ -507,7 +481,7 @@ fn dirty_counters_are_cleared(ctx: &Ctx) -> Result<()> {
 /// A child inherits the permission for RDPMC. It finds no count of others, even after its
 /// parent has unmapped and closed the event.
 fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
-    let pmu = readable(ctx)?;
+    let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
     let rival = Rival::spawn(ctx)?;
     in_good_child(|| {
@@ -537,7 +511,7 @@ fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
 /// When a task becomes allowed to use RDPMC, the in-tree driver clears its own dirty
 /// counters. It must not clear those that rust_pmu now uses.
 fn dirty_counters_of_in_tree_driver(ctx: &Ctx) -> Result<()> {
-    let in_tree = ctx.in_tree_counts()?;
+    let in_tree = ctx.in_tree()?;
     in_good_child(|| {
         pin(gettid(), 0)?;
         let code = workload::tight_loop(10_000);
@@ -546,7 +520,7 @@ fn dirty_counters_of_in_tree_driver(ctx: &Ctx) -> Result<()> {
         expect("in-tree", "branches", dirty.read()?, code.branches())?;
         drop(dirty);
 
-        let mut event = readable(ctx)?.open(Event::Branches, Mode::User)?;
+        let mut event = ctx.pmu()?.open(Event::Branches, Mode::User)?;
         event.enable()?;
         code.run();
         // mmap() sets CR4.PCE and calls the in-tree driver.
@@ -566,10 +540,10 @@ fn dirty_counters_of_in_tree_driver(ctx: &Ctx) -> Result<()> {
 /// The `rdpmc` setting of the in-tree PMU applies to all PMUs: with 0 no task may use
 /// RDPMC, with 2 every task may.
 fn follows_rdpmc_setting(ctx: &Ctx) -> Result<()> {
-    let pmu = readable(ctx)?;
+    let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
     {
-        let _setting = Setting::set("0")?;
+        let _setting = Setting::change(SETTING, 0)?;
         let mut event = pmu.open(Event::Instructions, Mode::User)?;
         let page = Page::map(&event)?;
         let code = workload::tight_loop(1000);
@@ -581,7 +555,7 @@ fn follows_rdpmc_setting(ctx: &Ctx) -> Result<()> {
         code.measure(&event)?;
         expect("read()", "instructions", event.read()?, code.instructions())?;
     }
-    let _setting = Setting::set("2")?;
+    let _setting = Setting::change(SETTING, 2)?;
     let rival = Rival::spawn(ctx)?;
     in_good_child(|| {
         pin(gettid(), 0)?;

@@ -4,27 +4,25 @@
 
 use std::fs;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{ensure, Result};
 
 use super::sharing::expect_busy;
 use super::{expect_exact, interrupts};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Event;
+use crate::setting::Setting;
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
+    all need [Root, InTree];
     watchdog_is_on,
-    busy_with_hint,
-    free_when_switched_off,
+    busy_with_hint: [Module, InTreeReserves],
+    free_when_switched_off: [ExactCounts],
     watchdog_comes_back,
 ];
 
 const SWITCH: &str = "/proc/sys/kernel/nmi_watchdog";
-
-fn switch(on: bool) -> Result<()> {
-    fs::write(SWITCH, if on { "1" } else { "0" }).context(SWITCH)
-}
 
 /// The watchdog uses the in-tree driver, which must work on the emulated hardware.
 fn watchdog_is_on(_: &Ctx) -> Result<()> {
@@ -53,7 +51,7 @@ fn busy_with_hint(ctx: &Ctx) -> Result<()> {
 }
 
 fn free_when_switched_off(ctx: &Ctx) -> Result<()> {
-    switch(false)?;
+    let _off = Setting::change(SWITCH, 0)?;
     expect_exact(&ctx.pmu()?, &workload::branches(100_000))
 }
 
@@ -62,9 +60,10 @@ fn free_when_switched_off(ctx: &Ctx) -> Result<()> {
 fn watchdog_comes_back(ctx: &Ctx) -> Result<()> {
     // The watchdog's period is this many seconds at the CPU's calibrated clock rate.
     // The emulated CPU is much slower, so use the shortest.
-    fs::write("/proc/sys/kernel/watchdog_thresh", "1")?;
-    switch(true)?;
-    if ctx.need_module().is_ok() {
+    let watchdog = Setting::change(SWITCH, 0)?;
+    let _thresh = Setting::change("/proc/sys/kernel/watchdog_thresh", 1)?;
+    watchdog.set(1)?;
+    if ctx.is_rust_pmu() {
         expect_busy(ctx.pmu()?.event(Event::Instructions).build(), "rust_pmu")?;
     }
     let before = interrupts("NMI")?;
