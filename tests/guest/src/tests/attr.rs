@@ -201,7 +201,7 @@ impl Differences {
     fn compare(&mut self, what: &str, ours: i32, theirs: i32) {
         if ours != theirs {
             self.0.push(format!(
-                "{what}: {}, expected {}",
+                "{what} returned {}, expected {}",
                 name(ours),
                 name(theirs)
             ));

@@ -115,7 +115,7 @@ fn counts_with_a_clock_as_leader(ctx: &Ctx) -> Result<()> {
         let branches = workload::tight_loop_branches(instructions);
         expect(&what, "branches by its instructions", branches, k * PERIOD)?;
         let before = workload::tight_loop_branches(instructions - 1);
-        expect(&what, "branches one instruction before", before, k * PERIOD - 1)
+        expect(&what, "branches just before", before, k * PERIOD - 1)
     })?;
     expect("in total", "samples", k, workload.branches() / PERIOD)
 }
@@ -280,7 +280,7 @@ fn registers(ctx: &Ctx) -> Result<()> {
         k += 1;
         let want = workload::Registers::after(N, k * PERIOD).context("a sample after the loop")?;
         expect(
-            "sample",
+            "the sample",
             "as IP",
             sample.ip().context("no IP")?,
             want.ip,

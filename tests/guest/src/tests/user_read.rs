@@ -290,7 +290,7 @@ fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
         let code = workload::tight_loop(n);
         let index = page.index()?;
         let (moved, due) = code.between(index);
-        // Otherwise the difference means nothing.
+        // The difference means nothing if the event moved.
         ensure!(page.index()? == index, "the event moved to another counter");
         expect(code.name(), "instructions", moved, due)?;
     }
@@ -480,7 +480,7 @@ fn find_nothing(counters: &[u32], own: Option<u32>) -> Result<()> {
     let switches = switches()? - before;
     ensure!(
         switches >= TIMES / 2,
-        "only {switches} context switches"
+        "only {switches} context switches in {TIMES} rounds"
     );
     Ok(())
 }
