@@ -397,13 +397,13 @@ pub fn rep_nothing(n: u64) -> Result<Workload> {
     Ok(Workload::new("rep_nothing", guest_rep_nothing, args, 4 * n + 1, n + 1).with_memory(memory))
 }
 
-/// System calls.
+/// A loop of `n` getpid() system calls.
 pub fn syscalls(n: u64) -> Workload {
     let branches = n * (1 + SYSCALL_BRANCHES) + 1;
     Workload::new("syscalls", guest_syscall, (n, 0), 4 * n + 1, branches)
 }
 
-/// Where the system calls of [`syscalls`] return to.
+/// The address that the system calls of [`syscalls`] return to.
 pub fn syscall_return() -> u64 {
     ptr::addr_of!(guest_syscall_return) as u64
 }
@@ -461,10 +461,11 @@ pub fn signals_counted() -> u64 {
     unsafe { ptr::read_volatile(ptr::addr_of!(guest_steps)) }
 }
 
-/// A recorded SIGTRAP: fields of its `siginfo`, and where it came.
+/// A recorded SIGTRAP: fields of its `siginfo`, and the interrupted RIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Trap {
+    /// `si_code`.
     pub code: i64,
     /// `si_perf_data`.
     pub data: u64,

@@ -200,8 +200,11 @@ struct Differences(Vec<String>);
 impl Differences {
     fn compare(&mut self, what: &str, ours: i32, theirs: i32) {
         if ours != theirs {
-            self.0
-                .push(format!("{what}: {}, expected {}", name(ours), name(theirs)));
+            self.0.push(format!(
+                "{what} returned {}, expected {}",
+                name(ours),
+                name(theirs)
+            ));
         }
     }
 

@@ -114,12 +114,7 @@ fn counts_with_a_clock_as_leader(ctx: &Ctx) -> Result<()> {
         let branches = workload::tight_loop_branches(instructions);
         expect(&what, "branches by its instructions", branches, k * PERIOD)?;
         let before = workload::tight_loop_branches(instructions - 1);
-        expect(
-            &what,
-            "branches one instruction before",
-            before,
-            k * PERIOD - 1,
-        )
+        expect(&what, "branches just before", before, k * PERIOD - 1)
     })?;
     expect("in total", "samples", k, workload.branches() / PERIOD)
 }
@@ -283,7 +278,12 @@ fn registers(ctx: &Ctx) -> Result<()> {
     for_each_sample(&mut sampler, |sample| {
         k += 1;
         let want = workload::Registers::after(N, k * PERIOD).context("a sample after the loop")?;
-        expect("sample", "as IP", sample.ip().context("no IP")?, want.ip)?;
+        expect(
+            "the sample",
+            "as IP",
+            sample.ip().context("no IP")?,
+            want.ip,
+        )?;
         for registers in [sample.regs_user(), sample.regs_intr()] {
             let registers = registers.context("no registers")?;
             let what = format!("sample {k}");

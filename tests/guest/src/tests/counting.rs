@@ -42,6 +42,7 @@ pub const TESTS: &[Test] = tests![
     many_programs,
 ];
 
+/// A selection for suites that run on many machines.
 pub const QUICK: &[Test] = tests![
     all need [ExactCounts];
     window_alone,
@@ -301,12 +302,7 @@ fn program_as_in_tree(ctx: &Ctx) -> Result<()> {
     for program in [LOOP, MIXED] {
         let theirs = count_program(&in_tree, &program)?;
         let ours = count_program(&pmu, &program)?;
-        expect(
-            "compared with the in-tree PMU",
-            "instructions",
-            ours,
-            theirs,
-        )?;
+        expect("against the in-tree PMU", "instructions", ours, theirs)?;
     }
     Ok(())
 }

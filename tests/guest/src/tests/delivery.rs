@@ -239,12 +239,7 @@ fn paused_output(ctx: &Ctx) -> Result<()> {
         "lost {lost:?}, expected {} in the pause",
         resumed - before
     );
-    expect(
-        "after the pause",
-        "samples",
-        samples,
-        total / PERIOD - resumed,
-    )
+    expect("after resume", "samples", samples, total / PERIOD - resumed)
 }
 
 /// PERF_EVENT_IOC_SET_OUTPUT: two events write to one buffer, each with its id.
@@ -626,12 +621,7 @@ fn traps(ctx: &Ctx) -> Result<()> {
     let traps = workload::traps();
     let count = workload.instructions() + traps.len() as u64 * workload::TRAP;
     expect("with handlers", "instructions", event.read()?, count)?;
-    expect(
-        "one per period",
-        "traps",
-        traps.len() as u64,
-        count / PERIOD,
-    )?;
+    expect("per period", "traps", traps.len() as u64, count / PERIOD)?;
     for (trap, k) in traps.into_iter().zip(1..) {
         // The handlers have retired k - 1 times TRAP instructions so far.
         let place = k * PERIOD - (k - 1) * workload::TRAP;
@@ -709,10 +699,7 @@ fn inherited_samples(ctx: &Ctx) -> Result<()> {
     let mut counts: Vec<(u32, Vec<u64>)> = Vec::new();
     for_each_sample(&mut sampler, |sample| {
         let pid = sample.pid().context("no PID")?;
-        ensure!(
-            pid != parent,
-            "a sample of the parent, which is too short for one"
-        );
+        ensure!(pid != parent, "the parent is too short for a sample");
         let values = sample.values().context("no READ")?;
         let value = values.entries().next().context("no value")?.value();
         match counts.iter_mut().find(|(known, _)| *known == pid) {
@@ -724,10 +711,7 @@ fn inherited_samples(ctx: &Ctx) -> Result<()> {
     expect("with samples", "children", counts.len() as u64, 5)?;
     for (_, values) in counts {
         let want: Vec<u64> = (1..=FORK_WAIT_CHILD / PERIOD).map(|k| k * PERIOD).collect();
-        ensure!(
-            values == want,
-            "samples of a child at {values:?}, expected {want:?}"
-        );
+        ensure!(values == want, "samples {values:?}, expected {want:?}");
     }
     Ok(())
 }

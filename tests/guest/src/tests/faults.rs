@@ -377,10 +377,7 @@ fn late_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
             }
             Ok((interrupted == 0).then_some(samples))
         })?;
-        ensure!(
-            samples == [1, 1, 0],
-            "samples {samples:?}, expected [1, 1, 0]"
-        );
+        ensure!(samples == [1, 1, 0], "samples {samples:?}, not [1, 1, 0]");
     }
     Ok(())
 }
@@ -400,10 +397,7 @@ fn late_for_a_closed_event(ctx: &Ctx) -> Result<()> {
             behind.push(after - closed);
         }
         // Interrupts may delay the close until after the PMI.
-        ensure!(
-            behind.iter().sum::<u64>() <= 1,
-            "NMIs after the close: {behind:?}"
-        );
+        ensure!(behind.iter().sum::<u64>() <= 1, "late NMIs: {behind:?}");
         Ok(behind.contains(&1).then_some(()))
     })
 }

@@ -179,10 +179,7 @@ fn moves_to_fixed_counter(ctx: &Ctx) -> Result<()> {
         // The excess is what runs between the ioctls.
         let count = data.count();
         let good = (least..least + 200_000).contains(&count);
-        ensure!(
-            good,
-            "{what}: counted {count}, {least} of them in the loops"
-        );
+        ensure!(good, "{what}: {count}, {least} of them in the loops");
         Ok(())
     };
     expect("the last event", &mut last, N)?;
@@ -223,11 +220,7 @@ fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()>
         );
         sum += data.count();
     }
-    ensure!(
-        waited > 0,
-        "none of {} events was multiplexed",
-        events.len()
-    );
+    ensure!(waited > 0, "none of the {} was multiplexed", events.len());
     let least = at_once * truth;
     // The excess is what runs between the ioctls.
     let most = least + 2_000 * events.len() as u64;

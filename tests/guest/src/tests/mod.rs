@@ -62,9 +62,9 @@ fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
 /// Measures a workload without a context switch, for events that the model
 /// derives from instructions and branches.
 ///
-/// Such an event grows by one per so many instructions of this CPU, whichever
-/// task retires them. If another task ran meanwhile, the count would be off by
-/// one.
+/// The model steps such an event once every N instructions of a CPU, whichever
+/// task retires them. If another task ran meanwhile, the count could be off by
+/// one step.
 fn measure_alone(workload: &Workload, leader: &mut Counter) -> Result<()> {
     alone(|| {
         leader.reset_group()?;
@@ -78,8 +78,8 @@ fn alone(mut measure: impl FnMut() -> Result<()>) -> Result<()> {
     find_undisturbed(|| Ok(undisturbed(&mut measure)?.then_some(())))
 }
 
-/// Repeats an attempt until it returns a result, which it does if it was not
-/// disturbed.
+/// Repeats an attempt until it returns a result. An attempt that another task has
+/// disturbed returns `None`.
 fn find_undisturbed<T>(mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     for _ in 0..200 {
         if let Some(result) = attempt()? {

@@ -178,10 +178,7 @@ fn while_closing(ctx: &Ctx) -> Result<()> {
     };
     let (mut inside, mut outside) = (10_000, 500_000);
     ensure!(ends_before(inside)?, "no sample of period {inside}");
-    ensure!(
-        !ends_before(outside)?,
-        "unexpected sample of period {outside}"
-    );
+    ensure!(!ends_before(outside)?, "a sample of period {outside}");
     while outside - inside > 1 {
         let middle = (inside + outside) / 2;
         if ends_before(middle)? {
@@ -305,13 +302,8 @@ fn longer_than_the_counter(ctx: &Ctx) -> Result<()> {
         .build_with_group(&mut *sampler)?;
     let workload = workload::block(N);
     let (records, count) = record(&mut sampler, &workload)?;
-    expect(
-        "sampling event",
-        "instructions",
-        count,
-        workload.instructions(),
-    )?;
-    expect("counting event", "instructions", counter.read()?, count)?;
+    expect("sampling", "instructions", count, workload.instructions())?;
+    expect("counting", "instructions", counter.read()?, count)?;
     records.expect("long period", 1)?;
     let want = workload::block_ip(N, PERIOD).context("a sample after the loop")?;
     expect("sample", "as IP", records.samples[0].ip, want)

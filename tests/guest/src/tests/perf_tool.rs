@@ -107,7 +107,7 @@ fn stat_as_in_tree(ctx: &Ctx) -> Result<()> {
             counts.push(row(&rows, &event)?.value as u64);
         }
         expect(
-            "compared with the in-tree PMU",
+            "against the in-tree PMU",
             "instructions",
             counts[0],
             counts[1],
@@ -148,7 +148,7 @@ fn stat_group_with_software_events(ctx: &Ctx) -> Result<()> {
         .rows()?;
     expect_row(&rows, &event, MIXED.instructions)?;
     let faults = row(&rows, "page-faults")?.value;
-    // The program touches 512 pages, and faults on its own.
+    // The program touches 512 pages. Loading it takes page faults, too.
     ensure!((512.0..600.0).contains(&faults), "{faults} page faults");
     row(&rows, "task-clock").map(drop)
 }

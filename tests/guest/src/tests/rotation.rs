@@ -130,19 +130,11 @@ fn twelve_events(ctx: &Ctx) -> Result<()> {
     );
     let mut counters = 0.0;
     for share in &shares {
-        ensure!(
-            share.running < share.enabled,
-            "an event was not multiplexed"
-        );
+        ensure!(share.running < share.enabled, "not multiplexed");
         expect_near("scaled count", share.scaled(), 2.0 * N as f64, 2.0)?;
         counters += share.running / share.enabled;
     }
-    expect_near(
-        "counters in use",
-        counters,
-        instruction_counters().into(),
-        0.1,
-    )
+    expect_near("in use", counters, instruction_counters().into(), 0.1)
 }
 
 /// 84 CPU-wide events of all kinds, far more than any PMU has counters.

@@ -35,6 +35,7 @@ pub const TESTS: &[Test] = tests![
     many_programs,
 ];
 
+/// A selection for suites that run on many machines.
 pub const QUICK: &[Test] = tests![
     all need [ExactCounts, ZeroSkid];
     one_sample_a_period,
@@ -110,7 +111,9 @@ pub(super) fn for_each_record(
     mut each: impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<()> {
     while let Some(record) = sampler.next_record() {
-        let record = record.parse_record().context("cannot parse a record")?;
+        let record = record
+            .parse_record()
+            .context("cannot parse a record of the ring buffer")?;
         each(record)?;
     }
     Ok(())
@@ -402,10 +405,7 @@ fn throttled(ctx: &Ctx) -> Result<()> {
         let (records, count) = record(&mut sampler, &workload)?;
         ensure!(records.throttled > 0, "no THROTTLE record");
         ensure!(records.unthrottled > 0, "no UNTHROTTLE record");
-        ensure!(
-            count < workload.instructions(),
-            "it counted while throttled"
-        );
+        ensure!(count < workload.instructions(), "counted while throttled");
         records.expect("throttled", count / 20_000)
     })
 }

@@ -57,10 +57,7 @@ fn format(ctx: &Ctx) -> Result<()> {
     ] {
         let file = dir.join(field);
         if ctx.is_rust_pmu() && !there {
-            ensure!(
-                !file.exists(),
-                "format/{field}, which this CPU does not have"
-            );
+            ensure!(!file.exists(), "format/{field} on a CPU without it");
         }
         if file.exists() {
             expect_text(&file, &format!("config:{bits}"))?;
@@ -127,11 +124,7 @@ fn events(ctx: &Ctx) -> Result<()> {
         let file = dir.join(event.name());
         match terms(event) {
             Some(terms) => expect_text(&file, terms)?,
-            None => ensure!(
-                !file.exists(),
-                "{}, which this CPU does not have",
-                file.display()
-            ),
+            None => ensure!(!file.exists(), "{} on a CPU without it", file.display()),
         }
     }
     Ok(())

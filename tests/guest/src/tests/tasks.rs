@@ -72,10 +72,7 @@ fn reading_while_counting(ctx: &Ctx) -> Result<()> {
     counter.enable()?;
     let readings = read_often(&mut counter)?;
     let step = readings[1] - readings[0];
-    ensure!(
-        step > 2_000,
-        "only {step} instructions between two readings"
-    );
+    ensure!(step > 2_000, "only {step} instructions between readings");
     for pair in readings.windows(2) {
         expect(
             "between two readings",

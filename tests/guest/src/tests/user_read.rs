@@ -31,6 +31,8 @@ use crate::setting::{pin, Setting};
 use crate::tests;
 use crate::workload;
 
+/// The needs `InTree`: the kernel takes the width of the counters from the in-tree driver.
+/// Without the width, pages do not allow RDPMC.
 pub const TESTS: &[Test] = tests![
     rdpmc_is_exact: [InTree, ExactCounts],
     page_is_as_in_tree,
@@ -267,7 +269,7 @@ fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
         let code = workload::tight_loop(n);
         let index = page.index()?;
         let (moved, due) = code.between(index);
-        // Otherwise the difference means nothing.
+        // The difference means nothing if the event moved.
         ensure!(page.index()? == index, "the event moved to another counter");
         expect(code.name(), "instructions", moved, due)?;
     }
@@ -452,7 +454,10 @@ fn find_nothing(counters: &[u32], own: Option<u32>) -> Result<()> {
         thread::yield_now();
     }
     let switches = switches()? - before;
-    ensure!(switches >= TIMES / 2, "only {switches} context switches");
+    ensure!(
+        switches >= TIMES / 2,
+        "only {switches} context switches in {TIMES} rounds"
+    );
     Ok(())
 }
 
