@@ -4,10 +4,10 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Instant;
 
-use anyhow::{anyhow, ensure, Error, Result};
+use anyhow::{anyhow, Error, Result};
 
-use crate::ctx::{is_from_module, Ctx, Skipped, Test};
-use crate::kmsg::{is_harmless, is_trouble, Kmsg};
+use crate::ctx::{Ctx, Skipped, Test};
+use crate::kmsg::{self, Kmsg};
 
 /// Runs the tests, then looks at what the kernel had to say meanwhile. Returns
 /// whether all is well.
@@ -26,7 +26,11 @@ pub fn run(ctx: &Ctx, tests: &[&[Test]]) -> Result<bool> {
         let started = Instant::now();
         report(&test.title(), catch(|| (test.run)(ctx)), started);
     }
-    report("kernel_log_is_clean", clean(&mut log), Instant::now());
+    report(
+        "kernel_log_is_clean",
+        kmsg::check_clean(&mut log),
+        Instant::now(),
+    );
     Ok(good)
 }
 
@@ -61,21 +65,4 @@ fn diagnose(error: &Error) -> String {
         println!("# {line}");
     }
     first
-}
-
-/// Nothing unexpected since the suite began, and no trouble since boot.
-fn clean(log: &mut Kmsg) -> Result<()> {
-    let mut bad: Vec<String> = Kmsg::from_boot()?.lines()?;
-    bad.retain(|line| is_trouble(line));
-    bad.extend(log.lines()?.into_iter().filter(|line| {
-        // What the module says is for the tests to judge that provoke it.
-        !is_trouble(line) && !is_harmless(line) && !is_from_module(line)
-    }));
-    ensure!(
-        bad.is_empty(),
-        "{} unexpected lines\n{}",
-        bad.len(),
-        bad.join("\n")
-    );
-    Ok(())
 }

@@ -13,20 +13,23 @@ mod ctx;
 mod kmsg;
 mod ktap;
 mod module;
+mod msr;
+mod need;
 mod pmu;
 mod program;
+mod setting;
 mod suite;
 mod tests;
 mod tool;
 mod workload;
 
-use std::fs;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{ArgGroup, Parser};
 
 use crate::ctx::{Ctx, RUST_PMU};
+use crate::setting::SampleRate;
 use crate::suite::SystemEvent;
 
 /// Tests of rust_pmu, to be run in the guest as root.
@@ -58,7 +61,7 @@ fn main() -> Result<ExitCode> {
         pmu: args.pmu,
         seed: args.seed,
     };
-    keep_sampling_rate()?;
+    let _rate = SampleRate::fixed(1_000_000)?;
     match suite.event {
         SystemEvent::None => {}
         SystemEvent::Kexec => tests::kexec::reboot_once(&ctx)?,
@@ -73,20 +76,4 @@ fn main() -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
-}
-
-/// Lets samples come as fast as they are asked for.
-///
-/// The kernel lowers its limit when an interrupt takes long, as it does on an
-/// emulated CPU, and then stops events: that would be a matter of the host's
-/// speed. 0 switches this off; the rate can only be set while it is on.
-fn keep_sampling_rate() -> Result<()> {
-    for (name, value) in [
-        ("perf_cpu_time_max_percent", "25"),
-        ("perf_event_max_sample_rate", "1000000"),
-        ("perf_cpu_time_max_percent", "0"),
-    ] {
-        fs::write(format!("/proc/sys/kernel/{name}"), value).context(name)?;
-    }
-    Ok(())
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reads two general counters. Exits with 0 if that faults, with 1 if one of
- * them is not 0, and with 2 if both are.
+ * Reads general counters 0 and 1 with RDPMC. Exits with 0 if RDPMC faults, with
+ * 1 if a counter is not 0, and with 2 if both are 0.
  */
 	.intel_syntax noprefix
 	.data
 	.balign	8
-action:					# struct sigaction, as the kernel has it
+action:					# the kernel's struct sigaction
 	.quad	fault			# handler
 	.quad	0x04000000		# SA_RESTORER
-	.quad	fault			# restorer: the handler does not return
+	.quad	fault			# restorer, not used: the handler exits
 	.quad	0			# mask
 
 	.text

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Forks five children and waits for them. The parent runs 1 + 5 * 6 + 1 +
+ * Forks five children and waits for them. The parent executes 1 + 5 * 6 + 1 +
  * 5 * 8 + 1 + 3 instructions, each child 2 + 1 + 2 * 2,000,000 + 3.
  */
 	.intel_syntax noprefix

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Stops itself; continued, runs 2 * 1,000,000 + 9 instructions, the last of them
- * an exec of itself with an argument. With one it runs 2 + 2 * 1,000,000 + 4.
+ * Without an argument: stops itself with SIGSTOP. After SIGCONT it executes
+ * 2 * 1,000,000 + 9 instructions, of which the last is an execve() of itself
+ * with an argument.
+ *
+ * With an argument: executes 2 + 2 * 1,000,000 + 4 instructions.
  */
 	.intel_syntax noprefix
 	.globl	_start
@@ -16,11 +19,11 @@ _start:
 	mov	eax, 62			# kill
 	syscall
 
-	mov	ecx, 1000000		# counted from here
+	mov	ecx, 1000000		# the first instruction after SIGCONT
 1:	dec	ecx
 	jnz	1b
 	mov	rdi, [rsp + 8]		# argv[0], the path
-	push	0			# its argv: twice the path
+	push	0			# the new argv: the path twice
 	push	rdi
 	push	rdi
 	mov	rsi, rsp
