@@ -244,6 +244,8 @@ fn stricter_errno(what: &str) -> Option<i32> {
         "ref-cycles" | "ref-cycles, sampling" if cpu.vendor == Vendor::Intel && cpu.fixed < 3 => {
             Some(libc::EINVAL)
         }
+        // Nor does it with a modifier, which no fixed counter has.
+        "ref-cycles, cmask=1" if cpu.vendor == Vendor::Intel => Some(libc::EINVAL),
         _ => None,
     }
 }

@@ -55,7 +55,7 @@ impl Difference {
 const RESERVED_CONFIG: &str = "`config` bits from 32 on that no field of `format/` has";
 const MORE_CONFIG: &str = "`config1` … `config4`";
 const ANY_THREAD: &str = "AnyThread (`config` bit 21)";
-const PSEUDO: &str = "an event of a fixed counter that is not there";
+const PSEUDO: &str = "event select 0 with a unit mask that no fixed counter counts (Intel)";
 const PERIOD_1: &str = "sample period 1";
 const BRANCH_STACK: &str = "branch stacks, branch counters";
 const AUX_OUTPUT: &str = "`aux_output`";
@@ -117,11 +117,12 @@ static DIFFERENCES: [Difference; 12] = [
                 Kind::Hardware if case.config() == HARDWARE_REF_CYCLES => REF_CYCLES,
                 Kind::Hardware | Kind::HwCache => return false,
             };
-            // Event select 0 without modifiers.
+            if config & 0xff != 0 || config & 0xff00 == 0 {
+                return false;
+            }
+            // A fixed counter counts its code without modifiers.
             let umask = config >> 8;
-            let no_counter = PSEUDO_FIXED.contains(&umask) && absent(cpu, umask as u32 - 1)
-                || NEVER_FIXED.iter().any(|umasks| umasks.contains(&umask));
-            config & 0xff == 0 && no_counter
+            !PSEUDO_FIXED.contains(&umask) || absent(cpu, umask as u32 - 1)
         },
         Ours::Refuses(&[libc::EINVAL]),
     ),
@@ -208,9 +209,6 @@ fn has_branch_stack(case: &Case) -> bool {
 /// The unit masks of perf's event codes for fixed counters: the number of the counter
 /// plus one.
 const PSEUDO_FIXED: RangeInclusive<u64> = 3..=16;
-/// Unit masks of event select 0 that stand for no fixed counter here: counters 0 and 1
-/// have event codes of their own, and topdown metrics need PERF_METRICS.
-const NEVER_FIXED: [RangeInclusive<u64>; 2] = [1..=2, 0x80..=0x87];
 const REF_CYCLES: u64 = 0x0300;
 /// The fixed counters of reference cycles and of slots.
 const FIXED_REF_CYCLES: u32 = 2;
