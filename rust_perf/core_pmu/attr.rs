@@ -89,7 +89,7 @@ impl CorePmu {
     fn eventsel(&self, attr: &Attr, config: u64) -> Result<EventSel> {
         let capabilities = &self.hardware.capabilities;
         let (no_host, no_guest) = (attr.exclude_host(), attr.exclude_guest());
-        let selectable = capabilities.generation.host_guest_only;
+        let selectable = capabilities.svm;
         // If the CPU cannot select guests, only the host is counted. With both bits set AMD's CPUs
         // count host and guests (amd_core_hw_config()).
         let modes = if no_host && (no_guest || !selectable) {

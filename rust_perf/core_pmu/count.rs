@@ -163,7 +163,7 @@ impl CorePmu {
     /// The EVENTSEL of an event on this CPU, where SVM may be enabled or not.
     fn eventsel_on(&self, cpu: &Cpu, event: CpuEvent<'_, Self>) -> EventSel {
         let eventsel = Self::eventsel_of(&event);
-        if self.hardware.capabilities.generation.host_guest_only && !cpu.svm.load(Relaxed) {
+        if self.hardware.capabilities.svm && !cpu.svm.load(Relaxed) {
             eventsel.without_svm()
         } else {
             eventsel

@@ -106,7 +106,7 @@ impl CorePmu {
             return Err(EAGAIN);
         }
         let hardware = &self.hardware;
-        if cpu.placed().is_empty() && hardware.capabilities.generation.host_guest_only {
+        if cpu.placed().is_empty() && hardware.capabilities.svm {
             let enabled = hardware.cpu.has_svm_enabled(on.irqs_disabled());
             cpu.svm.store(enabled, Relaxed);
         }

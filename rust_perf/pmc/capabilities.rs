@@ -52,6 +52,9 @@ pub struct Capabilities {
     pub(super) format: u64,
     /// The architectural events that are missing, by their bits in CPUID.
     pub(super) missing_events: u32,
+    /// Whether the CPU has SVM, so that EVENTSEL can select the host or guests
+    /// ([`EventSel::HOST_ONLY`]).
+    pub svm: bool,
     /// `caps/pmu_name` of the in-tree driver, if it has one for CPUs whose model it
     /// does not know.
     pub pmu_name: Option<&'static str>,

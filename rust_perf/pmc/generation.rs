@@ -33,9 +33,6 @@ pub struct Generation {
     /// Whether the local APIC masks LVTPC when it delivers a PMI. Intel's does
     /// (SDM vol. 3, "Local Vector Table"), AMD's does not.
     pub masks_lvtpc: bool,
-    /// Whether EVENTSEL can select the host or the guest of SVM
-    /// ([`EventSel::HOST_ONLY`](super::event::EventSel::HOST_ONLY)).
-    pub host_guest_only: bool,
 }
 
 /// The registers of fixed counters.

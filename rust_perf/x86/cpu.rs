@@ -8,6 +8,7 @@ use crate::{
         counter::Counter,
         event::EventSel,
         CpuidLeaf,
+        Field,
         Generation,
         Msr,
         Registers, //
@@ -19,11 +20,16 @@ use core::arch::{
     x86_64::__cpuid_count, //
 };
 
-/// IA32_EFER (SDM vol. 4, table "IA-32 Architectural MSRs").
+/// The address of EFER (APM vol. 2, "Extended Feature Enable Register").
 const EFER: u32 = 0xc000_0080;
 
-/// EFER.SVME: SVM is enabled (APM vol. 2, "Extended Feature Enable Register").
-const EFER_SVME: u64 = 1 << 12;
+bitfield! {
+    /// EFER.
+    struct Efer(u64) {
+        /// SVM is enabled.
+        12:12 SVME;
+    }
+}
 
 /// The CPU that the code runs on. The caller must stay on it from one access to
 /// the next.
@@ -44,7 +50,7 @@ impl ThisCpu {
 
     /// Whether SVM is enabled on this CPU, so that it may run guests.
     pub(crate) fn has_svm_enabled(&self, _: IrqsDisabled<'_>) -> bool {
-        rdmsr(EFER) & EFER_SVME != 0
+        Efer::from_raw(rdmsr(EFER)).has(Efer::SVME)
     }
 }
 

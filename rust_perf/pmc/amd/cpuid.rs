@@ -9,6 +9,8 @@ bitfield! {
     pub(super) struct Leaf80000001Ecx(u32) {
         /// There are six counters at C0010200H.
         23:23 PERF_CTR_EXT_CORE;
+        /// The CPU can run guests with SVM.
+        2:2 SVM;
     }
 
     /// CPUID.80000008H:ECX.

@@ -16,7 +16,6 @@ pub(super) static LEGACY: Generation = Generation {
     global: None,
     reservable: true,
     masks_lvtpc: false,
-    host_guest_only: false,
 };
 
 /// The number of counters, which CPUID does not enumerate.

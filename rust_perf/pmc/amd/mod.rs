@@ -87,6 +87,7 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         Version::V2 => counters.min(enumerated),
         Version::Legacy | Version::Core => counters,
     };
+    let features = Leaf80000001Ecx::from_raw(cpuid(0x8000_0001, 0).ecx);
     let events = events_of(cpuid, present);
     Capabilities {
         generation,
@@ -99,6 +100,7 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         events,
         format: events.format,
         missing_events: 0,
+        svm: features.has(Leaf80000001Ecx::SVM),
         pmu_name: None,
     }
     .check()

@@ -16,7 +16,6 @@ pub(super) static PERFCTR_CORE: Generation = Generation {
     global: None,
     reservable: true,
     masks_lvtpc: false,
-    host_guest_only: true,
 };
 
 /// The number of counters, unless PerfMonV2 enumerates it.

@@ -19,7 +19,6 @@ pub(super) static V2: Generation = Generation {
     global: Some(&GLOBAL),
     reservable: true,
     masks_lvtpc: false,
-    host_guest_only: true,
 };
 
 /// The global control and status.

@@ -125,6 +125,7 @@ pub(super) fn architectural(
         events,
         format: events.format,
         missing_events: leaf.ebx | beyond,
+        svm: false,
         pmu_name: None,
     }
     .check()

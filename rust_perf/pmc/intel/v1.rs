@@ -26,6 +26,5 @@ const fn generation(counter: MsrRange) -> Generation {
         global: None,
         reservable: true,
         masks_lvtpc: true,
-        host_guest_only: false,
     }
 }

@@ -50,6 +50,5 @@ const fn generation(counter: MsrRange) -> Generation {
         global: Some(&GLOBAL),
         reservable: true,
         masks_lvtpc: true,
-        host_guest_only: false,
     }
 }

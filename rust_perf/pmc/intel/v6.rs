@@ -35,7 +35,6 @@ pub(super) static V6: Generation = Generation {
     global: Some(&v2::GLOBAL),
     reservable: false,
     masks_lvtpc: true,
-    host_guest_only: false,
 };
 
 /// CPUID leaf 23H. Where it enumerates something, it overrides leaf 0AH.
