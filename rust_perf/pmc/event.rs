@@ -146,16 +146,11 @@ impl EventSel {
         )
     }
 
-    /// AMD's event on a CPU on which SVM is disabled. There is no guest, and a counter
-    /// with either bit would count nothing: HOST_ONLY is dropped, and an event with
-    /// GUEST_ONLY counts in no mode.
+    /// AMD's event on a CPU on which SVM is disabled. A counter with HOST_ONLY would
+    /// count nothing there, so the bit is dropped.
     #[must_use]
     pub const fn without_svm(self) -> Self {
-        let counts = !self.has(Self::GUEST_ONLY);
         self.with(Self::HOST_ONLY, 0)
-            .with(Self::GUEST_ONLY, 0)
-            .with(Self::USR, self.get(Self::USR) & counts as u64)
-            .with(Self::OS, self.get(Self::OS) & counts as u64)
     }
 
     /// Unit mask and event select: the code by which Intel names an event.
@@ -228,8 +223,9 @@ mod tests {
         let event = EventSel::from_raw(0x5300c0);
         assert_eq!(event.without_svm(), event);
         assert_eq!(event.with(EventSel::HOST_ONLY, 1).without_svm(), event);
-        let guest = event.with(EventSel::GUEST_ONLY, 1).without_svm();
-        assert_eq!(guest.into_raw(), 0x5000c0);
+        // It counts nothing as long as there is no guest.
+        let guest = event.with(EventSel::GUEST_ONLY, 1);
+        assert_eq!(guest.without_svm(), guest);
     }
 
     #[test]
