@@ -112,10 +112,10 @@ fn possible_cpus() -> impl Iterator<Item = u32> {
 impl<T: Pmu> PerCpu<T> {
     /// Allocates the data for all CPUs. Task context, may sleep.
     pub(super) fn new() -> Result<Self> {
-        // SAFETY: The alignment is a power of two. A size of 0 fails, which is handled.
-        let slots = unsafe {
-            bindings::rust_perf_alloc_percpu(size_of::<Slot<T>>(), align_of::<Slot<T>>())
-        };
+        // A driver may keep nothing, but no allocation has size 0.
+        let size = size_of::<Slot<T>>().max(1);
+        // SAFETY: The size is not 0, and the alignment is a power of two.
+        let slots = unsafe { bindings::rust_perf_alloc_percpu(size, align_of::<Slot<T>>()) };
         let slots = NonNull::new(slots.cast::<Slot<T>>()).ok_or(ENOMEM)?;
         for cpu in possible_cpus() {
             // SAFETY: `slots` was just allocated and `cpu` is possible, so this is that CPU's part

@@ -205,8 +205,11 @@ pub struct Instance<T: Pmu> {
 
 impl<T: Pmu> Instance<T> {
     /// Allocates the data for each CPU. Task context, may sleep.
-    pub fn new(driver: impl PinInit<T, Error>) -> Result<Arc<Self>> {
-        Arc::pin_init(
+    pub fn new<E>(driver: impl PinInit<T, E>) -> Result<Arc<Self>>
+    where
+        Error: From<E>,
+    {
+        Arc::pin_init::<Error>(
             try_pin_init!(Self {
                 driver <- driver,
                 cpus: PerCpu::new()?,
