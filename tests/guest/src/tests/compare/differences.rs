@@ -119,7 +119,9 @@ static DIFFERENCES: [Difference; 12] = [
             };
             // Event select 0 without modifiers.
             let umask = config >> 8;
-            config & 0xff == 0 && PSEUDO_FIXED.contains(&umask) && absent(cpu, umask as u32 - 1)
+            let no_counter = PSEUDO_FIXED.contains(&umask) && absent(cpu, umask as u32 - 1)
+                || NEVER_FIXED.iter().any(|umasks| umasks.contains(&umask));
+            config & 0xff == 0 && no_counter
         },
         Ours::Refuses(&[libc::EINVAL]),
     ),
@@ -206,6 +208,9 @@ fn has_branch_stack(case: &Case) -> bool {
 /// The unit masks of perf's event codes for fixed counters: the number of the counter
 /// plus one.
 const PSEUDO_FIXED: RangeInclusive<u64> = 3..=16;
+/// Unit masks of event select 0 that stand for no fixed counter here: counters 0 and 1
+/// have event codes of their own, and topdown metrics need PERF_METRICS.
+const NEVER_FIXED: [RangeInclusive<u64>; 2] = [1..=2, 0x80..=0x87];
 const REF_CYCLES: u64 = 0x0300;
 /// The fixed counters of reference cycles and of slots.
 const FIXED_REF_CYCLES: u32 = 2;
