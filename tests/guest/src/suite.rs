@@ -5,9 +5,10 @@ use anyhow::{bail, Result};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, compare, contents, counting, delivery, events, faults, groups, hotplug, kexec, lifecycle,
-    mixed, modes, no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sleep,
-    sysfs, tasks, user_read, watchdog,
+    attr, compare, contents, counting, delivery, event_zero, events, exclude, faults,
+    foreign_writes, gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu,
+    offline, overflow, parameters, perf_tool, rotation, sampling, sharing, sleep, sysfs, tasks,
+    unreserved, user_read, watchdog,
 };
 
 /// A CPU to run suites on.
@@ -197,7 +198,37 @@ const HARDWARE: &[&[Test]] = &[
 /// The same attributes on the in-tree driver.
 const COMPARE: &[&[Test]] = &[compare::TESTS];
 
+/// What a driver leaves in the PMU's registers, and what it finds there.
+const REGISTERS: &[&[Test]] = &[
+    offline::TESTS,
+    foreign_writes::TESTS,
+    exclude::TESTS,
+    event_zero::TESTS,
+];
+
 const SUITES: &[Suite] = &[
+    Suite::new("registers", REGISTERS),
+    Suite::new("registers-v1", REGISTERS).on(V1),
+    Suite::new("registers-v6", REGISTERS).on(V6_GAPS),
+    Suite::new("registers-amd-legacy", REGISTERS).on(AMD_LEGACY),
+    Suite::new("registers-amd-core", REGISTERS).on(AMD_CORE),
+    Suite::new("registers-amd-v2", REGISTERS).on(AMD_V2),
+    Suite::new("unreserved", &[unreserved::TESTS])
+        .unloaded()
+        .append("nmi_watchdog=1")
+        .on(V6_MOST),
+    Suite::new("faults-gp-status", &[gp_fault::TESTS])
+        .smp(1)
+        .fault("gp:0x38e:250"),
+    Suite::new("faults-gp-clear", &[gp_fault::TESTS])
+        .smp(1)
+        .fault("gp:0x390:250"),
+    Suite::new("faults-mask-lvtpc", &[lvtpc::TESTS])
+        .on(AMD_CORE)
+        .fault("mask-lvtpc"),
+    Suite::new("faults-mask-lvtpc-v2", &[lvtpc::TESTS])
+        .on(AMD_V2)
+        .fault("mask-lvtpc"),
     Suite::new("counting", EXACT),
     Suite::new("counting-up", EXACT).smp(1),
     Suite::new("counting-one-thread", EXACT).qemu_args("-accel tcg,thread=single"),
