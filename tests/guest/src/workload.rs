@@ -23,7 +23,7 @@ type Code = unsafe extern "C" fn(u64, u64);
 
 extern "C" {
     fn guest_measure(fd: RawFd, f: Code, a: u64, b: u64, flags: u64) -> u64;
-    fn guest_between(index: u32, f: Code, a: u64, b: u64) -> u64;
+    fn guest_rdpmc_delta(index: u32, f: Code, a: u64, b: u64) -> u64;
     fn guest_empty(a: u64, b: u64);
     fn guest_loop(a: u64, b: u64);
     fn guest_padded_loop(a: u64, b: u64);
@@ -70,8 +70,8 @@ const WINDOW: u64 = 8;
 const WINDOW_BEFORE: u64 = 3;
 /// Branches in [`WINDOW`]: the call, and the SYSCALL that disables the event.
 const WINDOW_BRANCHES: u64 = 1 + SYSCALL_BRANCHES;
-/// Instructions that `guest_between` adds between its two RDPMCs.
-const BETWEEN: u64 = 6;
+/// Instructions that `guest_rdpmc_delta` adds between its two RDPMCs.
+const RDPMC_WINDOW: u64 = 6;
 /// SYSCALL is a far branch, so BR_INST_RETIRED.ALL_BRANCHES counts it.
 const SYSCALL_BRANCHES: u64 = 1;
 /// Instructions that one signal adds: two of the handler, two of the restorer.
@@ -167,12 +167,12 @@ impl Workload {
     /// Runs the workload between two RDPMCs of counter `index`. Returns the
     /// difference, and the difference to expect of a counter of user
     /// instructions. Faults if user mode may not read the counter.
-    pub fn between(&self, index: u32) -> (u64, u64) {
+    pub fn rdpmc_delta(&self, index: u32) -> (u64, u64) {
         // SAFETY: the constructors pair the code with arguments that it accepts,
-        // and `self` owns the memory that these point to. `guest_between`
+        // and `self` owns the memory that these point to. `guest_rdpmc_delta`
         // follows the C ABI.
-        let moved = unsafe { guest_between(index, self.code, self.args.0, self.args.1) };
-        (moved, self.instructions - WINDOW + BETWEEN)
+        let delta = unsafe { guest_rdpmc_delta(index, self.code, self.args.0, self.args.1) };
+        (delta, self.instructions - WINDOW + RDPMC_WINDOW)
     }
 
     /// Runs the workload without enabling or disabling an event.
@@ -306,7 +306,7 @@ pub fn before_call(n: u64) -> u64 {
 }
 
 /// Instructions of a measured `around_…` after its SYSCALL.
-pub fn behind_call(n: u64) -> u64 {
+pub fn after_call(n: u64) -> u64 {
     WINDOW + 4 * n + 8 - before_call(n)
 }
 

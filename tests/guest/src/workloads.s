@@ -378,13 +378,13 @@ guest_traps:
 	.skip	64 * 32
 	.text
 
-# u64 guest_between(u32 index, void (*f)(u64, u64), u64 a, u64 b)
+# u64 guest_rdpmc_delta(u32 index, void (*f)(u64, u64), u64 a, u64 b)
 #
 # Calls f(a, b) between two RDPMCs of counter index and returns the difference.
 # It includes 6 instructions besides f: the first RDPMC is one of them, the
 # second is not.
-	.globl	guest_between
-guest_between:
+	.globl	guest_rdpmc_delta
+guest_rdpmc_delta:
 	push	rbx
 	push	r12
 	push	r13

@@ -56,7 +56,7 @@ fn new_period_while_running(ctx: &Ctx) -> Result<()> {
     const N: u64 = 50_000;
     let pmu = ctx.pmu()?;
     let before = workload::before_call(N);
-    let behind = workload::behind_call(N);
+    let behind = workload::after_call(N);
     for (first, second) in [
         (1_009, 4_001),
         (4_001, 1_009),

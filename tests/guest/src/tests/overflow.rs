@@ -50,7 +50,7 @@ pub const WIDTH: &[Test] = tests![
 ];
 
 /// More instructions than the kernel runs to disable or close an event.
-const WAY: u64 = 1_500;
+const DISABLE_INSTRUCTIONS: u64 = 1_500;
 /// A maximum sample rate that no period exceeds.
 const UNLIMITED: u64 = 1_000_000_000;
 
@@ -131,7 +131,7 @@ fn while_disabling(ctx: &Ctx) -> Result<()> {
             total = total.min(sampler.read()?);
         }
         let mut outlived = false;
-        for period in total - WAY..total + 20 {
+        for period in total - DISABLE_INSTRUCTIONS..total + 20 {
             set_period(&sampler, period)?;
             sampler.reset()?;
             let (records, count) = record(&mut sampler, &workload)?;
@@ -188,7 +188,7 @@ fn while_closing(ctx: &Ctx) -> Result<()> {
         }
     }
     // No overflow is lost while the event is being closed.
-    for period in inside - WAY..=inside {
+    for period in inside - DISABLE_INSTRUCTIONS..=inside {
         ensure!(
             samples(period)? > 0,
             "no sample of period {period}, but one of {inside}"
@@ -284,7 +284,7 @@ fn long_periods_shortened(ctx: &Ctx) -> Result<()> {
         let (records, count) = record(&mut sampler, &workload)?;
         let what = format!("period {long}, then {PERIOD}");
         expect(&what, "instructions", count, workload.instructions())?;
-        records.expect(&what, workload::behind_call(N) / PERIOD)?;
+        records.expect(&what, workload::after_call(N) / PERIOD)?;
     }
     Ok(())
 }

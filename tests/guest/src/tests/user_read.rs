@@ -74,7 +74,7 @@ impl Page {
 
     /// Reads the page. The kernel changes it in interrupts of this CPU, and changes
     /// `lock` each time.
-    fn look(&self) -> Snapshot {
+    fn snapshot(&self) -> Snapshot {
         let page = self.0.as_ptr();
         loop {
             // SAFETY: the page is mapped as long as `self` lives. All fields are integers,
@@ -103,7 +103,7 @@ impl Page {
     /// The count, computed as perf_event_open(2) describes.
     fn count(&self) -> i64 {
         loop {
-            let before = self.look();
+            let before = self.snapshot();
             let mut count = before.offset;
             if let Some(index) = before.index {
                 let unused = 64 - u32::from(before.width);
@@ -111,7 +111,7 @@ impl Page {
                 let value = unsafe { rdpmc(index) };
                 count += (value << unused) as i64 >> unused;
             }
-            if self.look().lock == before.lock {
+            if self.snapshot().lock == before.lock {
                 return count;
             }
         }
@@ -119,7 +119,7 @@ impl Page {
 
     /// The RDPMC index. It is an error if the page has none.
     fn index(&self) -> Result<u32> {
-        let page = self.look();
+        let page = self.snapshot();
         ensure!(page.may_rdpmc, "the page does not allow RDPMC");
         page.index.context("the page has no RDPMC index")
     }
@@ -161,13 +161,13 @@ fn in_child(f: impl FnOnce() -> Result<()>) -> Result<WaitStatus> {
 }
 
 /// Like [`in_child`], but it is an error if the child fails.
-fn in_good_child(f: impl FnOnce() -> Result<()>) -> Result<()> {
+fn expect_child_succeeds(f: impl FnOnce() -> Result<()>) -> Result<()> {
     let status = in_child(f)?;
     ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
     Ok(())
 }
 
-/// The exit status of a child of [`faults_in_child`] after a fault.
+/// The exit status of a child of [`expect_child_faults`] after a fault.
 const FAULTED: i32 = 3;
 
 extern "C" fn end_faulted(_: i32) {
@@ -176,7 +176,7 @@ extern "C" fn end_faulted(_: i32) {
 }
 
 /// Like [`in_child`], but `f` must raise SIGSEGV.
-fn faults_in_child(f: impl FnOnce() -> Result<()>) -> Result<()> {
+fn expect_child_faults(f: impl FnOnce() -> Result<()>) -> Result<()> {
     let status = in_child(|| {
         // Without a handler the kernel would log the fault.
         let handler = SigHandler::Handler(end_faulted);
@@ -192,9 +192,9 @@ fn faults_in_child(f: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 /// A process on CPU 0 that uses all counters. Drop kills it.
-struct Rival(Pid);
+struct CountingProcess(Pid);
 
-impl Rival {
+impl CountingProcess {
     /// Starts the process, and waits until it counts.
     fn spawn(ctx: &Ctx) -> Result<Self> {
         let (ready, tell) = pipe()?;
@@ -206,10 +206,10 @@ impl Rival {
             }
             ForkResult::Parent { child } => {
                 drop(tell);
-                let rival = Self(child);
+                let other = Self(child);
                 let told = File::from(ready).read(&mut [0])?;
-                ensure!(told == 1, "the rival process does not count");
-                Ok(rival)
+                ensure!(told == 1, "the counting process does not count");
+                Ok(other)
             }
         }
     }
@@ -219,13 +219,13 @@ impl Rival {
         let status = waitpid(self.0, Some(WaitPidFlag::WNOHANG))?;
         ensure!(
             status == WaitStatus::StillAlive,
-            "the rival process has ended: {status:?}"
+            "the counting process has ended: {status:?}"
         );
         Ok(())
     }
 }
 
-impl Drop for Rival {
+impl Drop for CountingProcess {
     fn drop(&mut self) {
         // If the process has ended already, `check` reports it.
         let _ = kill(self.0, Signal::SIGKILL);
@@ -268,10 +268,10 @@ fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
     for n in [1, 10, 1_000, 100_000] {
         let code = workload::tight_loop(n);
         let index = page.index()?;
-        let (moved, due) = code.between(index);
+        let (delta, want) = code.rdpmc_delta(index);
         // The difference means nothing if the event moved.
         ensure!(page.index()? == index, "the event moved to another counter");
-        expect(code.name(), "instructions", moved, due)?;
+        expect(code.name(), "instructions", delta, want)?;
     }
     event.disable()?;
     expect_same_count(&page, &mut event)
@@ -285,7 +285,7 @@ fn expect_same_count(page: &Page, event: &mut Counter) -> Result<()> {
 
 /// The page has the same fields as that of the in-tree PMU for the same event.
 fn page_is_as_in_tree(ctx: &Ctx) -> Result<()> {
-    let look = |pmu: &str| -> Result<_> {
+    let snapshot = |pmu: &str| -> Result<_> {
         let mut event = Pmu::find(pmu)?.open(Event::Instructions, Mode::User)?;
         let page = Page::map(&event)?;
         event.enable()?;
@@ -295,10 +295,10 @@ fn page_is_as_in_tree(ctx: &Ctx) -> Result<()> {
             may_rdpmc,
             may_time,
             ..
-        } = page.look();
+        } = page.snapshot();
         Ok((index, width, may_rdpmc, may_time))
     };
-    let ours = look(&ctx.pmu)?;
+    let ours = snapshot(&ctx.pmu)?;
     if ctx.in_tree().is_err() {
         ensure!(
             matches!(ours, (None, 0, false, _)),
@@ -306,7 +306,7 @@ fn page_is_as_in_tree(ctx: &Ctx) -> Result<()> {
         );
         return Ok(());
     }
-    let in_tree = look(IN_TREE)?;
+    let in_tree = snapshot(IN_TREE)?;
     ensure!(ours == in_tree, "{ours:?}, but in-tree {in_tree:?}");
     Ok(())
 }
@@ -317,9 +317,12 @@ fn no_index_while_stopped(ctx: &Ctx) -> Result<()> {
     let page = Page::map(&event)?;
     let code = workload::tight_loop(1000);
     for runs in 1..=3 {
-        ensure!(page.look().index.is_none(), "the page has an RDPMC index");
+        ensure!(
+            page.snapshot().index.is_none(),
+            "the page has an RDPMC index"
+        );
         code.measure(&event)?;
-        let count = page.look().offset as u64;
+        let count = page.snapshot().offset as u64;
         expect(
             "the page",
             "instructions",
@@ -363,7 +366,7 @@ fn across_overflows(ctx: &Ctx) -> Result<()> {
 /// A mapping allows RDPMC in all threads, also in those that are running on other CPUs.
 fn rdpmc_in_every_thread(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    in_good_child(|| {
+    expect_child_succeeds(|| {
         let (running, mapped) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             let reader = scope.spawn(|| {
@@ -400,7 +403,7 @@ fn no_rdpmc_without_mapping(ctx: &Ctx) -> Result<()> {
 
 fn no_rdpmc_after_munmap(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    faults_in_child(|| {
+    expect_child_faults(|| {
         let event = pmu.open(Event::Instructions, Mode::User)?;
         let first = Page::map(&event)?;
         let second = Page::map(&event)?;
@@ -409,7 +412,7 @@ fn no_rdpmc_after_munmap(ctx: &Ctx) -> Result<()> {
             unsafe { rdpmc(0) };
             drop(page);
         }
-        // SAFETY: this must fault, and the SIGSEGV handler of `faults_in_child` ends the
+        // SAFETY: this must fault, and the SIGSEGV handler of `expect_child_faults` ends the
         // process.
         unsafe { rdpmc(0) };
         Ok(())
@@ -439,7 +442,7 @@ fn keep_counting(ctx: &Ctx, tell: OwnedFd) -> Result<()> {
 
 /// Fails if any counter but `own` is ever not 0, while this task and another alternate on
 /// the CPU. This task must be allowed to use RDPMC.
-fn find_nothing(counters: &[u32], own: Option<u32>) -> Result<()> {
+fn expect_cleared(counters: &[u32], own: Option<u32>) -> Result<()> {
     const TIMES: i64 = 300;
     let before = switches()?;
     for _ in 0..TIMES {
@@ -471,16 +474,16 @@ fn switches() -> Result<i64> {
 fn dirty_counters_are_cleared(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
-    let rival = Rival::spawn(ctx)?;
-    in_good_child(|| {
+    let other = CountingProcess::spawn(ctx)?;
+    expect_child_succeeds(|| {
         pin(gettid(), 0)?;
         let mut event = pmu.open(Event::Instructions, Mode::User)?;
         let page = Page::map(&event)?;
-        find_nothing(&counters, None)?;
+        expect_cleared(&counters, None)?;
         event.enable()?;
-        find_nothing(&counters, Some(page.index()?))
+        expect_cleared(&counters, Some(page.index()?))
     })?;
-    rival.check()
+    other.check()
 }
 
 /// A child inherits the permission for RDPMC. It finds no count of others, even after its
@@ -488,8 +491,8 @@ fn dirty_counters_are_cleared(ctx: &Ctx) -> Result<()> {
 fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
-    let rival = Rival::spawn(ctx)?;
-    in_good_child(|| {
+    let other = CountingProcess::spawn(ctx)?;
+    expect_child_succeeds(|| {
         pin(gettid(), 0)?;
         let event = pmu.open(Event::Instructions, Mode::User)?;
         let page = Page::map(&event)?;
@@ -500,7 +503,7 @@ fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
                 drop(goes);
                 // Wait until the parent has closed everything.
                 File::from(gone).read_to_end(&mut Vec::new())?;
-                find_nothing(&counters, None)
+                expect_cleared(&counters, None)
             }
             ForkResult::Parent { child } => {
                 drop((page, event, goes));
@@ -510,14 +513,14 @@ fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
             }
         }
     })?;
-    rival.check()
+    other.check()
 }
 
 /// When a task becomes allowed to use RDPMC, the in-tree driver clears its own dirty
 /// counters. It must not clear those that rust_pmu now uses.
 fn dirty_counters_of_in_tree_driver(ctx: &Ctx) -> Result<()> {
     let in_tree = ctx.in_tree()?;
-    in_good_child(|| {
+    expect_child_succeeds(|| {
         pin(gettid(), 0)?;
         let code = workload::tight_loop(10_000);
         let mut dirty = in_tree.open(Event::Branches, Mode::User)?;
@@ -553,18 +556,21 @@ fn follows_rdpmc_setting(ctx: &Ctx) -> Result<()> {
         let page = Page::map(&event)?;
         let code = workload::tight_loop(1000);
         event.enable()?;
-        ensure!(!page.look().may_rdpmc, "the page allows RDPMC");
-        ensure!(page.look().index.is_none(), "the page has an RDPMC index");
+        ensure!(!page.snapshot().may_rdpmc, "the page allows RDPMC");
+        ensure!(
+            page.snapshot().index.is_none(),
+            "the page has an RDPMC index"
+        );
         event.disable()?;
         event.reset()?;
         code.measure(&event)?;
         expect("read()", "instructions", event.read()?, code.instructions())?;
     }
     let _setting = Setting::change(SETTING, 2)?;
-    let rival = Rival::spawn(ctx)?;
-    in_good_child(|| {
+    let other = CountingProcess::spawn(ctx)?;
+    expect_child_succeeds(|| {
         pin(gettid(), 0)?;
-        find_nothing(&counters, None)
+        expect_cleared(&counters, None)
     })?;
-    rival.check()
+    other.check()
 }
