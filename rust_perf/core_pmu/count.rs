@@ -108,9 +108,9 @@ impl CorePmu {
             let nmis = cpu.nmis.load(Relaxed);
             let previous = prev_count.load(Relaxed);
             let now = counters.read(counter);
-            // An NMI may have updated the event meanwhile, and started the counter again. One
-            // that arrives behind the first check and starts it at `previous` goes unnoticed, as
-            // in the in-tree driver.
+            // An NMI may have updated the event meanwhile, and started the counter again. Not
+            // detected, as in the in-tree driver: an NMI that comes after the check of `nmis` and
+            // restarts the counter at exactly `previous`, so that the exchange succeeds.
             let done = cpu.nmis.load(Relaxed) == nmis
                 && prev_count
                     .compare_exchange(previous, period::sign_extend(now, width), Relaxed, Relaxed)

@@ -4,9 +4,10 @@
 //! handled.
 //!
 //! The kernel complains about an NMI that no handler claims, so the driver must
-//! recognise these. Intel's APIC masks LVTPC when it delivers a PMI, which tells.
-//! AMD's APIC leaves no trace. There the driver expects a late PMI for a while
-//! after anything that may cause one.
+//! recognise these. Intel's APIC masks LVTPC when it delivers a PMI, which tells as
+//! long as the counters are ours. AMD's APIC leaves no trace. There, and when the
+//! counters have been given back, the driver expects a late PMI for a while after
+//! anything that may cause one.
 
 use crate::system::time::jiffies;
 use core::sync::atomic::{

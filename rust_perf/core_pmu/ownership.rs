@@ -228,8 +228,8 @@ impl syscore::Handler for Handler {
         driver.shut_down.store(true, Relaxed);
         // Keeps the reservation as it is.
         let _owner = driver.owner.lock();
-        // On every CPU: one that is just taking its counters over does not look like it yet. After
-        // this it sees that it must not.
+        // Ask every CPU, not only those whose counters are ours: one may be in the middle of
+        // `take_over`. A later `take_over` sees `shut_down`.
         self.0.cpus().on_each(|_| true, |on| driver.shut_down(on));
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! A PMI goes this way: a counter overflows, the local APIC delivers an NMI,
 //! [`Counters::take_overflows`](crate::pmc::Counters::take_overflows) reads and
-//! clears the status, [`CorePmu::program`] re-arms the period, and
+//! clears the status, [`CorePmu::program`] in `count.rs` re-arms the period, and
 //! [`CpuEvent::overflow`](crate::perf::CpuEvent::overflow) passes a sample to perf.
 
 use super::{
@@ -47,8 +47,9 @@ impl CorePmu {
     /// Whether the counters may hold a guest's values (KVM's mediated vPMU), so that
     /// the handler must not touch them.
     ///
-    /// That takes an Intel CPU without an event of ours. LVTPC then delivers PMIs to
-    /// the guest. If it has delivered an NMI, that is ours.
+    /// This can be so only on an Intel CPU that has none of our events. While a guest
+    /// has the counters, LVTPC delivers PMIs to it and not as NMIs. So if LVTPC is masked
+    /// in NMI mode, the PMI was ours.
     fn may_be_in_a_guest(&self, cpu: &Cpu) -> bool {
         self.hardware.capabilities.generation.masks_lvtpc
             && cpu.placed().is_empty()
@@ -70,7 +71,7 @@ impl CorePmu {
         let causes = match overflowed.len() {
             0 => u32::from(self.is_late_pmi(cpu)),
             causes => {
-                // The PMI may come twice.
+                // AMD's CPUs may deliver the PMI a second time.
                 cpu.window.expect_one();
                 causes
             }

@@ -40,8 +40,8 @@
 //!
 //! # Examples
 //!
-//! A PMU with one event, whose count is always 0. It can be on a CPU any number of
-//! times:
+//! A PMU with one event, whose count is always 0. Any number of events can be on a
+//! CPU:
 //!
 //! ```ignore
 //! struct Zero;
@@ -78,7 +78,7 @@
 //! let mut events = KVec::new();
 //! events.push(File::new(c"zero", fmt!("config=0"))?, GFP_KERNEL)?;
 //! let groups = AttributeGroups::new([(c"events", events)])?;
-//! let zero = Registration::register(c"zero", groups, Instance::new(Zero)?, &THIS_MODULE);
+//! let zero = Registration::register(c"zero", groups, Instance::new(Zero)?, module);
 //! let zero = KBox::pin_init(zero, GFP_KERNEL)?;
 //! ```
 //!

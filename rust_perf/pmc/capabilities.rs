@@ -44,8 +44,8 @@ pub struct Capabilities {
     pub gp_width: u8,
     /// The number of bits of a fixed counter.
     pub fixed_width: u8,
-    /// The number of bits of a GP counter that a write sets. The bit above the
-    /// last one is extended.
+    /// The number of low bits of a GP counter that a write sets. The highest of them is
+    /// copied into the bits above.
     pub(super) writable_width: u8,
     pub(super) events: &'static Events,
     /// The bits of `attr.config` that `format/` in sysfs names.
@@ -99,7 +99,7 @@ impl Capabilities {
     }
 
     /// The encoding in `attr.config` of the generic hardware event
-    /// `PERF_COUNT_HW_*` with this number. No counter may be able to count it.
+    /// `PERF_COUNT_HW_*` with this number. There may be no counter that can count it.
     pub fn hardware_event(&self, id: u64) -> Option<u64> {
         self.known_events()
             .find(|event| event.name != EventName::Slots && event.name as u64 == id)

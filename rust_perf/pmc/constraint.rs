@@ -20,7 +20,7 @@ pub struct Constraints {
 }
 
 impl Constraints {
-    /// Those of the counters `present` that can count `event`.
+    /// The subset of `present` that can count `event`.
     pub fn counters(&self, present: CounterSet, event: EventSel) -> CounterSet {
         let fixed = self
             .fixed

@@ -145,8 +145,10 @@ impl Shadow {
 /// A handle: the shadow belongs to the CPU, the capabilities to the machine.
 ///
 /// The caller must stay on the CPU that the shadow belongs to. An NMI may
-/// interrupt any method, and may call any method for counters that the
-/// interrupted call is not for.
+/// interrupt any method. Its handler may call any method, too, but only for
+/// counters other than those of the interrupted call. `run` concerns all counters:
+/// a caller of it must notice such an NMI, and then call
+/// [`Self::forget_running`].
 pub struct Counters<'a, R> {
     shadow: &'a Shadow,
     caps: &'a Capabilities,
@@ -280,8 +282,8 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     /// Forgets which counters are running, so that the next [`Self::run`] writes the
-    /// registers: an NMI that called it has interrupted another call of it, or may
-    /// have run the counters for someone else.
+    /// registers. Needed when an NMI has called `run` in the middle of another `run`, or
+    /// when someone else's NMI handler may have written GLOBAL_CTRL.
     pub fn forget_running(&self) {
         self.shadow.known.set(0);
         self.shadow.running.set(u64::MAX);

@@ -85,7 +85,7 @@ impl FixedCtrCtrl {
     }
 }
 
-/// The privilege levels and the side of SVM in which an event is counted.
+/// The privilege levels at which an event is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modes {
     /// CPL 1 to 3.

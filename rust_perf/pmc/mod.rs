@@ -6,8 +6,8 @@
 //! which one it gets ([`assign`]), how a period is counted ([`period`]), and how
 //! the registers are written ([`counters`]). [`detect`] finds out what a CPU has.
 //! Each vendor has a folder with its registers, generations, detection and
-//! events; a new generation or a new table of events is a file there, and a
-//! line in that folder's `mod.rs`.
+//! events. A new model is a file there with its table of events, and a line in
+//! that folder's `mod.rs`. So is a new generation.
 //!
 //! This is a module of the kernel module and also a crate for the host. Nothing
 //! in here depends on the kernel: the hardware is reached through

@@ -302,7 +302,7 @@ mod tests {
     fn no_row_of_a_table_hides_another() {
         let tables = [&intel::EVENTS]
             .into_iter()
-            .chain(amd::ALL)
+            .chain(amd::all())
             .chain(zhaoxin::ALL);
         for events in tables {
             for row in events.cache {

@@ -3,14 +3,13 @@
 //! AMD's and Hygon's core counters, in three generations.
 
 mod cpuid;
-mod events;
+mod family_15h;
+mod k7;
 mod legacy;
 mod msr;
 mod perfctr_core;
 mod v2;
-
-#[cfg(test)]
-pub(super) use self::events::ALL;
+mod zen;
 
 use self::cpuid::{
     Leaf80000001Ecx,
@@ -24,6 +23,10 @@ use super::{
     named::Events,
     Capabilities,
     CpuidLeaf, //
+};
+use core::{
+    ops::RangeInclusive,
+    ptr, //
 };
 
 /// The generations. Each includes the registers of those before it.
@@ -106,22 +109,68 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
     .check()
 }
 
-/// The events of a family and model. The models of Zen 2 and Zen 4 are those that
-/// `bsp_init_amd()` in `arch/x86/kernel/cpu/amd.c` lists.
+/// The events of a CPU.
 fn events_of(cpuid: impl Fn(u32, u32) -> CpuidLeaf, version: Version) -> &'static Events {
+    let signature = Signature::of(&cpuid);
+    let events = MODELS
+        .iter()
+        .find(|model| model.is(&signature))
+        .map_or(&k7::K7, |model| model.events);
     let cores = Leaf80000008Ecx::from_raw(cpuid(0x8000_0008, 0).ecx);
-    let one_core = !cores.has(Leaf80000008Ecx::CORES_LESS_ONE);
-    let Signature { family, model, .. } = Signature::of(&cpuid);
-    match (family, model) {
-        (0x15, _) => &events::F15H,
-        // With PerfCtrExtCore the northbridge has counters of its own.
-        (..0x17, _) if version != Version::Legacy || one_core => &events::K7,
-        (..0x17, _) => &events::K7_SHARED,
-        (0x17, 0x30..=0x4f | 0x60..) => &events::ZEN2,
-        // Hygon's family 18H is a Zen 1. The in-tree driver gives it the names of K7.
-        (0x17 | 0x18, _) => &events::ZEN1,
-        (0x19, 0x10..=0x1f | 0x60..=0xaf) => &events::ZEN4,
-        (0x19, _) => &events::ZEN2,
-        (0x1a.., _) => &events::ZEN4,
+    // With PerfCtrExtCore the northbridge has counters of its own.
+    let shared = version == Version::Legacy && cores.has(Leaf80000008Ecx::CORES_LESS_ONE);
+    if ptr::eq(events, &k7::K7) && shared {
+        &k7::K7_SHARED
+    } else {
+        events
     }
+}
+
+/// The events of some models of some families.
+struct Model {
+    families: RangeInclusive<u8>,
+    models: RangeInclusive<u8>,
+    events: &'static Events,
+}
+
+impl Model {
+    const fn new(
+        families: RangeInclusive<u8>,
+        models: RangeInclusive<u8>,
+        events: &'static Events,
+    ) -> Self {
+        Model {
+            families,
+            models,
+            events,
+        }
+    }
+
+    fn is(&self, signature: &Signature) -> bool {
+        self.families.contains(&signature.family) && self.models.contains(&signature.model)
+    }
+}
+
+/// The first entry that matches applies. The models of Zen 2 and Zen 4 are those
+/// that `bsp_init_amd()` in `arch/x86/kernel/cpu/amd.c` lists.
+static MODELS: [Model; 9] = [
+    Model::new(0x15..=0x15, 0..=0xff, &family_15h::F15H),
+    Model::new(0..=0x16, 0..=0xff, &k7::K7),
+    Model::new(0x17..=0x17, 0x30..=0x4f, &zen::ZEN2),
+    Model::new(0x17..=0x17, 0x60..=0xff, &zen::ZEN2),
+    // Hygon's family 18H is a Zen 1. The in-tree driver gives it the names of K7.
+    Model::new(0x17..=0x18, 0..=0xff, &zen::ZEN1),
+    Model::new(0x19..=0x19, 0x10..=0x1f, &zen::ZEN4),
+    Model::new(0x19..=0x19, 0x60..=0xaf, &zen::ZEN4),
+    Model::new(0x19..=0x19, 0..=0xff, &zen::ZEN2),
+    Model::new(0x1a..=0xff, 0..=0xff, &zen::ZEN4),
+];
+
+/// All tables of events.
+#[cfg(test)]
+pub(super) fn all() -> impl Iterator<Item = &'static Events> {
+    MODELS
+        .iter()
+        .map(|model| model.events)
+        .chain([&k7::K7_SHARED])
 }
