@@ -86,10 +86,7 @@ impl kernel::Module for RustPerf {
         let handler = Handler(instance.clone());
 
         // The PMU comes last: it may get events as soon as it is registered.
-        let nmi = KBox::pin_init(
-            nmi::Registration::register(c"rust_perf", handler.clone()),
-            GFP_KERNEL,
-        )?;
+        let nmi = KBox::pin_init(nmi::Registration::register(handler.clone()), GFP_KERNEL)?;
         let hotplug = KBox::pin_init(
             hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),
             GFP_KERNEL,

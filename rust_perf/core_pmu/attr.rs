@@ -62,7 +62,7 @@ impl CorePmu {
         if !event.is_sampling() {
             event.set_period(self.hardware.capabilities.max_period());
         } else if attr.is_frequency() {
-            let period = EVENTS_PER_SECOND.checked_div(attr.frequency());
+            let period = EVENTS_PER_SECOND.checked_div(attr.sample_freq());
             event.set_period(period.map_or(1, |period| period.max(1)));
         }
         NonZeroU64::new(eventsel.into_raw()).map(Word).ok_or(EINVAL)

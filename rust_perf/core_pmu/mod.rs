@@ -22,11 +22,16 @@
 //!
 //! # Virtual machines
 //!
-//! On AMD, EVENTSEL selects the host or guests. SVM can be enabled and disabled at
-//! any time; the driver looks when perf puts the first event on a CPU. On Intel,
-//! the hypervisor would have to switch the counters. There events with
-//! `exclude_guest` count guests as well, and events with `exclude_host` count
-//! nothing.
+//! While KVM's mediated vPMU has given a CPU's counters to a guest, perf keeps the
+//! events off that CPU.
+//!
+//! Otherwise, on AMD's CPUs with SVM, EVENTSEL selects the host or guests. HOST_ONLY
+//! counts nothing while SVM is disabled, so the driver looks at EFER when perf puts
+//! the first event on a CPU. If SVM is disabled later, an event with `exclude_guest`
+//! counts nothing until all events have left that CPU; if SVM is enabled later, it
+//! counts guests until then. On Intel, KVM switches the counters of the in-tree driver
+//! only. There events with `exclude_guest` count guests as well, and events with
+//! `exclude_host` count nothing.
 
 mod attr;
 mod count;

@@ -4,8 +4,8 @@
 //! handled.
 //!
 //! The kernel complains about an NMI that no handler claims, so the driver must
-//! recognise these. Intel's APIC masks LVTPC when it delivers a PMI, which tells as
-//! long as the counters are ours. AMD's APIC leaves no trace. There, and when the
+//! recognise these. Intel's APIC masks LVTPC when it delivers a PMI. A masked LVTPC
+//! shows a PMI as long as the counters are ours. AMD's APIC leaves no trace. There, and when the
 //! counters have been given back, the driver expects a late PMI for a while after
 //! anything that may cause one.
 

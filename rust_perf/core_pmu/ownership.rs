@@ -172,7 +172,7 @@ impl CorePmu {
     }
 
     /// Stops all events of this CPU, and gives its counters back. Interrupts disabled.
-    fn shut_down(&self, on: &OnCpu<'_, Self>) {
+    fn stop_and_give_back(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
         if !cpu.is_ours() {
             return;
@@ -230,6 +230,8 @@ impl syscore::Handler for Handler {
         let _owner = driver.owner.lock();
         // Ask every CPU, not only those whose counters are ours: one may be in the middle of
         // `take_over`. A later `take_over` sees `shut_down`.
-        self.0.cpus().on_each(|_| true, |on| driver.shut_down(on));
+        self.0
+            .cpus()
+            .on_each(|_| true, |on| driver.stop_and_give_back(on));
     }
 }

@@ -47,13 +47,10 @@ impl CorePmu {
     /// Whether the counters may hold a guest's values (KVM's mediated vPMU), so that
     /// the handler must not touch them.
     ///
-    /// This can be so only on an Intel CPU that has none of our events. While a guest
-    /// has the counters, LVTPC delivers PMIs to it and not as NMIs. So if LVTPC is masked
-    /// in NMI mode, the PMI was ours.
+    /// perf takes our events off the CPU before, and KVM makes LVTPC deliver PMIs to the
+    /// guest.
     fn may_be_in_a_guest(&self, cpu: &Cpu) -> bool {
-        self.hardware.capabilities.generation.masks_lvtpc
-            && cpu.placed().is_empty()
-            && !self.hardware.apic.has_masked_pmi()
+        cpu.placed().is_empty() && !self.hardware.apic.delivers_nmis()
     }
 
     /// Handles an NMI on a CPU whose counters are ours.
@@ -82,12 +79,14 @@ impl CorePmu {
 
         cpu.enabled.store(enabled, Relaxed);
         self.run_active(cpu);
-        if causes == 0 {
-            // The NMI is someone else's, whose handler may write GLOBAL_CTRL.
+        if overflowed.is_empty() {
+            // The NMI may be someone else's, whose handler may write GLOBAL_CTRL.
             counters.forget_running();
-            return nmi::Return::None;
         }
-        nmi::Return::Handled(causes)
+        match causes {
+            0 => nmi::Return::None,
+            causes => nmi::Return::Handled(causes),
+        }
     }
 
     /// Accounts for the overflow of a counter and starts its next period. No counter is
@@ -116,6 +115,10 @@ impl CorePmu {
     /// Handles an NMI on a CPU whose counters are not ours any more, but may have been
     /// when the NMI was on its way.
     fn handle_late_pmi(&self, cpu: &Cpu) -> nmi::Return {
+        let masked = self.hardware.apic.has_masked_pmi();
+        if self.hardware.capabilities.generation.masks_lvtpc && !masked {
+            return nmi::Return::None;
+        }
         if !cpu.window.take_expected() {
             return nmi::Return::None;
         }
@@ -126,16 +129,14 @@ impl CorePmu {
 
     /// Whether an NMI for which no counter has overflowed is a PMI all the same.
     fn is_late_pmi(&self, cpu: &Cpu) -> bool {
-        if self.hardware.capabilities.generation.masks_lvtpc {
-            self.hardware.apic.has_masked_pmi()
-        } else {
-            cpu.window.explains_nmi()
-        }
+        let hardware = &self.hardware;
+        (hardware.may_mask_lvtpc && hardware.apic.has_masked_pmi())
+            || (!hardware.capabilities.generation.masks_lvtpc && cpu.window.explains_nmi())
     }
 
     /// Unmasks LVTPC, if delivering the PMI may have masked it.
     fn unmask_pmi(&self) {
-        if self.hardware.pmi_masks_lvtpc {
+        if self.hardware.may_mask_lvtpc {
             self.hardware.apic.deliver_pmi_as_nmi();
         }
     }

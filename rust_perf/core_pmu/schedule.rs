@@ -5,10 +5,7 @@
 //! Everything here runs with interrupts disabled, the PMU disabled, and perf's
 //! context lock held.
 
-use super::{
-    CorePmu,
-    Cpu, //
-};
+use super::CorePmu;
 use crate::{
     perf::{
         AddedEvent,
@@ -17,10 +14,7 @@ use crate::{
     },
     pmc::{
         assign::Assignment,
-        counter::{
-            Counter,
-            CounterSet, //
-        }, //
+        counter::Counter, //
     }, //
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -82,22 +76,5 @@ impl CorePmu {
         if !was_stopped {
             self.start_event(on, event);
         }
-    }
-
-    /// Clears the dirty counters, except for those that have been programmed since.
-    /// Afterwards user mode, which may be allowed to read any counter, finds nothing of
-    /// another task in them.
-    pub(super) fn clear_dirty(&self, cpu: &Cpu) {
-        let dirty = CounterSet::from_bits(cpu.dirty.load(Relaxed));
-        if !dirty.is_empty() {
-            cpu.dirty.store(0, Relaxed);
-            self.counters(cpu).clear(dirty);
-        }
-    }
-}
-
-impl Cpu {
-    fn mark_dirty(&self, counter: Counter) {
-        self.dirty.fetch_or(CounterSet::of(counter).bits(), Relaxed);
     }
 }

@@ -59,8 +59,8 @@ impl Attr {
             || field!(self, config4) != 0
     }
 
-    /// The registers that samples are to contain, by the bits of `asm/perf_regs.h`, if
-    /// the sample type includes registers.
+    /// The registers that samples contain if their type includes registers, by the bits of
+    /// `asm/perf_regs.h`.
     pub fn sampled_registers(&self) -> u64 {
         field!(self, sample_regs_user) | field!(self, sample_regs_intr)
     }
@@ -98,14 +98,21 @@ impl Attr {
         self.flags().precise_ip()
     }
 
-    /// Whether [`Self::frequency`] is a frequency, not a period.
+    /// Whether the event is sampled at a frequency ([`Self::sample_freq`]), rather than at
+    /// a period ([`Self::sample_period`]).
     pub fn is_frequency(&self) -> bool {
         self.flags().freq() != 0
     }
 
-    /// The number of samples per second if [`Self::is_frequency`], otherwise the number
-    /// of events per sample. 0 if the event takes no samples.
-    pub fn frequency(&self) -> u64 {
+    /// The number of events per sample, unless [`Self::is_frequency`]. 0 if the event
+    /// takes no samples.
+    pub fn sample_period(&self) -> u64 {
+        field!(self, __bindgen_anon_1.sample_period)
+    }
+
+    /// The number of samples per second, if [`Self::is_frequency`]. 0 if the event takes
+    /// no samples.
+    pub fn sample_freq(&self) -> u64 {
         field!(self, __bindgen_anon_1.sample_freq)
     }
 

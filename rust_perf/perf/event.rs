@@ -77,7 +77,7 @@ impl<T: Pmu> Event<T> {
 
     /// Whether the event takes samples, rather than only being counted.
     pub fn is_sampling(&self) -> bool {
-        self.attr().frequency() != 0
+        self.attr().sample_period() != 0
     }
 
     /// The driver's data, which [`Pmu::event_init`] returned. Any context.
@@ -110,8 +110,8 @@ impl<T: Pmu> Event<T> {
     /// Where the event is in its CPU's [`EventTable`]. Another CPU may see an old
     /// value. Any context.
     pub fn index(&self) -> Option<usize> {
-        // SAFETY: The hardware variant of the union is the one that x86 reads of every event. The
-        // word is written by the event's CPU only.
+        // SAFETY: An aligned word of the event. All variants of the union may be read as integers,
+        // and no Rust PMU uses another variant than this one.
         let idx = unsafe {
             addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.idx).read_volatile()
         };
@@ -120,7 +120,8 @@ impl<T: Pmu> Event<T> {
 
     pub(super) fn set_index(&self, index: Option<usize>) {
         let idx = index.map_or(-1, |index| index as i32);
-        // SAFETY: See `index()`. Only the event's CPU writes it, or whoever is opening the event.
+        // SAFETY: See `index()`. It is written by `event_init`, when nothing else accesses the event,
+        // and then by the event's CPU only.
         unsafe {
             addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.idx).write_volatile(idx)
         }
@@ -182,8 +183,9 @@ impl<T: Pmu> Event<T> {
 
     /// Lets user mode read the event's counter itself from now on.
     ///
-    /// perf counts such events per context when they join it. Nothing on x86 uses
-    /// that number, so setting this later does no harm.
+    /// perf counts such events per context when they join and leave it. No architecture
+    /// that lets user mode read counters by the flag's value at that time may call this
+    /// later than `event_init`; x86 does not use the number.
     pub fn set_user_readable(&self) {
         let flags = self.flags() | bindings::PERF_EVENT_FLAG_USER_READ_CNT;
         // SAFETY: An aligned word of the event. No other flag is ever set, so that concurrent calls
@@ -195,7 +197,7 @@ impl<T: Pmu> Event<T> {
     }
 
     fn flags(&self) -> u32 {
-        // SAFETY: An aligned word of the event, in the variant that x86 reads of every event.
+        // SAFETY: An aligned word of the event. All variants of the union may be read as integers.
         unsafe {
             addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.flags).read_volatile()
                 as u32
@@ -324,6 +326,9 @@ where
 
 /// Event data that is one word, kept without an allocation.
 pub struct Word(pub NonZeroU64);
+
+/// A pointer can hold it.
+const _: () = assert!(size_of::<usize>() >= size_of::<u64>());
 
 // SAFETY: `into_foreign()` returns a pointer that is not null, and 1 is the alignment of any
 // pointer. No memory is behind it, so that every borrow is valid.

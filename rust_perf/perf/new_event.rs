@@ -14,8 +14,9 @@ use core::{
 };
 use kernel::prelude::*;
 
-/// An event that is being opened. If it is to join a group, perf holds the
-/// context mutex of the group's leader.
+/// An event that is being opened. If it is to join a group, and the PMU's context is
+/// not [`TaskContext::SOFTWARE`](super::TaskContext::SOFTWARE), perf holds the context
+/// mutex of the group's leader.
 ///
 /// # Invariants
 ///
@@ -52,8 +53,11 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
 
     /// Calls `f` for each event of the group that this one is to join which is on the
     /// same PMU and can be scheduled: the leader, and members that are not disabled.
-    /// Stops at the first error.
+    /// Stops at the first error. Not for PMUs of the software context.
     pub fn for_each_in_group(&self, mut f: impl FnMut(&Event<T>) -> Result) -> Result {
+        const {
+            assert!(T::TASK_CONTEXT.locks_group());
+        }
         let event = self.0.as_raw();
         // SAFETY: perf sets `group_leader` before `event_init`, to the event itself or to one that
         // it holds a reference to.
@@ -62,8 +66,9 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
             return Ok(());
         }
         let mut visit = |sibling: *mut bindings::perf_event| -> Result {
-            // SAFETY: perf holds the leader's context mutex, so that the group, and the PMU of each
-            // of its events, do not change.
+            // SAFETY: perf holds the leader's context mutex (`perf_try_init_event()`), as the PMU is
+            // not of the software context. So the group, and the PMU of each of its events, do
+            // not change.
             if unsafe { (*sibling).pmu != (*event).pmu } {
                 return Ok(());
             }

@@ -62,10 +62,10 @@ where
 {
     /// The event at `index` of this CPU's table. Any context.
     pub fn event(&self, index: usize) -> Option<CpuEvent<'_, T>> {
-        // SAFETY: This is the slot of the CPU that the code runs on, and interrupts are disabled
-        // while `self` exists, so that it stays there. perf deletes events on their CPU with
-        // interrupts disabled: only its own callbacks do so while `self` exists, and they use the
-        // table no more when they return.
+        // SAFETY: This is the slot of the CPU that the code runs on, and it stays there while `self`
+        // exists, because interrupts are disabled. perf deletes an event only on this CPU with
+        // interrupts disabled, through `del` or a failed `add`. Neither returns while `self` exists,
+        // unless `self` was made in it.
         unsafe { self.slot.events.get(index) }
     }
 

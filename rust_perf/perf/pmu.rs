@@ -40,6 +40,11 @@ impl TaskContext {
     pub(super) const fn into_raw(self) -> c_int {
         self.0
     }
+
+    /// Whether perf locks the context of a group's leader while it opens an event.
+    pub(super) const fn locks_group(self) -> bool {
+        self.0 != Self::SOFTWARE.0
+    }
 }
 
 /// What a PMU can do and cannot do (`PERF_PMU_CAP_*`).
@@ -108,12 +113,12 @@ pub trait Pmu: Send + Sync + Sized + 'static {
     /// Which CPUs share the PMU.
     const SCOPE: Scope = Scope::NONE;
 
-    /// What the driver keeps with each event, such as [`Word`](super::Word), a box, or
-    /// `()`.
+    /// What the driver keeps with each event: [`Word`](super::Word), a box, or `()` for
+    /// nothing.
     type EventData: ForeignOwnable + Send + Sync;
 
     /// How the driver finds the events on a CPU: an
-    /// [`EventTable`](super::EventTable), or `()` if it does not.
+    /// [`EventTable`](super::EventTable), or `()` if it does not need to.
     type Events: EventSet<Self>;
 
     /// What the driver keeps for each CPU. An NMI sees it as the code that it
@@ -166,8 +171,8 @@ pub trait Pmu: Send + Sync + Sized + 'static {
 
     /// Starts an event. Its period may have changed.
     ///
-    /// IRQs disabled, or in an NMI. The PMU is disabled, except if perf does this for an
-    /// event of another PMU in the same group.
+    /// IRQs disabled, or in an NMI. The PMU may be enabled: perf calls this from
+    /// [`CpuEvent::overflow`], and for a group that an event of another PMU throttled.
     fn start(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>);
 
     /// Stops an event and, if `update`, updates its count. As for [`Self::start`].

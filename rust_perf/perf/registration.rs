@@ -32,7 +32,8 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A PMU that is registered with perf until dropped.
+/// A PMU that is registered with perf until dropped. Dropping it waits until all
+/// its events are closed.
 ///
 /// # Invariants
 ///
@@ -63,6 +64,10 @@ impl<T: Pmu> Registration<T> {
         instance: Arc<Instance<T>>,
         module: &'static ThisModule,
     ) -> impl PinInit<Self, Error> {
+        const {
+            // perf calls both if the first one is there.
+            assert!(T::HAS_ENABLE == T::HAS_DISABLE);
+        }
         try_pin_init!(&this in Self {
             pmu <- Opaque::ffi_init(|slot: *mut bindings::pmu| {
                 let pmu = bindings::pmu {
@@ -111,8 +116,8 @@ impl<T: Pmu> PinnedDrop for Registration<T> {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: The PMU is registered by the type invariant, and stays so while this fails.
         while unsafe { bindings::perf_pmu_unregister(self.pmu.get()) } != 0 {
-            // perf has not quite released the last event, which has released the module already.
-            // No new one can be opened: the module is being unloaded.
+            // An event is still open. When a module is unloaded, that is the last one: it has
+            // released the module already, and no new one can be opened.
             fsleep(Delta::from_millis(1));
         }
     }

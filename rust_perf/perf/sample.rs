@@ -22,9 +22,7 @@ use kernel::{
 /// The functions of perf that an interrupt handler needs.
 ///
 /// Not every kernel exports `perf_event_overflow()` and `perf_sample_event_took()`.
-/// Where it does not, they are found when this is made, see `bindings/helpers.c`.
-///
-/// perf's own `overflow_handler` is something else: what perf calls for a sample.
+/// [`Self::find`] finds them if they are not exported, see `bindings/helpers.c`.
 ///
 /// # Invariants
 ///

@@ -52,6 +52,10 @@ pub struct Capabilities {
     pub(super) format: u64,
     /// The architectural events that are missing, by their bits in CPUID.
     pub(super) missing_events: u32,
+    /// Whether the kernel arbitrates the MSRs that the in-tree driver uses on this CPU
+    /// (`reserve_perfctr_nmi()`, `arch/x86/kernel/cpu/perfctr-watchdog.c`). It does not
+    /// know those of version 6.
+    pub reservable: bool,
     /// Whether the CPU has SVM, so that EVENTSEL can select the host or guests
     /// ([`EventSel::HOST_ONLY`]).
     pub svm: bool,
@@ -82,8 +86,9 @@ impl Capabilities {
         }
     }
 
-    /// Itself, if the driver can work with these counters.
-    pub(super) fn check(self) -> Option<Self> {
+    /// The same, with the counters that have registers, if the driver can work with them.
+    pub(super) fn check(mut self) -> Option<Self> {
+        self.counters = self.counters & self.generation.addressable();
         let usable = |width| (32..=64).contains(&width);
         let gp = !self.counters.gp_part().is_empty() && usable(self.gp_width);
         let fixed = self.counters.fixed_part().is_empty() || usable(self.fixed_width);
@@ -146,6 +151,12 @@ impl Capabilities {
             Some(_) => self.fixed_width,
             None => self.gp_width,
         }
+    }
+
+    /// Whether all counters have this number of bits.
+    pub fn have_width(&self, width: u8) -> bool {
+        let fixed = self.counters.fixed_part().is_empty() || self.fixed_width == width;
+        self.gp_width == width && fixed
     }
 
     /// The registers that the driver reads, all of which the CPU must have.

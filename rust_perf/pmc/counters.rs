@@ -18,8 +18,12 @@
 //!   so do the interrupt of Intel PT and BPF's snapshot of the branch stack with
 //!   GLOBAL_CTRL. A counter may then run though [`Shadow`] has it stopped, or the
 //!   reverse. The next [`Counters::run`] that starts or stops a counter writes
-//!   GLOBAL_CTRL as a whole, which repairs that. PT's interrupt is an NMI: after
-//!   an NMI of unknown origin the driver calls [`Counters::forget_running`].
+//!   GLOBAL_CTRL as a whole, which repairs that. After an NMI for which no counter
+//!   has overflowed, the driver calls [`Counters::forget_running`].
+//!
+//! While an event of Intel PT or BTS is open, the in-tree NMI handler runs behind
+//! ours and may leave GLOBAL_CTRL at 0. Then the counters stop until perf next
+//! disables and enables the PMU. Do not use these together.
 
 use super::{
     capabilities::Capabilities,
@@ -56,11 +60,11 @@ pub trait Registers {
 
 /// A word that only its own CPU and that CPU's NMIs access. It needs no ordering.
 #[derive(Default)]
-struct Word(AtomicU64);
+struct LocalWord(AtomicU64);
 
-impl Word {
+impl LocalWord {
     const fn new(value: u64) -> Self {
-        Word(AtomicU64::new(value))
+        LocalWord(AtomicU64::new(value))
     }
 
     fn get(&self) -> u64 {
@@ -72,8 +76,8 @@ impl Word {
     }
 }
 
-/// The shadow of EVENTSEL or FIXED_CTR_CTRL when the register's value is not
-/// known. Neither register can have this value: both have reserved bits.
+/// The shadow of a register whose value is not known. No register can have this
+/// value: GLOBAL_CTRL, EVENTSEL and FIXED_CTR_CTRL have reserved bits.
 const UNKNOWN: u64 = u64::MAX;
 
 /// What the registers of one CPU's counters hold.
@@ -82,32 +86,31 @@ const UNKNOWN: u64 = u64::MAX;
 ///
 /// While the driver owns the counters:
 ///
-/// - `running` is the set of counters that may count. [`Counters::forget_running`]
-///   sets all bits.
+/// - `running` is the set of counters that may count, or [`UNKNOWN`].
 /// - `eventsel` and `fixed_ctr_ctrl` are the values of those registers, or
-///   [`UNKNOWN`]. Without global control, EN is set for exactly the counters in
-///   `running`.
-/// - For each counter in `known`, `value` is the counter's value. Such a counter
-///   is not in `running`.
+///   [`UNKNOWN`]. Without global control, and if `running` is known, EN is set for
+///   exactly the counters in `running`.
+/// - For each counter in `known`, `value` is the counter's value, provided that the
+///   counter is not running.
 pub struct Shadow {
-    running: Word,
-    eventsel: [Word; MAX_COUNTERS],
-    fixed_ctr_ctrl: Word,
-    known: Word,
-    value: [Word; MAX_COUNTERS],
+    running: LocalWord,
+    eventsel: [LocalWord; MAX_COUNTERS],
+    fixed_ctr_ctrl: LocalWord,
+    known: LocalWord,
+    value: [LocalWord; MAX_COUNTERS],
     /// GLOBAL_CTRL as it was when the counters were taken over.
-    saved_global_ctrl: Word,
+    saved_global_ctrl: LocalWord,
 }
 
 impl Default for Shadow {
     fn default() -> Self {
         Shadow {
-            running: Word::new(0),
-            eventsel: [const { Word::new(UNKNOWN) }; MAX_COUNTERS],
-            fixed_ctr_ctrl: Word::new(UNKNOWN),
-            known: Word::new(0),
-            value: [const { Word::new(0) }; MAX_COUNTERS],
-            saved_global_ctrl: Word::new(0),
+            running: LocalWord::new(0),
+            eventsel: [const { LocalWord::new(UNKNOWN) }; MAX_COUNTERS],
+            fixed_ctr_ctrl: LocalWord::new(UNKNOWN),
+            known: LocalWord::new(0),
+            value: [const { LocalWord::new(0) }; MAX_COUNTERS],
+            saved_global_ctrl: LocalWord::new(0),
         }
     }
 }
@@ -194,6 +197,8 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// GLOBAL_CTRL is what it was. IRQs disabled.
     pub fn give_back(&self) {
         self.run(CounterSet::EMPTY);
+        // Others may have run counters that the shadow has as 0.
+        self.shadow.known.set(0);
         self.clear(self.caps.counters);
         for counter in self.caps.counters.gp_part() {
             if self.shadow.eventsel(counter) != Some(0) {
@@ -269,7 +274,10 @@ impl<'a, R: Registers> Counters<'a, R> {
         match self.caps.generation.global {
             Some(global) => self.regs.wrmsr(global.ctrl, run.bits()),
             None => {
-                let changed = CounterSet::from_bits(before ^ run.bits()) & self.caps.counters;
+                let changed = match before {
+                    UNKNOWN => self.caps.counters,
+                    before => CounterSet::from_bits(before ^ run.bits()) & self.caps.counters,
+                };
                 for counter in changed {
                     let eventsel = self.shadow.eventsel(counter).unwrap_or(0);
                     let eventsel = EventSel::from_raw(eventsel)
@@ -286,7 +294,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// when someone else's NMI handler may have written GLOBAL_CTRL.
     pub fn forget_running(&self) {
         self.shadow.known.set(0);
-        self.shadow.running.set(u64::MAX);
+        self.shadow.running.set(UNKNOWN);
     }
 
     /// Forgets what is programmed. To be called when no event is on the CPU and no
@@ -350,7 +358,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     fn write_value(&self, counter: Counter, value: u64) {
-        let current = self.shadow.value.get(counter.index()).map(Word::get);
+        let current = self.shadow.value.get(counter.index()).map(LocalWord::get);
         if self.shadow.knows(counter) && current == Some(value) {
             return;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CPUID, so far as all vendors have it in common.
+//! The CPUID leaves that all vendors share.
 
 use super::bitfield::Field;
 
@@ -55,19 +55,21 @@ pub(super) enum Vendor {
     Amd,
     /// Zhaoxin, or Centaur before it.
     Zhaoxin,
-    /// Intel, or another vendor that follows Intel's scheme.
+    /// Intel.
     Intel,
 }
 
 impl Vendor {
-    /// Reads leaf 0.
-    pub(super) fn of(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Self {
+    /// Reads leaf 0. `None` if the kernel does not arbitrate the counters of this
+    /// vendor (`nmi_perfctr_msr_to_bit()`, `arch/x86/kernel/cpu/perfctr-watchdog.c`).
+    pub(super) fn of(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Option<Self> {
         let leaf = cpuid(0, 0);
         let name = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
         match name.as_flattened() {
-            b"AuthenticAMD" | b"HygonGenuine" => Self::Amd,
-            b"  Shanghai  " | b"CentaurHauls" => Self::Zhaoxin,
-            _ => Self::Intel,
+            b"AuthenticAMD" | b"HygonGenuine" => Some(Self::Amd),
+            b"  Shanghai  " | b"CentaurHauls" => Some(Self::Zhaoxin),
+            b"GenuineIntel" => Some(Self::Intel),
+            _ => None,
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn detect(
     cpuid: impl Fn(u32, u32) -> CpuidLeaf,
     perf_capabilities: Option<u64>,
 ) -> Option<Capabilities> {
-    match Vendor::of(&cpuid) {
+    match Vendor::of(&cpuid)? {
         Vendor::Amd => amd::detect(cpuid),
         Vendor::Zhaoxin => zhaoxin::detect(cpuid),
         Vendor::Intel => intel::detect(cpuid, perf_capabilities, u8::MAX),
@@ -44,7 +44,7 @@ pub fn detect_as(
     cpuid: impl Fn(u32, u32) -> CpuidLeaf,
     perf_capabilities: Option<u64>,
 ) -> Option<Capabilities> {
-    match Vendor::of(&cpuid) {
+    match Vendor::of(&cpuid)? {
         Vendor::Amd => amd::detect_as(generation, cpuid),
         Vendor::Zhaoxin => zhaoxin::detect_as(generation, cpuid),
         Vendor::Intel => intel::detect_as(generation, cpuid, perf_capabilities),

@@ -6,7 +6,10 @@
 //! which they behave differently. Each vendor's folder has its own.
 
 use super::{
-    counter::Counter,
+    counter::{
+        Counter,
+        CounterSet, //
+    },
     msr::{
         Msr,
         MsrRange, //
@@ -27,9 +30,6 @@ pub struct Generation {
     /// counts while EN is set in its EVENTSEL, and only its value shows that it
     /// has overflowed.
     pub(super) global: Option<&'static GlobalRegisters>,
-    /// Whether the kernel arbitrates the MSRs (`reserve_perfctr_nmi()`,
-    /// `arch/x86/kernel/cpu/perfctr-watchdog.c`). It does not know the newest.
-    pub reservable: bool,
     /// Whether the local APIC masks LVTPC when it delivers a PMI. Intel's does
     /// (SDM vol. 3, "Local Vector Table"), AMD's does not.
     pub masks_lvtpc: bool,
@@ -59,6 +59,14 @@ pub(super) struct GlobalRegisters {
 }
 
 impl Generation {
+    /// The counters that have registers.
+    pub(super) fn addressable(&self) -> CounterSet {
+        let gp = self.eventsel.len().min(self.counter.len());
+        let fixed = self.fixed.map_or(0, |fixed| fixed.counter.len());
+        let fixed = !u32::MAX.checked_shl(fixed.into()).unwrap_or(0);
+        CounterSet::first_gp(gp) | CounterSet::fixed(fixed)
+    }
+
     /// The register that selects what a GP counter counts.
     pub fn eventsel(&self, counter: Counter) -> Msr {
         self.eventsel.nth(counter.index())

@@ -25,23 +25,32 @@ impl Msr {
     }
 }
 
-/// A register for each of up to 32 counters, at equal distances.
+/// A register for each counter, at equal distances.
 #[derive(Clone, Copy)]
 pub(super) struct MsrRange {
     first: u32,
     stride: u32,
+    len: u8,
 }
 
 impl MsrRange {
     /// Declares the registers. For the vendors' `msr.rs` only.
-    pub(super) const fn declare(first: u32, stride: u32) -> Self {
-        MsrRange { first, stride }
+    pub(super) const fn declare(first: u32, stride: u32, len: u8) -> Self {
+        MsrRange { first, stride, len }
     }
 
-    /// The register of counter `i`, which is less than 32.
+    /// The number of registers.
+    pub(super) const fn len(self) -> u8 {
+        self.len
+    }
+
+    /// The register of counter `i`, which must be less than [`Self::len`]. Otherwise it
+    /// is the last one.
     pub(super) const fn nth(self, i: usize) -> Msr {
+        let last = self.len.saturating_sub(1) as usize;
+        let i = if i < last { i } else { last };
         // INVARIANT: Within the range that was declared.
-        Msr((i as u32 & 31)
+        Msr((i as u32)
             .wrapping_mul(self.stride)
             .wrapping_add(self.first))
     }

@@ -20,7 +20,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What is told of CPUs that come online and go offline.
+/// Receives notifications of CPUs that come online and go offline.
 ///
 /// Both methods are called on the CPU in question, with interrupts disabled.
 pub(crate) trait Handler: Send + Sync + 'static {

@@ -19,7 +19,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What is told when the system sleeps, wakes up and shuts down.
+/// Receives notifications when the system sleeps, wakes up and shuts down.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// The system goes to sleep. This CPU is the last one that is online, and no
     /// other code runs but NMIs. Its hardware may lose its state.

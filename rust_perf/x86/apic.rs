@@ -50,11 +50,22 @@ impl LocalApic {
         unsafe { bindings::rust_perf_apic_write_lvtpc(lvtpc.into_raw()) };
     }
 
+    /// Whether LVTPC delivers PMIs as NMIs, masked or not. While KVM's mediated vPMU has
+    /// loaded a guest, it delivers them to the guest. Any context.
+    pub(crate) fn delivers_nmis(&self) -> bool {
+        Self::read().get(Lvtpc::DELIVERY_MODE) == NMI
+    }
+
     /// Whether LVTPC delivers NMIs and is masked. An APIC that masks LVTPC has then
     /// delivered a PMI. Any context.
     pub(crate) fn has_masked_pmi(&self) -> bool {
-        // SAFETY: The register exists by the type invariant, and reading it has no side effects.
-        let lvtpc = Lvtpc::from_raw(unsafe { bindings::rust_perf_apic_read_lvtpc() });
+        let lvtpc = Self::read();
         lvtpc.has(Lvtpc::MASKED) && lvtpc.get(Lvtpc::DELIVERY_MODE) == NMI
+    }
+
+    fn read() -> Lvtpc {
+        // SAFETY: Only methods call this, so the register exists by the type invariant. Reading it
+        // has no side effects.
+        Lvtpc::from_raw(unsafe { bindings::rust_perf_apic_read_lvtpc() })
     }
 }

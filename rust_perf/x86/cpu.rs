@@ -109,14 +109,13 @@ pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
     })
 }
 
-/// Reads an MSR. A #GP reads as 0, and the kernel warns of the first one.
-fn rdmsr(address: u32) -> u64 {
-    let (low, high): (u32, u32);
-    // SAFETY: Reading an MSR does not affect memory. The exception table entry makes the kernel
-    // continue behind the instruction after a #GP, with EAX and EDX 0 (`ex_handler_msr()`).
-    unsafe {
+/// An instruction with an exception table entry: after a #GP the kernel warns once
+/// and continues behind it (`ex_handler_msr()`), with EAX and EDX 0 for
+/// `EX_TYPE_RDMSR`.
+macro_rules! asm_with_fixup {
+    ($instruction:literal, $fixup:path, $($operands:tt)*) => {
         asm!(
-            "2: rdmsr",
+            concat!("2: ", $instruction),
             "3:",
             ".pushsection __ex_table, \"aM\", @progbits, 12",
             ".balign 4",
@@ -124,7 +123,20 @@ fn rdmsr(address: u32) -> u64 {
             ".long 3b - .",
             ".long {fixup}",
             ".popsection",
-            fixup = const bindings::EX_TYPE_RDMSR,
+            fixup = const $fixup,
+            $($operands)*
+        )
+    };
+}
+
+/// Reads an MSR. A #GP reads as 0.
+fn rdmsr(address: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: Reading an MSR does not affect memory, and a #GP is caught.
+    unsafe {
+        asm_with_fixup!(
+            "rdmsr",
+            bindings::EX_TYPE_RDMSR,
             in("ecx") address,
             out("eax") low,
             out("edx") high,
@@ -139,23 +151,15 @@ impl Registers for ThisCpu {
         rdmsr(msr.address())
     }
 
-    /// Writes an MSR. After a #GP nothing is written, and the kernel warns of the
-    /// first one.
+    /// Writes an MSR. After a #GP nothing is written.
     fn wrmsr(&self, msr: Msr, value: u64) {
-        // SAFETY: An `Msr` is a performance monitoring register, which does not affect memory. The
-        // exception table entry makes the kernel continue behind the instruction after a #GP. The
-        // block is not `nomem`: NMIs depend on the order of memory accesses around the write.
+        // SAFETY: An `Msr` is a performance monitoring register, which does not affect memory, and
+        // a #GP is caught. The block is not `nomem`: NMIs depend on the order of memory accesses
+        // around the write.
         unsafe {
-            asm!(
-                "2: wrmsr",
-                "3:",
-                ".pushsection __ex_table, \"aM\", @progbits, 12",
-                ".balign 4",
-                ".long 2b - .",
-                ".long 3b - .",
-                ".long {fixup}",
-                ".popsection",
-                fixup = const bindings::EX_TYPE_WRMSR,
+            asm_with_fixup!(
+                "wrmsr",
+                bindings::EX_TYPE_WRMSR,
                 in("ecx") msr.address(),
                 in("eax") value as u32,
                 in("edx") (value >> 32) as u32,
@@ -164,17 +168,18 @@ impl Registers for ThisCpu {
         };
     }
 
+    /// Reads a counter. A #GP, for an index that does not exist, reads as 0.
     fn rdpmc(&self, index: u32) -> u64 {
         let (low, high): (u32, u32);
-        // SAFETY: RDPMC is always allowed at CPL 0, and by the type invariant the CPU has the
-        // counters of its generation, the only ones that are read.
+        // SAFETY: RDPMC is allowed at CPL 0 and does not affect memory, and a #GP is caught.
         unsafe {
-            asm!(
+            asm_with_fixup!(
                 "rdpmc",
+                bindings::EX_TYPE_RDMSR,
                 in("ecx") index,
                 out("eax") low,
                 out("edx") high,
-                options(nostack, preserves_flags)
+                options(nostack)
             )
         };
         (u64::from(high) << 32) | u64::from(low)

@@ -50,7 +50,7 @@ pub(crate) struct Hardware {
     pub(crate) user_rdpmc: UserRdpmc,
     /// Whether a PMI may leave LVTPC masked, so that its handler must unmask it: on
     /// Intel's CPUs, and under a hypervisor, because older KVM does so on AMD, too.
-    pub(crate) pmi_masks_lvtpc: bool,
+    pub(crate) may_mask_lvtpc: bool,
 }
 
 /// What the module's parameters ask for.
@@ -96,12 +96,12 @@ impl Hardware {
                 return Err(missing("the counters do not keep what is written to them"));
             }
         }
-        // SAFETY: The registers were just found to exist, and the CPUs are all alike.
+        // SAFETY: The registers were just found to exist on this CPU. The CPUs of a machine are alike
+        // unless CPUID declares them hybrid, which was checked.
         let this_cpu = unsafe { ThisCpu::new() };
-        if !generation.reservable {
-            if options.unreserved {
-                pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
-            } else if is_in_use(&capabilities, &this_cpu) {
+        if !capabilities.reservable {
+            pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
+            if !options.unreserved && is_in_use(&capabilities, &this_cpu) {
                 pr_err!(
                     "the counters are in use, by events of the in-tree `cpu` PMU or the NMI \
                      watchdog, and the kernel does not arbitrate them: close those events, \
@@ -111,7 +111,7 @@ impl Hardware {
             }
         }
         Ok(Hardware {
-            pmi_masks_lvtpc: generation.masks_lvtpc || features.has(Leaf01Ecx::HYPERVISOR),
+            may_mask_lvtpc: generation.masks_lvtpc || features.has(Leaf01Ecx::HYPERVISOR),
             capabilities,
             cpu: this_cpu,
             apic,

@@ -53,6 +53,9 @@ pub(crate) trait Handler: Send + Sync + 'static {
 /// The kernel passes no data to NMI handlers, so the handler finds it here.
 static REGISTRATION: Atomic<usize> = Atomic::new(0);
 
+/// The name of the handler, by which the kernel unregisters it.
+const NAME: &CStr = c"rust_perf";
+
 /// Calls a [`Handler`] for NMIs, before the kernel's own handlers, until dropped.
 /// There is one at a time.
 ///
@@ -64,7 +67,6 @@ static REGISTRATION: Atomic<usize> = Atomic::new(0);
 pub(crate) struct Registration<H: Handler> {
     #[pin]
     action: Opaque<bindings::nmiaction>,
-    name: &'static CStr,
     handler: H,
     #[pin]
     _pin: PhantomPinned,
@@ -76,10 +78,9 @@ unsafe impl<H: Handler> Send for Registration<H> {}
 unsafe impl<H: Handler> Sync for Registration<H> {}
 
 impl<H: Handler> Registration<H> {
-    /// Registers `handler`. No other handler of local NMIs may have the same `name`,
-    /// because the kernel unregisters handlers by name. Fails with `EBUSY` if there is
-    /// a handler already. Task context, may sleep.
-    pub(crate) fn register(name: &'static CStr, handler: H) -> impl PinInit<Self, Error> {
+    /// Registers `handler`. Fails with `EBUSY` if there is a handler already. Task
+    /// context, may sleep.
+    pub(crate) fn register(handler: H) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
             action <- Opaque::ffi_init(|slot: *mut bindings::nmiaction| {
                 // SAFETY: `slot` is valid for writes and stays where it is, so that its list can refer
@@ -87,7 +88,7 @@ impl<H: Handler> Registration<H> {
                 unsafe {
                     slot.write(bindings::nmiaction {
                         handler: Some(handle_nmi::<H>),
-                        name: name.as_char_ptr(),
+                        name: NAME.as_char_ptr(),
                         flags: bindings::NMI_FLAG_FIRST as c_ulong,
                         ..Default::default()
                     });
@@ -95,7 +96,6 @@ impl<H: Handler> Registration<H> {
                     (*slot).list.prev = &raw mut (*slot).list;
                 }
             }),
-            name,
             handler,
             _pin: PhantomPinned,
             _: {
@@ -117,10 +117,10 @@ impl<H: Handler> Registration<H> {
 #[pinned_drop]
 impl<H: Handler> PinnedDrop for Registration<H> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `action` is registered under this name by the type invariant. The function waits
-        // for an RCU grace period, and NMI handlers are readers, so that no CPU is in the handler
-        // when it returns.
-        unsafe { bindings::unregister_nmi_handler(bindings::NMI_LOCAL, self.name.as_char_ptr()) };
+        // SAFETY: `action` is registered under this name by the type invariant, and nothing else is:
+        // it is this module's, and there is one registration. The function waits for an RCU grace
+        // period, and NMI handlers are readers, so that no CPU is in the handler when it returns.
+        unsafe { bindings::unregister_nmi_handler(bindings::NMI_LOCAL, NAME.as_char_ptr()) };
         REGISTRATION.store(0, Relaxed);
     }
 }

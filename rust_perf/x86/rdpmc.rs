@@ -75,8 +75,8 @@ impl UserRdpmc {
     /// then the counters may be in use by us. To be called with interrupts disabled
     /// after the counters have been reserved.
     pub(crate) fn clear_in_tree_dirty(&self) {
-        // SAFETY: The function has been found, by the type invariant. Nobody else uses the counters
-        // that it writes: they are reserved.
+        // SAFETY: The function has been found, by the type invariant. It skips the counters that
+        // in-tree events are on, so that it writes none that is in use.
         unsafe { bindings::rust_perf_clear_dirty_counters() };
     }
 }

@@ -14,7 +14,6 @@ pub(super) static LEGACY: Generation = Generation {
     counter: msr::LEGACY_CTR,
     fixed: None,
     global: None,
-    reservable: true,
     masks_lvtpc: false,
 };
 

@@ -103,6 +103,7 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         events,
         format: events.format,
         missing_events: 0,
+        reservable: true,
         svm: features.has(Leaf80000001Ecx::SVM),
         pmu_name: None,
     }

@@ -14,7 +14,6 @@ pub(super) static PERFCTR_CORE: Generation = Generation {
     counter: msr::CTR,
     fixed: None,
     global: None,
-    reservable: true,
     masks_lvtpc: false,
 };
 

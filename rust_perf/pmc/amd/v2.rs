@@ -17,7 +17,6 @@ pub(super) static V2: Generation = Generation {
     counter: msr::CTR,
     fixed: None,
     global: Some(&GLOBAL),
-    reservable: true,
     masks_lvtpc: false,
 };
 

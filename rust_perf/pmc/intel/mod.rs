@@ -125,6 +125,7 @@ pub(super) fn architectural(
         events,
         format: events.format,
         missing_events: leaf.ebx | beyond,
+        reservable: eax.get(Leaf0aEax::VERSION) < 6,
         svm: false,
         pmu_name: None,
     }

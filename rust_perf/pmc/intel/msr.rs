@@ -11,11 +11,11 @@ use super::super::{
 };
 
 /// IA32_PMCx: the GP counters. A write sets bits 31:0 and extends bit 31.
-pub(in super::super) const PMC: MsrRange = MsrRange::declare(0x0c1, 1);
+pub(in super::super) const PMC: MsrRange = MsrRange::declare(0x0c1, 1, 10);
 /// IA32_PERFEVTSELx: what the GP counters count.
-pub(in super::super) const PERFEVTSEL: MsrRange = MsrRange::declare(0x186, 1);
+pub(in super::super) const PERFEVTSEL: MsrRange = MsrRange::declare(0x186, 1, 10);
 /// IA32_FIXED_CTRx: the fixed counters.
-pub(in super::super) const FIXED_CTR: MsrRange = MsrRange::declare(0x309, 1);
+pub(in super::super) const FIXED_CTR: MsrRange = MsrRange::declare(0x309, 1, 7);
 /// IA32_PERF_CAPABILITIES: see [`PerfCapabilities`].
 pub const PERF_CAPABILITIES: Msr = Msr::declare(0x345);
 /// IA32_FIXED_CTR_CTRL: what the fixed counters count.
@@ -28,13 +28,13 @@ pub(in super::super) const GLOBAL_CTRL: Msr = Msr::declare(0x38f);
 /// clears bits of GLOBAL_STATUS.
 pub(in super::super) const GLOBAL_OVF_CTRL: Msr = Msr::declare(0x390);
 /// IA32_A_PMCx: the GP counters. A write sets all bits.
-pub(in super::super) const A_PMC: MsrRange = MsrRange::declare(0x4c1, 1);
+pub(in super::super) const A_PMC: MsrRange = MsrRange::declare(0x4c1, 1, 10);
 /// IA32_PMC_GPx_CTR: the GP counters in version 6. A write sets all bits.
-pub(in super::super) const GP_CTR: MsrRange = MsrRange::declare(0x1900, 4);
+pub(in super::super) const GP_CTR: MsrRange = MsrRange::declare(0x1900, 4, 32);
 /// IA32_PMC_GPx_CFG_A: what the GP counters count in version 6.
-pub(in super::super) const GP_CFG_A: MsrRange = MsrRange::declare(0x1901, 4);
+pub(in super::super) const GP_CFG_A: MsrRange = MsrRange::declare(0x1901, 4, 32);
 /// IA32_PMC_FXx_CTR: the fixed counters in version 6.
-pub(in super::super) const FX_CTR: MsrRange = MsrRange::declare(0x1980, 4);
+pub(in super::super) const FX_CTR: MsrRange = MsrRange::declare(0x1980, 4, 16);
 
 bitfield! {
     /// IA32_PERF_CAPABILITIES (SDM vol. 3, figure "Layout of

@@ -24,7 +24,6 @@ const fn generation(counter: MsrRange) -> Generation {
         counter,
         fixed: None,
         global: None,
-        reservable: true,
         masks_lvtpc: true,
     }
 }

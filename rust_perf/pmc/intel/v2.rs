@@ -48,7 +48,6 @@ const fn generation(counter: MsrRange) -> Generation {
             counter: msr::FIXED_CTR,
         }),
         global: Some(&GLOBAL),
-        reservable: true,
         masks_lvtpc: true,
     }
 }

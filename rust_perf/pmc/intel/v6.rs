@@ -33,7 +33,6 @@ pub(super) static V6: Generation = Generation {
         counter: msr::FX_CTR,
     }),
     global: Some(&v2::GLOBAL),
-    reservable: false,
     masks_lvtpc: true,
 };
 

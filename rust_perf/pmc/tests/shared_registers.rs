@@ -123,6 +123,29 @@ fn a_counter_that_counts_is_seen() {
     }
 }
 
+/// An NMI of unknown origin may come while the counters are stopped. They must run
+/// again all the same, also where EN in each EVENTSEL runs them.
+#[test]
+fn counters_run_after_it_was_forgotten_whether_they_do() {
+    for config in generations() {
+        let driven = Driven::new(config);
+        for counter in count_instructions(&driven) {
+            let set = CounterSet::of(counter);
+            driven.program(counter, instructions(), 1000);
+            driven.run(set);
+            driven.cpu.run(5);
+            driven.run(CounterSet::EMPTY);
+            driven.counters().forget_running();
+            driven.run(set);
+            driven.cpu.run(5);
+            driven.counters().forget_running();
+            driven.run(CounterSet::EMPTY);
+            driven.cpu.run(5);
+            assert_eq!(driven.read(counter), 1010);
+        }
+    }
+}
+
 /// KVM's mediated vPMU leaves zeros in all registers when no event is on the CPU.
 #[test]
 fn registers_that_others_have_zeroed_are_programmed_again() {
