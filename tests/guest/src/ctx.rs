@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use suites::Suite;
 
 use crate::kmsg::Kmsg;
 use crate::pmu::{CpuPmu, Pmu, Vendor};
@@ -27,7 +28,7 @@ impl Test {
     /// What the report calls it: its theme, which is a file, and its name.
     pub fn title(&self) -> String {
         let theme = self.module.rsplit("::").next().unwrap_or_default();
-        format!("{theme}.{}", self.name)
+        format!("{theme}::{}", self.name)
     }
 }
 
@@ -45,6 +46,8 @@ macro_rules! tests {
 
 /// What every test is given.
 pub struct Ctx {
+    /// The suite that is running.
+    pub suite: &'static Suite,
     /// The name of the PMU under test.
     pub pmu: String,
     /// What random choices begin with.
