@@ -2,17 +2,21 @@
 
 //! A driver for the performance counters of x86 CPUs.
 //!
-//! Registers the PMU `rust_pmu` with perf: see [`core_pmu`].
+//! It registers the PMU `rust_pmu` with perf, see [`core_pmu`].
 
 use crate::{
     core_pmu::{
         CorePmu,
-        PmiHandler, //
+        Handler, //
+    },
+    system::{
+        hotplug,
+        syscore, //
     },
     x86::{
         nmi,
         Hardware,
-        Limits, //
+        Options, //
     }, //
 };
 use core::{
@@ -21,11 +25,14 @@ use core::{
 };
 use kernel::prelude::*;
 
+// `perf` and `pmc` are libraries: public, because this driver uses only a part of each.
+#[macro_use]
+pub mod pmc;
+pub mod perf;
+
 mod bindings;
 mod core_pmu;
-mod perf;
-#[expect(dead_code, unreachable_pub, reason = "it is a library on the host")]
-mod pmc;
+pub mod system;
 mod x86;
 
 module! {
@@ -37,42 +44,54 @@ module! {
     params: {
         generation: u8 {
             default: 0,
-            description: "Take the counters for those of this older generation: 1 to 6 of Intel's \
-                          architectural performance monitoring; for AMD 1 (legacy), 2 \
+            description: "Drive the counters as this older generation: version 1 to 6 of Intel's \
+                          architectural performance monitoring; on AMD 1 (legacy), 2 \
                           (PerfCtrExtCore) or 3 (PerfMonV2). 0, the default: the CPU's own",
         },
         general: u8 {
             default: 0,
-            description: "Use so many general counters at the most. 0, the default: all",
+            description: "Use at most this number of GP counters. 0, the default: all",
         },
         fixed: u8 {
             default: 1,
             description: "Whether to use fixed counters: 0 or 1, the default",
         },
+        unreserved: u8 {
+            default: 0,
+            description: "Whether to load although someone else uses counters that the kernel does \
+                          not arbitrate (architectural perfmon v6): 0, the default, or 1",
+        },
     },
 }
 
-/// The registrations, in the order in which they are to be undone.
+/// The registrations. They are dropped in this order.
 struct RustPerf {
     _pmu: Pin<KBox<perf::Registration<CorePmu>>>,
-    _nmi: Pin<KBox<nmi::Registration<PmiHandler>>>,
+    _syscore: Pin<KBox<syscore::Registration<Handler>>>,
+    _hotplug: Pin<KBox<hotplug::Registration<Handler>>>,
+    _nmi: Pin<KBox<nmi::Registration<Handler>>>,
 }
 
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let hardware = Hardware::detect(&limits()?)?;
+        let hardware = Hardware::detect(&options()?)?;
         let capabilities = hardware.capabilities;
-        let overflow = perf::OverflowHandler::find().inspect_err(|_| {
+        let sampling = perf::Sampling::find().inspect_err(|_| {
             pr_err!(
-                "this kernel's perf_event_overflow() or perf_sample_event_took() is not found by kprobes\n"
+                "perf_event_overflow() or perf_sample_event_took() cannot be found with kprobes\n"
             )
         })?;
         let groups = core_pmu::attribute_groups(&capabilities)?;
-        let instance = perf::Instance::new(CorePmu::new(hardware, overflow))?;
-        let nmi = KBox::pin_init(
-            nmi::Registration::register(c"rust_perf", PmiHandler(instance.clone())),
+        let instance = perf::Instance::new(CorePmu::new(hardware, sampling))?;
+        let handler = Handler(instance.clone());
+
+        // The PMU comes last: it may get events as soon as it is registered.
+        let nmi = KBox::pin_init(nmi::Registration::register(handler.clone()), GFP_KERNEL)?;
+        let hotplug = KBox::pin_init(
+            hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),
             GFP_KERNEL,
         )?;
+        let syscore = KBox::pin_init(syscore::Registration::register(handler), GFP_KERNEL)?;
         let pmu = KBox::pin_init(
             perf::Registration::register(c"rust_pmu", groups, instance, module),
             GFP_KERNEL,
@@ -81,32 +100,40 @@ impl kernel::Module for RustPerf {
         pr_info!(
             "rust_pmu: {}, {} general counters of {} bits, {} fixed of {}\n",
             capabilities.generation.name,
-            capabilities.counters.general_part().len(),
-            capabilities.general_width,
+            capabilities.counters.gp_part().len(),
+            capabilities.gp_width,
             capabilities.counters.fixed_part().len(),
             capabilities.fixed_width,
         );
         Ok(RustPerf {
             _pmu: pmu,
+            _syscore: syscore,
+            _hotplug: hotplug,
             _nmi: nmi,
         })
     }
 }
 
-/// What the module's parameters ask for.
-fn limits() -> Result<Limits> {
+/// What the module's parameters ask for. Fails with `EINVAL`, and a message.
+fn options() -> Result<Options> {
     // Older kernels return a reference.
     fn read(value: impl Borrow<u8>) -> u8 {
         *value.borrow()
     }
-    let fixed = read(module_parameters::fixed.value());
-    if fixed > 1 {
-        pr_err!("parameter fixed={}: 0 or 1\n", fixed);
-        return Err(EINVAL);
+    fn switch(name: &str, value: u8) -> Result<bool> {
+        match value {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => {
+                pr_err!("parameter {}={}: 0 or 1\n", name, value);
+                Err(EINVAL)
+            }
+        }
     }
-    Ok(Limits {
+    Ok(Options {
         generation: NonZeroU8::new(read(module_parameters::generation.value())),
-        general: NonZeroU8::new(read(module_parameters::general.value())),
-        no_fixed: fixed == 0,
+        gp: NonZeroU8::new(read(module_parameters::general.value())),
+        no_fixed: !switch("fixed", read(module_parameters::fixed.value()))?,
+        unreserved: switch("unreserved", read(module_parameters::unreserved.value()))?,
     })
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The PMU model, as QEMU calls it. Made by cbindgen from src/lib.rs:
+ * The C interface of the PMU model. cbindgen makes this file from src/lib.rs:
  *   BLESS=1 cargo test -p pmu-bridge --test header
  *
- * A PmuBridge belongs to one vCPU, and only the thread that runs this vCPU (or one
- * that has stopped it) may pass it to a function. Before it reads or writes a
- * register or asks for a budget, it tells with pmu_retire() all that has retired,
- * up to but excluding the present instruction.
+ * A PmuBridge belongs to one vCPU. Only the thread of this vCPU, or a thread that
+ * has stopped this vCPU, may pass it to a function.
+ *
+ * Before an access to a register and before pmu_budget(), call pmu_retire() for all
+ * instructions that have retired, without the present one.
  */
 
 #ifndef PMU_BRIDGE_H
@@ -16,24 +17,24 @@
 #include <stdint.h>
 
 /**
- * PmuConfig.fixed: as many as the version usually has.
+ * PmuConfig.fixed: the default of the version.
  */
-#define PMU_FIXED_USUAL 255
+#define PMU_FIXED_DEFAULT 255
 
 /**
- * An access: done.
+ * Result of an access: success.
  */
 #define PMU_OK 0
 
 /**
- * An access: raise #GP, nothing has changed.
+ * Result of an access: it raises #GP and has changed nothing.
  */
 #define PMU_GP 1
 
 /**
- * An access: the register is not the PMU's.
+ * Result of an access: the address does not belong to the PMU.
  */
-#define PMU_NOT_MINE 2
+#define PMU_UNKNOWN_MSR 2
 
 /**
  * The PMU of one vCPU.
@@ -41,7 +42,7 @@
 typedef struct PmuBridge PmuBridge;
 
 /**
- * Which PMU to be.
+ * The configuration of a PMU.
  */
 typedef struct PmuConfig {
   /**
@@ -49,43 +50,45 @@ typedef struct PmuConfig {
    */
   uint8_t vendor;
   /**
-   * Intel: the version of architectural performance monitoring, 1 to 6; 0: 4.
-   * AMD: 1 the legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0: 3. Zhaoxin: 2;
-   * 0: 2.
+   * Intel: the version of architectural performance monitoring, 1 to 6; 0 means 4.
+   * AMD: 1 legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0 means 3.
+   * Zhaoxin: 2; 0 means 2.
    */
   uint8_t version;
   /**
-   * General counters, 1 to 8 (AMD: 4 with version 1, 6 with version 2, 1 to 15 with
-   * version 3); 0: as many as the version usually has.
+   * The number of general-purpose counters: 1 to 8 (AMD: 4 in version 1, 6 in version 2,
+   * 1 to 15 in version 3). 0 means the default of the version.
    */
   uint8_t general;
   /**
-   * Fixed counters, 0 to 4 (AMD: 0); PMU_FIXED_USUAL: as many as the version
-   * usually has.
+   * The number of fixed-function counters: 0 to 4 (AMD: 0). PMU_FIXED_DEFAULT means the
+   * default of the version.
    */
   uint8_t fixed;
   /**
-   * Bits of a counter, 32 to 48 (AMD: 48); 0: as many as the version usually has.
+   * The width of a counter in bits: 32 to 48 (AMD: 48). 0 means the default of the
+   * version.
    */
   uint8_t width;
   /**
-   * Intel's version 6: the general counters, bit by bit, if some are missing, and
-   * general is 0; 0: none is.
+   * Intel's version 6: a bitmap of the general-purpose counters, instead of general,
+   * which must then be 0. 0 means that none is missing.
    */
   uint16_t general_mask;
   /**
-   * What goes wrong with the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
-   * `spurious:INSNS` or `status:BITS`. NULL: nothing.
+   * The defect of the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
+   * `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`. NULL means
+   * none.
    */
   const char *fault;
 } PmuConfig;
 
 /**
- * What retired in user mode (CPL 1 to 3) and in kernel mode (CPL 0).
+ * What retired in user mode (CPL 1 to 3, index 0) and in kernel mode (CPL 0, index 1).
  */
 typedef struct PmuCounts {
   /**
-   * Instructions, branches among them.
+   * Instructions, branches included.
    */
   uint64_t instructions[2];
   /**
@@ -95,83 +98,92 @@ typedef struct PmuCounts {
 } PmuCounts;
 
 /**
- * A new PMU, to be freed by pmu_free(). If there is none such: NULL, and *error
- * says why in one line that need not be freed.
+ * Creates a PMU, which pmu_free() frees. If there is no such PMU, returns NULL and sets
+ * *error to a message of one line, which must not be freed.
+ *
+ * # Safety
+ *
+ * cfg->fault is NULL or points to a NUL-terminated string that is valid during the call.
  */
 struct PmuBridge *pmu_new(const struct PmuConfig *cfg, const char **error);
 
 /**
- * Frees a PMU; NULL is none.
+ * Frees a PMU. NULL is ignored.
  */
 void pmu_free(struct PmuBridge *pmu);
 
 /**
- * RESET. INIT leaves a PMU as it is.
+ * RESET. INIT does not change a PMU.
  */
 void pmu_reset(struct PmuBridge *pmu);
 
 /**
- * EAX, EBX, ECX and EDX of CPUID, if the leaf is the PMU's.
+ * CPUID: sets *regs to EAX, EBX, ECX and EDX. Returns false, and leaves *regs alone, if
+ * the leaf does not belong to the PMU.
  */
-bool pmu_cpuid(const struct PmuBridge *pmu, uint32_t leaf, uint32_t subleaf, uint32_t *regs);
+bool pmu_cpuid(const struct PmuBridge *pmu, uint32_t leaf, uint32_t subleaf, uint32_t (*regs)[4]);
 
 /**
- * The value of PERF_CAPABILITIES; CPUID.1:ECX.PDCM is set when it is not 0.
+ * The value of PERF_CAPABILITIES. CPUID.1:ECX.PDCM is set if it is not 0.
  */
 uint64_t pmu_perf_capabilities(const struct PmuBridge *pmu);
 
 /**
- * Whether CPUID.80000001H:ECX.PerfCtrExtCore is set.
+ * CPUID.80000001H:ECX.PerfCtrExtCore.
  */
 bool pmu_perfctr_core(const struct PmuBridge *pmu);
 
 /**
- * Whether CPUID.(7,1):EAX.ArchPerfMonExt is set, and there is leaf 23H.
+ * CPUID.(7,1):EAX.ArchPerfMonExt: whether leaf 23H exists.
  */
 bool pmu_perfmon_ext(const struct PmuBridge *pmu);
 
 /**
- * Whether delivering a PMI sets the mask bit of LVTPC: on Intel, and not on AMD.
+ * Whether the local APIC sets the mask bit of LVTPC when it delivers a PMI: on Intel and
+ * Zhaoxin, and on AMD with the defect `mask-lvtpc`.
  */
 bool pmu_pmi_masks_lvtpc(const struct PmuBridge *pmu);
 
 /**
- * So much has retired since this was called last.
+ * Reports what has retired since the last call.
  */
 void pmu_retire(struct PmuBridge *pmu, const struct PmuCounts *delta);
 
 /**
- * RDMSR: PMU_OK, PMU_GP or PMU_NOT_MINE. *value is written with PMU_OK only.
+ * RDMSR: returns PMU_OK, PMU_GP or PMU_UNKNOWN_MSR. *value is set with PMU_OK only.
  */
-int pmu_rdmsr(struct PmuBridge *pmu, uint32_t msr, uint64_t *value);
+int pmu_rdmsr(const struct PmuBridge *pmu, uint32_t msr, uint64_t *value);
 
 /**
- * WRMSR: PMU_OK, PMU_GP or PMU_NOT_MINE.
+ * WRMSR: returns PMU_OK, PMU_GP or PMU_UNKNOWN_MSR.
  */
 int pmu_wrmsr(struct PmuBridge *pmu, uint32_t msr, uint64_t value);
 
 /**
- * RDPMC: PMU_OK or PMU_GP. *value is written with PMU_OK only.
+ * RDPMC: returns PMU_OK or PMU_GP. *value is set with PMU_OK only.
  */
-int pmu_rdpmc(struct PmuBridge *pmu, uint32_t ecx, bool cpl0, bool cr4_pce, uint64_t *value);
+int pmu_rdpmc(const struct PmuBridge *pmu, uint32_t ecx, bool cpl0, bool cr4_pce, uint64_t *value);
 
 /**
- * Whether some counter counts: what retires must be told.
+ * Whether pmu_retire() must be called for what retires.
  */
 bool pmu_counting(const struct PmuBridge *pmu);
 
 /**
- * Whether a PMI is due, to be delivered through LVTPC. True once for each.
+ * Takes the pending PMI, which the caller delivers through LVTPC. Returns whether there
+ * was one.
  */
 bool pmu_take_pmi(struct PmuBridge *pmu);
 
 /**
- * How many instructions may retire in each mode before pmu_retire() must be
- * called, if `mode` (0 user, 1 kernel) is the present one: 1 or more in this one,
- * and in the other 0 or more. The instruction that uses up a mode's budget can
- * overflow a counter: call pmu_retire() right after it, before another retires in
- * whatever mode. UINT64_MAX / 4 is no limit.
+ * Sets *budget to the number of instructions of each mode that may retire before the next
+ * call of pmu_retire(), if the vCPU is in `mode` (0 user, 1 kernel).
+ *
+ * The budget of this mode is at least 1, that of the other mode may be 0. The instruction
+ * that uses up the budget of its mode may be the one that overflows a counter: call
+ * pmu_retire() right after it, before an instruction of either mode retires.
+ * UINT64_MAX / 4 means no limit.
  */
-void pmu_budget(const struct PmuBridge *pmu, unsigned int mode, uint64_t *budget);
+void pmu_budget(const struct PmuBridge *pmu, unsigned int mode, uint64_t (*budget)[2]);
 
 #endif  /* PMU_BRIDGE_H */

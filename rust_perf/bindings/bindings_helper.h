@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What bindgen reads; bindgen_parameters says what of it becomes Rust. */
+/* The headers that bindgen reads. bindgen_parameters lists what becomes Rust. */
 
 #include <linux/cpuhotplug.h>
 #include <linux/perf_event.h>
@@ -8,6 +8,12 @@
 #include <linux/smp.h>
 #include <linux/syscore_ops.h>
 #include <linux/sysfs.h>
+#include <asm/extable_fixup_types.h>
 #include <asm/nmi.h>
 
 #include "helpers.h"
+
+/* Kernels before 7.3 have no mediated vPMU. */
+#ifndef PERF_PMU_CAP_MEDIATED_VPMU
+#define PERF_PMU_CAP_MEDIATED_VPMU 0
+#endif

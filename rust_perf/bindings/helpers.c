@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shims for C macros and inline functions that Rust cannot call, and what has
- * to be written with C macros: static calls.
+ * Shims for C macros and inline functions, which Rust cannot call, and static
+ * calls, which need C macros.
  */
 
 #include <linux/capability.h>
 #include <linux/err.h>
+#include <linux/irqflags.h>
 #include <linux/kprobes.h>
 #include <linux/mm_types.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
-#include <linux/preempt.h>
 #include <linux/smp.h>
 #include <linux/static_call.h>
 #include <linux/sysfs.h>
@@ -24,11 +24,11 @@
 #include "helpers.h"
 
 /*
- * Kernel functions that modules cannot link to are reached by static calls,
- * which are patched into direct ones. A kprobe that is never armed says where
- * they are. With IBT the probe address is past the function's ENDBR, or past
- * the NOP that replaced it when nothing takes the function's address; the
- * latter would make an indirect call fault (#CP).
+ * Some kernel functions are not exported. A kprobe that is never armed finds
+ * their addresses, and static calls, which are patched into direct calls, reach
+ * them. With IBT the probe's address is behind the function's ENDBR, or behind
+ * the NOP that replaced it because nothing takes the function's address. In the
+ * latter case an indirect call would fault (#CP).
  */
 static void *find_function(const char *name)
 {
@@ -162,14 +162,17 @@ void rust_perf_clear_dirty_counters(void)
 	static_call_cond(rust_perf_clear_dirty_call)();
 }
 
-void rust_perf_preempt_disable(void)
+unsigned long rust_perf_local_irq_save(void)
 {
-	preempt_disable();
+	unsigned long flags;
+
+	local_irq_save(flags);
+	return flags;
 }
 
-void rust_perf_preempt_enable(void)
+void rust_perf_local_irq_restore(unsigned long flags)
 {
-	preempt_enable();
+	local_irq_restore(flags);
 }
 
 bool rust_perf_perfmon_capable(void)
@@ -177,9 +180,10 @@ bool rust_perf_perfmon_capable(void)
 	return perfmon_capable();
 }
 
-void rust_perf_sample_data_init(struct perf_sample_data *data, u64 period)
+void rust_perf_sample_data_init(struct perf_sample_data *data, u64 addr,
+				u64 period)
 {
-	perf_sample_data_init(data, 0, period);
+	perf_sample_data_init(data, addr, period);
 }
 
 void __percpu *rust_perf_alloc_percpu(size_t size, size_t align)
@@ -215,7 +219,7 @@ void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
 
 void rust_perf_sysfs_attr_init(struct attribute *attr)
 {
-	/* The lock class of an attribute that is not static. */
+	/* An attribute that is not static needs a lock class. */
 	sysfs_attr_init(attr);
 }
 
@@ -226,7 +230,7 @@ bool rust_perf_has_apic(void)
 
 void rust_perf_apic_write_lvtpc(u32 value)
 {
-	/* apic_write() and apic_read() are static calls that modules may not make. */
+	/* apic_write() and apic_read() are static calls that are not exported. */
 	if (x2apic_mode)
 		native_apic_msr_write(APIC_LVTPC, value);
 	else

@@ -21,10 +21,11 @@ void rust_perf_user_rdpmc_disallow(struct mm_struct *mm);
 bool rust_perf_user_rdpmc_allowed(void);
 void rust_perf_clear_dirty_counters(void);
 void rust_perf_sample_event_took(u64 ns);
-void rust_perf_preempt_disable(void);
-void rust_perf_preempt_enable(void);
+unsigned long rust_perf_local_irq_save(void);
+void rust_perf_local_irq_restore(unsigned long flags);
 bool rust_perf_perfmon_capable(void);
-void rust_perf_sample_data_init(struct perf_sample_data *data, u64 period);
+void rust_perf_sample_data_init(struct perf_sample_data *data, u64 addr,
+				u64 period);
 void __percpu *rust_perf_alloc_percpu(size_t size, size_t align);
 void rust_perf_free_percpu(void __percpu *ptr);
 void *rust_perf_this_cpu_ptr(void __percpu *ptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The C side: what bindgen made of `bindings_helper.h`.
+//! The C interface, as bindgen generates it from `bindings_helper.h`.
 
 #![allow(
     clippy::all,

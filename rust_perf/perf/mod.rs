@@ -2,91 +2,83 @@
 
 //! Performance monitoring units (PMUs).
 //!
-//! A driver implements [`Pmu`] and registers it with [`Registration`]; from
-//! then on perf asks it to open, schedule, start, stop and read events. When
-//! the hardware interrupts because a counter has overflowed, the driver gets
-//! the events of this CPU from [`PerCpu::this`] and hands a sample of each to
-//! perf with [`Event::overflow`].
+//! A driver implements [`Pmu`] and registers it with [`Registration`]. From then
+//! on perf asks it to open, schedule, start, stop and read events. When the
+//! hardware raises an interrupt because a counter has overflowed, the handler
+//! gets the events of this CPU from [`PerCpu::this`], and passes a sample of each
+//! to perf with [`CpuEvent::overflow`].
 //!
-//! This module knows no hardware: nothing in here is of x86, or of counters.
+//! This module knows no hardware, and nothing about counters.
 //!
 //! # Contexts
 //!
-//! perf calls back in three kinds of context, and the signatures tell them
+//! perf calls a driver in three kinds of contexts, and the signatures tell them
 //! apart:
 //!
-//! - task context, may sleep: [`Pmu::event_init`], [`Pmu::event_destroy`],
-//!   [`Pmu::event_mapped`], [`Pmu::event_unmapped`], [`Pmu::prepare_cpu`],
-//!   [`Pmu::shutdown`];
-//! - on the CPU the event is on, IRQs disabled, perf's context lock held, never
-//!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`].
-//!   They share the CPU's [`Pmu::Schedule`], exclusively. [`Pmu::suspend`] and
-//!   [`Pmu::resume`] are without it, and without the lock: no other code runs
-//!   but NMIs;
-//! - on that CPU with IRQs disabled, or in an NMI that interrupted any of the
-//!   others there: [`Pmu::start`], [`Pmu::stop`], [`Pmu::read`]. They, and the
-//!   driver's interrupt handler, have the CPU's [`Pmu::Cpu`] shared, and must
-//!   not allocate, lock, sleep, print or panic. Nor must [`Pmu::user_index`],
-//!   which may be called in any context, on any CPU.
+//! - Task context, may sleep: [`Pmu::event_init`], [`Pmu::event_destroy`],
+//!   [`Pmu::event_mapped`], [`Pmu::event_unmapped`].
+//! - On the event's CPU, interrupts disabled, perf's context lock held, never
+//!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`]. These
+//!   have exclusive access to the CPU's [`Pmu::Schedule`].
+//! - On the event's CPU, interrupts disabled, or in an NMI that interrupted any of
+//!   the above: [`Pmu::start`], [`Pmu::stop`], [`Pmu::read`]. These and the
+//!   driver's interrupt handler share the CPU's [`Pmu::Cpu`]. They must not
+//!   allocate, lock, sleep, print or panic. The same holds for
+//!   [`Pmu::user_index`], which may be called in any context, on any CPU.
 //!
 //! # Groups
 //!
-//! The transaction (`start_txn`, `commit_txn`, `cancel_txn`) in which the
-//! events of a group are added is perf's own: it disables the PMU at its start,
-//! enables it at its end, and takes off again what was added if one did not fit.
-//! That is all it takes where, as [`Pmu::add`] must, each event is placed at
-//! once. Whether a group can ever fit is for [`Pmu::event_init`] to say.
+//! perf's own transaction (`start_txn`, `commit_txn`, `cancel_txn`) adds the events
+//! of a group. It disables the PMU at the start, enables it at the end, and
+//! deletes what was added if one event did not fit. That is enough if
+//! [`Pmu::add`] places each event at once. [`Pmu::event_init`] must refuse a
+//! group that can never fit.
 //!
 //! # Not supported
 //!
-//! AUX buffers, address filters.
+//! AUX buffers and address filters.
 //!
 //! # Examples
 //!
-//! A PMU with one event, the count of which is 0:
+//! A PMU with one event, whose count is always 0. Any number of events can be on a
+//! CPU:
 //!
 //! ```ignore
 //! struct Zero;
 //!
-//! #[derive(Default)]
-//! struct Nothing;
+//! #[vtable]
+//! impl Pmu for Zero {
+//!     const TASK_CONTEXT: TaskContext = TaskContext::SOFTWARE;
+//!     type EventData = ();
+//!     type Events = ();
+//!     type Cpu = ();
+//!     type Schedule = ();
 //!
-//! impl perf::Pmu for Zero {
-//!     type Cpu = Nothing;
-//!     type Schedule = Nothing;
-//!
-//!     fn event_init(&self, event: &NewEvent<'_>) -> Result {
+//!     fn event_init(&self, event: &NewEvent<'_, Self>) -> Result {
 //!         match event.attr().selector() {
-//!             Selector::Config(0) => Ok(()),
-//!             Selector::Config(_) => Err(EINVAL),
-//!             _ => Err(ENOENT),
+//!             Selector::Config(0) if !event.is_sampling() => Ok(()),
+//!             _ => Err(EINVAL),
 //!         }
 //!     }
-//!     fn event_destroy(&self, _: &PerCpu<Self>) {}
-//!     fn enable(&self, _: &OnCpu<'_, Self>, _: &mut Nothing) {}
-//!     fn disable(&self, _: &OnCpu<'_, Self>, _: &mut Nothing) {}
-//!     fn add(&self, on: &OnCpu<'_, Self>, _: &mut Nothing, event: &Event, _: bool) -> Result {
-//!         on.events().insert(0, event) // One event at a time.
+//!     fn add(
+//!         &self,
+//!         _: &OnCpu<'_, Self>,
+//!         _: &mut (),
+//!         _: &AddedEvent<'_, Self>,
+//!         _: bool,
+//!     ) -> Result {
+//!         Ok(())
 //!     }
-//!     fn del(&self, _: &OnCpu<'_, Self>, _: &mut Nothing, _: &Event) {}
-//!     fn start(&self, _: &OnCpu<'_, Self>, _: &Event) {}
-//!     fn stop(&self, _: &OnCpu<'_, Self>, _: &Event, _: bool) {}
-//!     fn read(&self, _: &OnCpu<'_, Self>, _: &Event) {}
-//!     fn user_index(&self, _: &Event) -> Option<u32> {
-//!         None
-//!     }
-//!     fn event_mapped(&self, _: &Event, _: &Mm) {}
-//!     fn event_unmapped(&self, _: &Event, _: &Mm) {}
-//!     fn prepare_cpu(&self, _: &Nothing) {}
-//!     fn suspend(&self, _: &OnCpu<'_, Self>) {}
-//!     fn resume(&self, _: &OnCpu<'_, Self>) {}
-//!     fn shutdown(&self, _: &PerCpu<Self>) {}
+//!     fn del(&self, _: &OnCpu<'_, Self>, _: &mut (), _: CpuEvent<'_, Self>) {}
+//!     fn start(&self, _: &OnCpu<'_, Self>, _: CpuEvent<'_, Self>) {}
+//!     fn stop(&self, _: &OnCpu<'_, Self>, _: CpuEvent<'_, Self>, _: bool) {}
+//!     fn read(&self, _: &OnCpu<'_, Self>, _: CpuEvent<'_, Self>) {}
 //! }
 //!
 //! let mut events = KVec::new();
 //! events.push(File::new(c"zero", fmt!("config=0"))?, GFP_KERNEL)?;
 //! let groups = AttributeGroups::new([(c"events", events)])?;
-//! let zero = Registration::register(c"zero", groups, Instance::new(Zero)?, &THIS_MODULE);
+//! let zero = Registration::register(c"zero", groups, Instance::new(Zero)?, module);
 //! let zero = KBox::pin_init(zero, GFP_KERNEL)?;
 //! ```
 //!
@@ -95,51 +87,65 @@
 use crate::bindings;
 use kernel::prelude::*;
 
+mod attr;
 mod event;
-mod hotplug;
+mod new_event;
 mod percpu;
 mod pmu;
+mod registration;
 mod sample;
-mod syscore;
 mod sysfs;
+mod table;
 
-pub(crate) use self::{
-    event::{
-        Event,
-        NewEvent,
+pub use self::{
+    attr::{
+        Attr,
         Selector, //
     },
+    event::{
+        AddedEvent,
+        CpuEvent,
+        Event,
+        Word, //
+    },
+    new_event::NewEvent,
     percpu::{
         OnCpu,
-        PerCpu,
-        MAX_EVENTS, //
+        PerCpu, //
     },
     pmu::{
+        Capabilities,
         Instance,
         Pmu,
-        Registration, //
+        Scope,
+        TaskContext, //
     },
+    registration::Registration,
     sample::{
-        OverflowHandler,
-        Regs, //
+        Sample,
+        Sampling, //
     },
     sysfs::{
         AttributeGroups,
         File, //
     },
+    table::{
+        EventSet,
+        EventTable, //
+    },
 };
 
-/// The error for what is valid but cannot be done, which not every kernel has
-/// among its constants.
-pub(crate) fn not_supported() -> Error {
+/// `EOPNOTSUPP`, which not every kernel has among its Rust constants: the request
+/// is valid, but the PMU does not support it.
+pub fn not_supported() -> Error {
     Error::from_errno(-(kernel::bindings::EOPNOTSUPP as i32))
 }
 
-/// Whether the current task may watch what others do on a CPU (`CAP_PERFMON`).
+/// Whether the current task may observe other tasks on a CPU (`CAP_PERFMON`).
 ///
-/// `perf_allow_cpu()`, which heeds `perf_event_paranoid` too, is not there for
-/// the modules of every kernel. Task context.
-pub(crate) fn perfmon_capable() -> bool {
-    // SAFETY: No preconditions.
+/// `perf_allow_cpu()`, which also considers `perf_event_paranoid`, is not exported
+/// by every kernel. Task context.
+pub fn perfmon_capable() -> bool {
+    // SAFETY: The function reads the credentials of the current task, and this is task context.
     unsafe { bindings::rust_perf_perfmon_capable() }
 }

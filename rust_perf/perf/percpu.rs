@@ -3,109 +3,81 @@
 //! What a PMU keeps for each CPU.
 
 use super::{
+    table::{
+        EventSet,
+        EventTable, //
+    },
+    CpuEvent,
     Event,
-    Pmu,
-    Regs, //
+    Pmu, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    system::irq::{
+        self,
+        IrqsDisabled, //
+    }, //
+};
 use core::{
     cell::UnsafeCell,
-    ptr::{
-        self,
-        NonNull, //
-    },
-    sync::atomic::{
-        AtomicPtr,
-        Ordering::Relaxed, //
-    }, //
+    ptr::NonNull, //
 };
 use kernel::{
     cpu::nr_cpu_ids,
-    ffi::{
-        c_int,
-        c_void, //
-    },
     prelude::*, //
 };
 
-/// The number of events that can be on a CPU at once.
-pub(crate) const MAX_EVENTS: usize = 64;
-
-/// The events that are on a CPU, at places that the driver chooses.
-///
-/// Only accessed on that CPU, but NMIs interrupt the accesses.
-///
-/// # Invariants
-///
-/// Each entry is null or an event that perf has added to this CPU,
-/// and whose `del` has not returned.
-pub(crate) struct EventTable([AtomicPtr<bindings::perf_event>; MAX_EVENTS]);
-
-impl EventTable {
-    fn new() -> Self {
-        // INVARIANT: All entries are null.
-        EventTable([const { AtomicPtr::new(ptr::null_mut()) }; MAX_EVENTS])
-    }
-
-    /// Puts an event that is being added, or is on this CPU, at `index`.
-    ///
-    /// Fails with `EINVAL` if there is no such place and with `EBUSY` if it is
-    /// taken, or the event has one.
-    pub(crate) fn insert(&self, index: usize, event: &Event) -> Result {
-        let entry = self.0.get(index).ok_or(EINVAL)?;
-        if !entry.load(Relaxed).is_null() || event.index().is_some() {
-            return Err(EBUSY);
-        }
-        event.set_index(Some(index));
-        // INVARIANT: References to events are handed out by callbacks of perf for events that are
-        // on this CPU or being added to it, and by this table. The event is in no other entry,
-        // for it had no index, and `remove` takes it out of this one: `del` ends with that, and
-        // so does `add` if it fails.
-        entry.store(event.as_raw(), Relaxed);
-        Ok(())
-    }
-
-    /// Takes the event out, if it is in.
-    pub(crate) fn remove(&self, event: &Event) {
-        if let Some(entry) = event.index().and_then(|index| self.0.get(index)) {
-            if entry.load(Relaxed) == event.as_raw() {
-                entry.store(ptr::null_mut(), Relaxed);
-            }
-        }
-        event.set_index(None);
-    }
-
-    /// The event at `index`.
-    pub(crate) fn get(&self, index: usize) -> Option<&Event> {
-        let event = self.0.get(index)?.load(Relaxed);
-        if event.is_null() {
-            return None;
-        }
-        // SAFETY: By the type invariant the event is on this CPU. It leaves it by `del`, which
-        // runs here with IRQs disabled: not while a callback or an NMI handler has the table.
-        Some(unsafe { Event::from_raw(event) })
-    }
-}
-
-/// A CPU as a PMU sees it: the events on it and the driver's state for it.
-pub(crate) struct OnCpu<'a, T: Pmu> {
+/// A PMU's view of the CPU that the code runs on: the events on it, and the
+/// driver's state for it.
+pub struct OnCpu<'a, T: Pmu> {
     slot: &'a Slot<T>,
+    /// Keeps the code on this CPU, and this value as well.
+    irqs: IrqsDisabled<'a>,
 }
 
 impl<'a, T: Pmu> OnCpu<'a, T> {
-    /// The events on this CPU.
-    pub(crate) fn events(&self) -> &'a EventTable {
+    /// The driver's state for this CPU.
+    pub fn state(&self) -> &'a T::Cpu {
+        &self.slot.state
+    }
+
+    /// Proof that interrupts are disabled.
+    pub fn irqs_disabled(&self) -> IrqsDisabled<'a> {
+        self.irqs
+    }
+
+    pub(super) fn table(&self) -> &T::Events {
         &self.slot.events
     }
 
-    /// The driver's state for this CPU.
-    pub(crate) fn state(&self) -> &'a T::Cpu {
-        &self.slot.state
+    /// Drops the event from this CPU's set: perf may free it after this.
+    pub(super) fn forget(&self, event: &Event<T>) {
+        self.slot.events.forget(event);
     }
 }
 
-pub(super) struct Slot<T: Pmu> {
-    events: EventTable,
+impl<T, const N: usize> OnCpu<'_, T>
+where
+    T: Pmu<Events = EventTable<T, N>>,
+{
+    /// The event at `index` of this CPU's table. Any context.
+    pub fn event(&self, index: usize) -> Option<CpuEvent<'_, T>> {
+        // SAFETY: This is the slot of the CPU that the code runs on, and it stays there while `self`
+        // exists, because interrupts are disabled. perf deletes an event only on this CPU with
+        // interrupts disabled, through `del` or a failed `add`. Neither returns while `self` exists,
+        // unless `self` was made in it.
+        unsafe { self.slot.events.get(index) }
+    }
+
+    /// Moves the event at `from` in this CPU's table to `to`. Does nothing if there is
+    /// no event at `from`, or one at `to`.
+    pub fn move_event(&self, from: usize, to: usize) {
+        self.slot.events.move_event(from, to);
+    }
+}
+
+struct Slot<T: Pmu> {
+    events: T::Events,
     state: T::Cpu,
     schedule: UnsafeCell<T::Schedule>,
 }
@@ -114,24 +86,25 @@ pub(super) struct Slot<T: Pmu> {
 ///
 /// # Invariants
 ///
-/// `slots` is a per-CPU allocation, initialised for each possible CPU.
-pub(crate) struct PerCpu<T: Pmu> {
+/// `slots` is a per-CPU allocation that is initialised for each possible CPU.
+pub struct PerCpu<T: Pmu> {
     slots: NonNull<Slot<T>>,
 }
 
-// SAFETY: `T::Cpu` and the events are `Sync`; the schedule is accessed by the CPU that it belongs
-// to, exclusively, see `with_schedule`, and is `Send`.
+// SAFETY: `T::Cpu` and `T::Events` are `Sync`. The schedule is `Send`, and accessed exclusively, by
+// its own CPU (see `with_schedule`).
 unsafe impl<T: Pmu> Sync for PerCpu<T> {}
-// SAFETY: What it owns is `Send`.
+// SAFETY: Everything that it owns is `Send`.
 unsafe impl<T: Pmu> Send for PerCpu<T> {}
 
 /// The possible CPUs.
 fn possible_cpus() -> impl Iterator<Item = u32> {
     let mut next = 0;
     core::iter::from_fn(move || {
-        // SAFETY: No preconditions; the set of possible CPUs is constant.
+        // SAFETY: The set of possible CPUs does not change after boot, and any number may be
+        // passed.
         let cpu = unsafe { bindings::rust_perf_next_possible_cpu(next) };
-        next = cpu + 1;
+        next = cpu.wrapping_add(1);
         (cpu < nr_cpu_ids()).then_some(cpu)
     })
 }
@@ -139,17 +112,17 @@ fn possible_cpus() -> impl Iterator<Item = u32> {
 impl<T: Pmu> PerCpu<T> {
     /// Allocates the data for all CPUs. Task context, may sleep.
     pub(super) fn new() -> Result<Self> {
-        // SAFETY: No preconditions; the size is not 0 for the table in it.
-        let slots = unsafe {
-            bindings::rust_perf_alloc_percpu(size_of::<Slot<T>>(), align_of::<Slot<T>>())
-        };
+        // A driver may keep nothing, but no allocation has size 0.
+        let size = size_of::<Slot<T>>().max(1);
+        // SAFETY: The size is not 0, and the alignment is a power of two.
+        let slots = unsafe { bindings::rust_perf_alloc_percpu(size, align_of::<Slot<T>>()) };
         let slots = NonNull::new(slots.cast::<Slot<T>>()).ok_or(ENOMEM)?;
         for cpu in possible_cpus() {
-            // SAFETY: `cpu` is possible, so this is its part of the allocation, which nobody else
-            // has yet.
+            // SAFETY: `slots` was just allocated and `cpu` is possible, so this is that CPU's part
+            // of the allocation. Nobody else has it yet.
             unsafe {
                 Self::slot_ptr(slots, cpu).write(Slot {
-                    events: EventTable::new(),
+                    events: T::Events::new(),
                     state: T::Cpu::default(),
                     schedule: UnsafeCell::new(T::Schedule::default()),
                 })
@@ -163,117 +136,59 @@ impl<T: Pmu> PerCpu<T> {
     ///
     /// `slots` must be a per-CPU allocation, and `cpu` possible.
     unsafe fn slot_ptr(slots: NonNull<Slot<T>>, cpu: u32) -> *mut Slot<T> {
-        // SAFETY: By the caller.
+        // SAFETY: The safety requirement is that of `per_cpu_ptr()`.
         unsafe { bindings::rust_perf_per_cpu_ptr(slots.as_ptr().cast(), cpu) }.cast()
     }
 
-    /// The driver's state for `cpu`.
+    /// The CPU that the code runs on.
+    pub fn this<'a>(&'a self, irqs: IrqsDisabled<'a>) -> OnCpu<'a, T> {
+        // SAFETY: By the type invariant this points to this CPU's initialised part.
+        let slot = unsafe { &*bindings::rust_perf_this_cpu_ptr(self.slots.as_ptr().cast()).cast() };
+        OnCpu { slot, irqs }
+    }
+
+    /// Calls `f` with the CPU that the code runs on, and its schedule.
     ///
     /// # Safety
     ///
-    /// `cpu` must be possible.
-    pub(super) unsafe fn state_of(&self, cpu: u32) -> &T::Cpu {
-        // SAFETY: By the caller, this is an initialised part of the allocation.
-        unsafe { &(*Self::slot_ptr(self.slots, cpu)).state }
-    }
-
-    fn slot(&self) -> &Slot<T> {
-        // SAFETY: By the type invariant, this points to this CPU's initialised part.
-        unsafe { &*bindings::rust_perf_this_cpu_ptr(self.slots.as_ptr().cast()).cast() }
-    }
-
-    /// This CPU, as an interrupt or NMI handler sees it.
-    pub(crate) fn this<'a>(&'a self, _: &'a Regs<'_>) -> OnCpu<'a, T> {
-        OnCpu { slot: self.slot() }
-    }
-
-    /// This CPU, as a callback sees it.
-    ///
-    /// # Safety
-    ///
-    /// The caller must not leave this CPU while it has the result.
-    pub(super) unsafe fn current(&self) -> OnCpu<'_, T> {
-        OnCpu { slot: self.slot() }
-    }
-
-    /// Calls `f` with this CPU and its schedule.
-    ///
-    /// # Safety
-    ///
-    /// To be called with IRQs disabled, not in an NMI, and not by `f`.
+    /// Must not be called in an NMI, nor by `f`.
     pub(super) unsafe fn with_schedule<R>(
         &self,
+        irqs: IrqsDisabled<'_>,
         f: impl FnOnce(&OnCpu<'_, T>, &mut T::Schedule) -> R,
     ) -> R {
-        let slot = self.slot();
-        // SAFETY: Only this function accesses the schedule, and by the caller it is not entered
-        // again on this CPU before it returns: not by an NMI, not by IRQs, nor by `f`. Other CPUs
-        // have their own.
-        let schedule = unsafe { &mut *slot.schedule.get() };
-        f(&OnCpu { slot }, schedule)
+        let on = self.this(irqs);
+        // SAFETY: Only this function accesses the schedule, which belongs to this CPU. It cannot be
+        // entered again on this CPU before it returns: interrupts are disabled, and by the safety
+        // requirement neither an NMI nor `f` calls it.
+        let schedule = unsafe { &mut *on.slot.schedule.get() };
+        f(&on, schedule)
     }
 
-    /// Calls `f` on each CPU that is online and for which `wanted` holds, with
-    /// IRQs disabled there, and waits for all to be done. Other CPUs are not
-    /// interrupted. Task context, may sleep.
-    pub(crate) fn on_each<W, F>(&self, wanted: W, f: F)
+    /// Calls `f` on each online CPU for whose state `wanted` holds, with interrupts
+    /// disabled there, and waits for all of them. The other CPUs are not interrupted.
+    /// Task context, may sleep.
+    pub fn on_each<W, F>(&self, wanted: W, f: F)
     where
         W: Fn(&T::Cpu) -> bool,
         F: Fn(&OnCpu<'_, T>) + Sync,
     {
-        struct Call<'a, T: Pmu, W, F> {
-            cpus: &'a PerCpu<T>,
-            wanted: W,
-            f: F,
-        }
-
-        /// # Safety
-        ///
-        /// `info` must be a `Call<T, W, F>`, and `cpu` possible.
-        unsafe extern "C" fn wanted_on<T: Pmu, W: Fn(&T::Cpu) -> bool, F>(
-            cpu: c_int,
-            info: *mut c_void,
-        ) -> bool {
-            // SAFETY: By the caller.
-            let call = unsafe { &*info.cast::<Call<'_, T, W, F>>() };
-            // SAFETY: By the caller.
-            (call.wanted)(unsafe { call.cpus.state_of(cpu as u32) })
-        }
-
-        /// # Safety
-        ///
-        /// `info` must be a `Call<T, W, F>`, and IRQs disabled.
-        unsafe extern "C" fn call<T: Pmu, W, F: Fn(&OnCpu<'_, T>)>(info: *mut c_void) {
-            // SAFETY: By the caller.
-            let call = unsafe { &*info.cast::<Call<'_, T, W, F>>() };
-            // SAFETY: IRQs are disabled, so this stays on its CPU.
-            (call.f)(&unsafe { call.cpus.current() });
-        }
-
-        let mut info = Call {
-            cpus: self,
-            wanted,
-            f,
-        };
-        // SAFETY: Both functions get `info`, which lives until all CPUs are done with it; the
-        // first is called here, the second with IRQs disabled on each CPU.
-        unsafe {
-            bindings::rust_perf_on_each_cpu_cond(
-                Some(wanted_on::<T, W, F>),
-                Some(call::<T, W, F>),
-                core::ptr::from_mut(&mut info).cast(),
-            )
-        };
+        irq::on_each_cpu(
+            // SAFETY: `on_each_cpu()` passes the numbers of possible CPUs, whose parts of the
+            // allocation are initialised. The state is `Sync`.
+            |cpu| wanted(unsafe { &(*Self::slot_ptr(self.slots, cpu)).state }),
+            |irqs| f(&self.this(irqs)),
+        );
     }
 }
 
 impl<T: Pmu> Drop for PerCpu<T> {
     fn drop(&mut self) {
         for cpu in possible_cpus() {
-            // SAFETY: Initialised in `new`, and not accessed any more.
+            // SAFETY: `new()` initialised it, and nobody accesses it any more.
             unsafe { Self::slot_ptr(self.slots, cpu).drop_in_place() };
         }
-        // SAFETY: Allocated in `new`.
+        // SAFETY: `new()` allocated it.
         unsafe { bindings::rust_perf_free_percpu(self.slots.as_ptr().cast()) };
     }
 }

@@ -2,87 +2,87 @@
 
 //! From an overflow to perf's ring buffer.
 
-use super::Event;
-use crate::bindings;
-use core::{
-    marker::PhantomData,
-    mem::MaybeUninit,
-    ptr::NonNull, //
+use super::{
+    CpuEvent,
+    Pmu, //
 };
+use crate::{
+    bindings,
+    system::irq::{
+        Interrupt,
+        Regs, //
+    }, //
+};
+use core::mem::MaybeUninit;
 use kernel::{
     error::to_result,
     prelude::*, //
 };
 
-/// The registers that an interrupt or NMI found.
+/// The functions of perf that an interrupt handler needs.
 ///
-/// That there is one proves that its holder runs in the interrupt's handler,
-/// hence stays on this CPU.
-pub(crate) struct Regs<'a> {
-    regs: NonNull<bindings::pt_regs>,
-    /// Neither sent to nor shared with another CPU.
-    _handler: PhantomData<(&'a (), *mut ())>,
-}
-
-impl Regs<'_> {
-    /// # Safety
-    ///
-    /// To be called in an interrupt or NMI handler, whose registers `regs`
-    /// are; the value must not outlive the handler.
-    pub(crate) unsafe fn from_raw(regs: NonNull<bindings::pt_regs>) -> Self {
-        Regs {
-            regs,
-            _handler: PhantomData,
-        }
-    }
-}
-
-/// Proof that [`Event::overflow`] and [`Self::timed`] reach perf.
+/// Not every kernel exports `perf_event_overflow()` and `perf_sample_event_took()`.
+/// [`Self::find`] finds them if they are not exported, see `bindings/helpers.c`.
 ///
-/// `perf_event_overflow()` and `perf_sample_event_took()` are not exported by
-/// every kernel; where they are not, they are looked up when this is made, see
-/// `bindings/helpers.c`.
+/// # Invariants
+///
+/// The functions have been found.
 #[derive(Clone, Copy)]
-pub(crate) struct OverflowHandler(());
+pub struct Sampling(());
 
-impl OverflowHandler {
-    /// Finds the functions. Task context, may sleep.
-    pub(crate) fn find() -> Result<Self> {
-        // SAFETY: No preconditions but the context, which module loading is.
+impl Sampling {
+    /// Finds the functions. Task context, may sleep. Fails with the error of
+    /// `register_kprobe()`.
+    pub fn find() -> Result<Self> {
+        // SAFETY: This is called in task context, as registering a kprobe requires.
         to_result(unsafe { bindings::rust_perf_overflow_init() })?;
-        Ok(OverflowHandler(()))
+        // INVARIANT: They were just found.
+        Ok(Sampling(()))
     }
 
-    /// Calls an interrupt's or NMI's handler, and tells perf how long it takes:
-    /// perf lowers the rate of samples that it allows
-    /// (`kernel.perf_event_max_sample_rate`) if they take too much of the time
-    /// (`kernel.perf_cpu_time_max_percent`).
-    pub(crate) fn timed<R>(self, _: &Regs<'_>, handler: impl FnOnce() -> R) -> R {
-        // SAFETY: May be called in any context.
+    /// Calls the handler of an interrupt or NMI, and tells perf how long it took.
+    ///
+    /// perf lowers the sample rate that it allows
+    /// (`kernel.perf_event_max_sample_rate`) if handlers take too large a share of the
+    /// time (`kernel.perf_cpu_time_max_percent`).
+    pub fn timed<R>(self, _: &Interrupt<'_>, handler: impl FnOnce() -> R) -> R {
+        // SAFETY: The function may be called in any context.
         let start = unsafe { bindings::local_clock() };
         let result = handler();
-        // SAFETY: As above; and the registers prove that this is an interrupt, which stays on its
-        // CPU, as the function requires.
-        unsafe { bindings::rust_perf_sample_event_took(bindings::local_clock() - start) };
+        // SAFETY: The function may be called in any context.
+        let end = unsafe { bindings::local_clock() };
+        // The clock of an unstable TSC can step back.
+        let elapsed = end.saturating_sub(start);
+        // SAFETY: The function accesses per-CPU data, and an interrupt handler stays on its CPU.
+        unsafe { bindings::rust_perf_sample_event_took(elapsed) };
         result
     }
 }
 
-impl Event {
-    /// Gives perf a sample that ends `period`.
+/// What a sample contains besides the registers and what perf itself adds.
+#[derive(Default)]
+pub struct Sample {
+    /// The data address (`PERF_SAMPLE_ADDR`), 0 if there is none.
+    pub addr: u64,
+    /// The period that the sample ends.
+    pub period: u64,
+}
+
+impl<T: Pmu> CpuEvent<'_, T> {
+    /// Passes a sample to perf. `regs` are those of the code that is sampled.
     ///
-    /// perf writes it to the ring buffer, throttles, adapts the frequency and
-    /// so on, for which it may call back [`Pmu::stop`](super::Pmu::stop) and
-    /// [`Pmu::start`](super::Pmu::start) for this event and others of its
-    /// group.
-    pub(crate) fn overflow(&self, _: OverflowHandler, regs: &Regs<'_>, period: u64) {
+    /// perf writes the sample to the ring buffer, throttles the event, and adapts the
+    /// frequency. It may call [`Pmu::stop`] and [`Pmu::start`] for this event and
+    /// others of its group before this returns.
+    pub fn overflow(&self, _: Sampling, _: &Interrupt<'_>, regs: Regs<'_>, sample: Sample) {
         let mut data = MaybeUninit::<bindings::perf_sample_data>::uninit();
-        // SAFETY: Initialises those fields that perf expects of its callers.
-        unsafe { bindings::rust_perf_sample_data_init(data.as_mut_ptr(), period) };
-        // SAFETY: The event is on this CPU, `data` is initialised as above, and `regs` is proof
-        // that this is an interrupt, with IRQs disabled.
+        // SAFETY: `data` is valid for writes. The function initialises the fields that perf expects
+        // of the callers of `perf_event_overflow()`.
         unsafe {
-            bindings::rust_perf_overflow(self.as_raw(), data.as_mut_ptr(), regs.regs.as_ptr())
+            bindings::rust_perf_sample_data_init(data.as_mut_ptr(), sample.addr, sample.period)
         };
+        // SAFETY: The event is on this CPU by the invariant of `CpuEvent`, and the interrupt is
+        // proof that interrupts are disabled. `data` and `regs` are initialised.
+        unsafe { bindings::rust_perf_overflow(self.as_raw(), data.as_mut_ptr(), regs.as_ptr()) };
     }
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A PMU's folders in sysfs: `format/` and `events/`, which tell the perf tool
-//! how to write an event, `caps/` and what else a driver has.
+//! A PMU's folders in sysfs: `format/` and `events/`, which tell the perf tool how
+//! events are encoded, `caps/`, and others.
+//!
+//! A driver makes its folders when it registers the PMU, with the files that this
+//! machine should have, so no file needs `is_visible`. perf itself adds
+//! `cpumask`, see [`Scope`](super::Scope).
 
 use crate::bindings;
 use core::ptr;
@@ -12,15 +16,15 @@ use kernel::{
     str::CString, //
 };
 
-/// A file: its name and its one line.
-pub(crate) struct File {
+/// A file with one line of text.
+pub struct File {
     name: &'static CStr,
     line: CString,
 }
 
 impl File {
-    /// A file with the line `line`. Task context, may sleep.
-    pub(crate) fn new(name: &'static CStr, line: fmt::Arguments<'_>) -> Result<Self> {
+    /// A file that reads as `line`. Task context, may sleep.
+    pub fn new(name: &'static CStr, line: fmt::Arguments<'_>) -> Result<Self> {
         Ok(File {
             name,
             line: CString::try_from_fmt(line)?,
@@ -32,9 +36,9 @@ impl File {
 ///
 /// # Invariants
 ///
-/// `pointers` ends with a null pointer; the others point to `groups`' heap
-/// allocations, which in turn point to their attributes, in the same manner.
-pub(crate) struct AttributeGroups {
+/// `pointers` ends with a null pointer. The other pointers are to the boxes in
+/// `groups`, which point to their attributes in the same way.
+pub struct AttributeGroups {
     pointers: KVec<*const bindings::attribute_group>,
     _groups: KVec<Group>,
 }
@@ -46,14 +50,15 @@ struct Group {
     _files: KVec<File>,
 }
 
-// SAFETY: The pointers are to what the structure owns, and nothing is changed through them.
+// SAFETY: The pointers are to heap memory that the structure owns, and nothing is changed through
+// them.
 unsafe impl Send for AttributeGroups {}
-// SAFETY: As above.
+// SAFETY: Nothing is changed through the pointers.
 unsafe impl Sync for AttributeGroups {}
 
 impl AttributeGroups {
-    /// Folders, each with its name and files. Task context, may sleep.
-    pub(crate) fn new<const N: usize>(folders: [(&'static CStr, KVec<File>); N]) -> Result<Self> {
+    /// Makes folders of these names and files. Task context, may sleep.
+    pub fn new<const N: usize>(folders: [(&'static CStr, KVec<File>); N]) -> Result<Self> {
         let mut groups = KVec::new();
         let mut pointers = KVec::new();
         for (name, files) in folders {
@@ -62,14 +67,14 @@ impl AttributeGroups {
             groups.push(group, GFP_KERNEL)?;
         }
         pointers.push(ptr::null(), GFP_KERNEL)?;
-        // INVARIANT: The boxes that `pointers` points to stay where they are when `groups` moves.
+        // INVARIANT: The boxes stay where they are when `groups` moves.
         Ok(AttributeGroups {
             pointers,
             _groups: groups,
         })
     }
 
-    /// What `struct pmu` wants of it.
+    /// The value of `attr_groups` in `struct pmu`.
     pub(super) fn as_ptr(&self) -> *mut *const bindings::attribute_group {
         self.pointers.as_ptr().cast_mut()
     }
@@ -84,7 +89,8 @@ impl Group {
         let mut pointers = KVec::with_capacity(files.len() + 1, GFP_KERNEL)?;
         for attribute in attributes.iter_mut() {
             let attribute = &raw mut attribute.attr.attr;
-            // SAFETY: The attribute is in its final place: no vector grows any more.
+            // SAFETY: The attribute is valid, and in its final place: the vector does not grow any
+            // more.
             unsafe { bindings::rust_perf_sysfs_attr_init(attribute) };
             pointers.push(attribute, GFP_KERNEL)?;
         }
@@ -107,10 +113,10 @@ impl Group {
     }
 }
 
-/// The attribute of a file, which points to its name and line.
+/// The attribute of a file. It points to the file's name and line.
 fn attribute(file: &File) -> bindings::perf_pmu_events_attr {
     let mut attribute = bindings::perf_pmu_events_attr {
-        // Shown as it is: perf_event_sysfs_show() prefers it to `id`.
+        // perf_event_sysfs_show() prints this if it is set.
         event_str: file.line.as_char_ptr(),
         ..Default::default()
     };

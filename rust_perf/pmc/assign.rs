@@ -2,10 +2,10 @@
 
 //! Which event goes on which counter.
 //!
-//! Each event can be counted by some of the counters. [`Assignment::place`]
-//! adds one event to those that are placed; it succeeds whenever all of them
-//! fit at once, moving some to other counters if it must, and leaves them
-//! where they are if it can. Bipartite matching, by augmenting paths.
+//! Each event has a set of counters that can count it. [`Assignment::place`] adds
+//! one event to those already placed. It succeeds whenever all of them fit at
+//! once. It moves events to other counters only if it has to. This is bipartite
+//! matching by augmenting paths.
 
 use super::counter::{
     Counter,
@@ -17,27 +17,26 @@ use super::counter::{
 ///
 /// # Invariants
 ///
-/// The event on each counter in `used` may be on it: `allowed` has that
-/// counter.
+/// For each counter in `used`, its entry in `allowed` contains that counter.
 pub struct Assignment {
     used: CounterSet,
-    /// For each used counter, where else its event may be.
+    /// For each used counter, the counters that its event may be on.
     allowed: [CounterSet; MAX_COUNTERS],
 }
 
-/// Where a new event goes, and what has to move for it.
+/// Where a new event goes, and which events move to make room.
 ///
-/// [`Assignment::place`] has recorded it all.
+/// [`Assignment::place`] has already recorded it.
 pub struct Placement {
-    /// The counter for the new event, free once the moves have been made.
+    /// The counter for the new event. It is free once the moves have been made.
     pub counter: Counter,
     moves: [(u8, u8); MAX_COUNTERS],
     len: usize,
 }
 
 impl Placement {
-    /// The moves `(from, to)`, in an order in which every `to` is free when
-    /// its turn comes.
+    /// The moves `(from, to)`, in an order in which each `to` is free when its move
+    /// is made.
     pub fn moves(&self) -> impl Iterator<Item = (Counter, Counter)> + '_ {
         self.moves.iter().take(self.len).filter_map(|&(from, to)| {
             Counter::from_index(from.into()).zip(Counter::from_index(to.into()))
@@ -55,13 +54,13 @@ impl Default for Assignment {
 }
 
 impl Assignment {
-    /// Finds a counter for an event that may be on any of `allowed`.
+    /// Finds a counter for an event that may be on any counter in `allowed`.
     ///
-    /// Returns `None`, and changes nothing, if there is no way to have it and
-    /// all the others on a counter each. Looks at each counter once at most.
+    /// Returns `None`, and changes nothing, if the event and all others cannot have
+    /// a counter each. Visits each counter at most once.
     pub fn place(&mut self, allowed: CounterSet) -> Option<Placement> {
-        // Breadth first from the new event's counters: `came_from[c]` is the
-        // counter whose event would move to `c`, or `c` itself for the new one.
+        // Search breadth first from the new event's counters. `came_from[c]` is the counter whose
+        // event would move to `c`; it is `c` itself for the new event.
         let mut came_from = [0u8; MAX_COUNTERS];
         let mut seen = allowed;
         let mut frontier = allowed;
@@ -88,8 +87,8 @@ impl Assignment {
             frontier = next;
         };
 
-        // Back along the path, freeing a counter with each step. A path meets
-        // no counter twice, which bounds it.
+        // Go back along the path, and free a counter with each step. A path contains no counter
+        // twice, which bounds its length.
         let mut moves = [(0, 0); MAX_COUNTERS];
         let mut len = 0;
         let mut to = free;
@@ -110,7 +109,7 @@ impl Assignment {
         })
     }
 
-    /// Takes the event off `counter`.
+    /// Removes the event on `counter`.
     pub fn remove(&mut self, counter: Counter) {
         self.used = self.used & !CounterSet::of(counter);
     }
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The truth, by trying everything.
+    /// The expected answer, found by trying everything.
     fn fits(events: &[CounterSet], used: CounterSet) -> bool {
         let Some((first, rest)) = events.split_first() else {
             return true;
@@ -161,7 +160,7 @@ mod tests {
             .any(|counter| fits(rest, used | CounterSet::of(counter)))
     }
 
-    /// Events by number on counters, moved as the placements say.
+    /// Which event is on which counter, kept by following the placements.
     struct Board {
         assignment: Assignment,
         events: Vec<CounterSet>,
@@ -249,12 +248,12 @@ mod tests {
     #[test]
     fn a_fixed_counter_is_taken_first() {
         let mut board = Board::new();
-        let any = CounterSet::general(2) | CounterSet::fixed(1);
+        let any = CounterSet::first_gp(2) | CounterSet::fixed(1);
         board.place(any);
         assert_eq!(board.on[32], Some(0));
-        assert_eq!(board.place(CounterSet::general(2)), Some(0));
-        assert_eq!(board.place(CounterSet::general(2)), Some(0));
-        assert_eq!(board.place(CounterSet::general(2)), None);
+        assert_eq!(board.place(CounterSet::first_gp(2)), Some(0));
+        assert_eq!(board.place(CounterSet::first_gp(2)), Some(0));
+        assert_eq!(board.place(CounterSet::first_gp(2)), None);
     }
 
     #[test]

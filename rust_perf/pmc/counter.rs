@@ -3,8 +3,8 @@
 //! Counters and sets of counters.
 //!
 //! Both use the layout of Intel's IA32_PERF_GLOBAL_CTRL (SDM vol. 3,
-//! "Architectural Performance Monitoring Version 2"): general counter *i* is
-//! bit *i*, fixed counter *i* is bit 32 + *i*.
+//! "Architectural Performance Monitoring Version 2"): GP counter *i* is bit *i*,
+//! fixed counter *i* is bit 32 + *i*.
 
 use core::ops::{
     BitAnd,
@@ -27,8 +27,8 @@ pub const MAX_COUNTERS: usize = 48;
 pub struct Counter(u8);
 
 impl Counter {
-    /// The general counter `i`, if there can be one.
-    pub const fn general(i: u8) -> Option<Self> {
+    /// GP counter `i`, or `None` if `i` is not less than 32.
+    pub const fn gp(i: u8) -> Option<Self> {
         if i < FIXED_BASE {
             // INVARIANT: Less than `FIXED_BASE`, which is less than `MAX_COUNTERS`.
             Some(Counter(i))
@@ -37,7 +37,7 @@ impl Counter {
         }
     }
 
-    /// The fixed counter `i`, if there can be one.
+    /// Fixed counter `i`, or `None` if `i` is not less than 16.
     pub const fn fixed(i: u8) -> Option<Self> {
         if (i as usize) < MAX_COUNTERS - FIXED_BASE as usize {
             // INVARIANT: Just checked.
@@ -47,7 +47,7 @@ impl Counter {
         }
     }
 
-    /// The counter of a bit of a [`CounterSet`].
+    /// The counter of bit `index` of a [`CounterSet`], or `None` if there is none.
     pub const fn from_index(index: usize) -> Option<Self> {
         if index < MAX_COUNTERS {
             // INVARIANT: Just checked.
@@ -89,15 +89,20 @@ impl CounterSet {
     /// No counter.
     pub const EMPTY: Self = CounterSet(0);
 
-    /// The set of these bits; such as belong to no counter are dropped.
+    /// The set of these bits. Bits of no counter are dropped.
     pub const fn from_bits(bits: u64) -> Self {
         // INVARIANT: Masked to the valid counters.
         CounterSet(bits & ((1 << MAX_COUNTERS) - 1))
     }
 
-    /// The first `n` general counters.
-    pub const fn general(n: u8) -> Self {
+    /// The first `n` GP counters, all 32 if `n` is more.
+    pub const fn first_gp(n: u8) -> Self {
         Self::from_bits((1 << if n < FIXED_BASE { n } else { FIXED_BASE }) - 1)
+    }
+
+    /// The GP counters whose bits are set in `mask`.
+    pub const fn gp(mask: u32) -> Self {
+        Self::from_bits(mask as u64)
     }
 
     /// The fixed counters whose bits are set in `mask`.
@@ -107,7 +112,8 @@ impl CounterSet {
 
     /// The set of one counter.
     pub const fn of(counter: Counter) -> Self {
-        // Less than 64, by the invariant; this way the compiler need not know.
+        // The shift is less than 64 by the invariant of `Counter`; `wrapping_shl()` spares the
+        // check, which could panic.
         CounterSet(1u64.wrapping_shl(counter.0 as u32))
     }
 
@@ -131,18 +137,18 @@ impl CounterSet {
         self.0 & Self::of(counter).0 != 0
     }
 
-    /// Those that are general counters.
-    pub const fn general_part(self) -> Self {
+    /// Its GP counters.
+    pub const fn gp_part(self) -> Self {
         CounterSet(self.0 & ((1 << FIXED_BASE) - 1))
     }
 
-    /// Those that are fixed counters.
+    /// Its fixed counters.
     pub const fn fixed_part(self) -> Self {
         CounterSet(self.0 & !((1 << FIXED_BASE) - 1))
     }
 
-    /// The counter that an event is best put on: a fixed one if there is one,
-    /// for it can count nothing else, and the lowest of its kind.
+    /// The counter to put an event on: the lowest fixed counter, since it can count
+    /// nothing else, otherwise the lowest GP counter.
     pub fn preferred(self) -> Option<Counter> {
         let fixed = self.fixed_part();
         if fixed.is_empty() { self } else { fixed }
@@ -208,18 +214,18 @@ mod tests {
 
     #[test]
     fn layout_is_that_of_global_ctrl() {
-        let set = CounterSet::general(4) | CounterSet::fixed(0b101);
+        let set = CounterSet::first_gp(4) | CounterSet::fixed(0b101);
         assert_eq!(set.bits(), 0x5_0000_000f);
         let order: Vec<_> = set.into_iter().map(Counter::index).collect();
         assert_eq!(order, [0, 1, 2, 3, 32, 34]);
         assert_eq!(set.preferred(), Counter::fixed(0));
-        assert_eq!(set.general_part().preferred(), Counter::general(0));
+        assert_eq!(set.gp_part().preferred(), Counter::gp(0));
         assert_eq!(CounterSet::EMPTY.preferred(), None);
     }
 
     #[test]
     fn counters_out_of_range_do_not_exist() {
-        assert_eq!(Counter::general(32), None);
+        assert_eq!(Counter::gp(32), None);
         assert_eq!(Counter::fixed(16), None);
         assert_eq!(Counter::from_index(MAX_COUNTERS), None);
         assert_eq!(
@@ -231,7 +237,7 @@ mod tests {
 
     #[test]
     fn rdpmc_selects_fixed_counters_by_bit_30() {
-        assert_eq!(Counter::general(3).unwrap().rdpmc(), 3);
+        assert_eq!(Counter::gp(3).unwrap().rdpmc(), 3);
         assert_eq!(Counter::fixed(1).unwrap().rdpmc(), 0x4000_0001);
     }
 }

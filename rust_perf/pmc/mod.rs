@@ -1,15 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Performance counters as pure logic: what an event is, which counters can
-//! count it, where it goes, and the arithmetic of periods and wrap-around.
+//! Performance monitoring counters, apart from the kernel.
 //!
-//! There is no kernel and no hardware in here, and nothing that allocates,
-//! recurses or panics: everything but [`assign`] runs in NMIs too. The same
-//! files build as a crate for the host, where their tests run.
+//! What an event is ([`event`]), which counters can count it ([`constraint`]),
+//! which one it gets ([`assign`]), how a period is counted ([`period`]), and how
+//! the registers are written ([`counters`]). [`detect`] finds out what a CPU has.
+//! Each vendor has a folder with its registers, generations, detection and
+//! events. A new model is a file there with its table of events, and a line in
+//! that folder's `mod.rs`. So is a new generation.
+//!
+//! This is a module of the kernel module and also a crate for the host. Nothing
+//! in here depends on the kernel: the hardware is reached through
+//! [`Registers`], which is the CPU in the kernel and a model of it in the tests.
+//! Nothing allocates, recurses, or panics. All but [`assign`] and [`detect`] may
+//! be called in NMIs.
 
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod bitfield;
+
+mod amd;
 pub mod assign;
+mod capabilities;
+pub mod constraint;
 pub mod counter;
+pub mod counters;
+mod cpuid;
+mod detect;
 pub mod event;
+mod generation;
+mod intel;
+mod msr;
+mod named;
 pub mod period;
+mod zhaoxin;
+
+pub use self::{
+    bitfield::Field,
+    capabilities::Capabilities,
+    counters::{
+        Counters,
+        Registers,
+        Shadow, //
+    },
+    cpuid::{
+        CpuidLeaf,
+        Leaf01Ecx,
+        Leaf07Edx, //
+    },
+    detect::{
+        detect,
+        detect_as, //
+    },
+    generation::Generation,
+    intel::PERF_CAPABILITIES,
+    msr::Msr,
+    named::{
+        CacheEvent,
+        EventName,
+        FormatField,
+        NamedEvent, //
+    }, //
+};

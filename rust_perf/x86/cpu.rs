@@ -2,30 +2,41 @@
 
 //! The CPU that the code runs on: CPUID, MSRs and RDPMC.
 
-use super::hal::{
-    CpuidLeaf,
-    Generation,
-    Msr,
-    Registers, //
-};
 use crate::{
     bindings,
     pmc::{
         counter::Counter,
-        event::EventSel, //
-    }, //
+        event::EventSel,
+        CpuidLeaf,
+        Field,
+        Generation,
+        Msr,
+        Registers, //
+    },
+    system::irq::IrqsDisabled, //
 };
 use core::arch::{
     asm,
     x86_64::__cpuid_count, //
 };
 
-/// The CPU that the code runs on, which must not change on the way.
+/// The address of EFER (APM vol. 2, "Extended Feature Enable Register").
+const EFER: u32 = 0xc000_0080;
+
+bitfield! {
+    /// EFER.
+    struct Efer(u64) {
+        /// SVM is enabled.
+        12:12 SVME;
+    }
+}
+
+/// The CPU that the code runs on. The caller must stay on it from one access to
+/// the next.
 ///
 /// # Invariants
 ///
-/// Every CPU has the registers of the [`Generation`](super::hal::Generation)
-/// that was detected.
+/// Every CPU has the registers of the [`Generation`] that was detected.
 pub(crate) struct ThisCpu(());
 
 impl ThisCpu {
@@ -33,21 +44,26 @@ impl ThisCpu {
     ///
     /// Every CPU must have the registers of the generation that was detected.
     pub(super) unsafe fn new() -> Self {
-        // INVARIANT: By the caller.
+        // INVARIANT: By the safety requirement.
         ThisCpu(())
+    }
+
+    /// Whether SVM is enabled on this CPU, so that it may run guests.
+    pub(crate) fn has_svm_enabled(&self, _: IrqsDisabled<'_>) -> bool {
+        Efer::from_raw(rdmsr(EFER)).has(Efer::SVME)
     }
 }
 
-/// The registers of a leaf of CPUID and its subleaf, which is 0 where there are
-/// none; all 0 if the CPU has no such leaf.
+/// A leaf of CPUID and its subleaf, which is 0 if the leaf has none. All registers
+/// are 0 if the CPU does not have the leaf.
 pub(super) fn cpuid(leaf: u32, subleaf: u32) -> CpuidLeaf {
-    // The first leaf of a range says which is the last.
+    // The first leaf of a range gives the number of the last one.
     // SAFETY: Every 64-bit CPU has CPUID, and leaves 0 and 80000000H.
     let highest = unsafe { __cpuid_count(leaf & 0x8000_0000, 0) }.eax;
     if leaf > highest {
         return CpuidLeaf::default();
     }
-    // SAFETY: As above; a leaf that exists has no preconditions.
+    // SAFETY: The CPU has CPUID and this leaf.
     let result = unsafe { __cpuid_count(leaf, subleaf) };
     CpuidLeaf {
         eax: result.eax,
@@ -57,83 +73,113 @@ pub(super) fn cpuid(leaf: u32, subleaf: u32) -> CpuidLeaf {
     }
 }
 
-/// Reads a register that need not exist.
+/// Reads a register that may not exist. Task context.
 pub(super) fn rdmsr_safe(msr: Msr) -> Option<u64> {
     let mut value = 0;
-    // SAFETY: `value` is valid for writes; a fault is caught.
+    // SAFETY: `value` is valid for writes, and the function catches the fault.
     let error = unsafe { bindings::rust_perf_rdmsr_safe(msr.address(), &mut value) };
     (error == 0).then_some(value)
 }
 
-/// Whether a general counter keeps what is written to it. One that firmware has
-/// left counting does not, but is left alone. Task context; the counter must be
-/// reserved, where that is possible.
-pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
-    // SAFETY: Preemption is enabled again below; nothing in between sleeps.
-    unsafe { bindings::rust_perf_preempt_disable() };
-    let eventsel = rdmsr_safe(generation.eventsel(counter));
-    let counts = eventsel.is_some_and(|eventsel| eventsel & EventSel::EN != 0);
-    let msr = generation.counter(counter);
-    let works = counts
-        || rdmsr_safe(msr).is_some_and(|before| {
-            let other = before ^ 0xffff;
-            let kept = wrmsr_safe(msr, other) && rdmsr_safe(msr) == Some(other);
-            wrmsr_safe(msr, before) && kept
-        });
-    // SAFETY: Disabled above.
-    unsafe { bindings::rust_perf_preempt_enable() };
-    works
+/// Writes a register that may not exist, and returns whether it does. Task context.
+fn wrmsr_safe(msr: Msr, value: u64) -> bool {
+    // SAFETY: The function catches the fault. An `Msr` is a performance monitoring register, which
+    // does not affect memory.
+    unsafe { bindings::rust_perf_wrmsr_safe(msr.address(), value) == 0 }
 }
 
-/// Writes a register that need not exist; returns whether it does.
-fn wrmsr_safe(msr: Msr, value: u64) -> bool {
-    // SAFETY: A fault is caught; an `Msr` is one of the performance monitoring registers, which
-    // affect no memory.
-    unsafe { bindings::rust_perf_wrmsr_safe(msr.address(), value) == 0 }
+/// Whether a GP counter keeps what is written to it.
+///
+/// A counter that is enabled, perhaps by firmware, does not keep its value. It is
+/// left alone and taken for working. Task context. The counter must be reserved,
+/// if the kernel arbitrates it.
+pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
+    IrqsDisabled::with(|_| {
+        let eventsel = rdmsr_safe(generation.eventsel(counter)).map(EventSel::from_raw);
+        if eventsel.is_some_and(|eventsel| eventsel.has(EventSel::EN)) {
+            return true;
+        }
+        let msr = generation.counter(counter);
+        let Some(before) = rdmsr_safe(msr) else {
+            return false;
+        };
+        let other = before ^ 0xffff;
+        let kept = wrmsr_safe(msr, other) && rdmsr_safe(msr) == Some(other);
+        wrmsr_safe(msr, before) && kept
+    })
+}
+
+/// An instruction with an exception table entry: after a #GP the kernel warns once
+/// and continues behind it (`ex_handler_msr()`), with EAX and EDX 0 for
+/// `EX_TYPE_RDMSR`.
+macro_rules! asm_with_fixup {
+    ($instruction:literal, $fixup:path, $($operands:tt)*) => {
+        asm!(
+            concat!("2: ", $instruction),
+            "3:",
+            ".pushsection __ex_table, \"aM\", @progbits, 12",
+            ".balign 4",
+            ".long 2b - .",
+            ".long 3b - .",
+            ".long {fixup}",
+            ".popsection",
+            fixup = const $fixup,
+            $($operands)*
+        )
+    };
+}
+
+/// Reads an MSR. A #GP reads as 0.
+fn rdmsr(address: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: Reading an MSR does not affect memory, and a #GP is caught.
+    unsafe {
+        asm_with_fixup!(
+            "rdmsr",
+            bindings::EX_TYPE_RDMSR,
+            in("ecx") address,
+            out("eax") low,
+            out("edx") high,
+            options(nostack)
+        )
+    };
+    (u64::from(high) << 32) | u64::from(low)
 }
 
 impl Registers for ThisCpu {
     fn rdmsr(&self, msr: Msr) -> u64 {
-        let (low, high): (u32, u32);
-        // SAFETY: An `Msr` is one of the performance monitoring registers, reading which has no
-        // effect on memory; by the type invariant the CPU has those that are asked for.
-        unsafe {
-            asm!(
-                "rdmsr",
-                in("ecx") msr.address(),
-                out("eax") low,
-                out("edx") high,
-                options(nostack, preserves_flags)
-            )
-        };
-        (u64::from(high) << 32) | u64::from(low)
+        rdmsr(msr.address())
     }
 
+    /// Writes an MSR. After a #GP nothing is written.
     fn wrmsr(&self, msr: Msr, value: u64) {
-        // SAFETY: As for `rdmsr`; the counters' registers affect no memory, only what is counted.
-        // Not `nomem`, so that memory accesses stay on their side of it: NMIs depend on that.
+        // SAFETY: An `Msr` is a performance monitoring register, which does not affect memory, and
+        // a #GP is caught. The block is not `nomem`: NMIs depend on the order of memory accesses
+        // around the write.
         unsafe {
-            asm!(
+            asm_with_fixup!(
                 "wrmsr",
+                bindings::EX_TYPE_WRMSR,
                 in("ecx") msr.address(),
                 in("eax") value as u32,
                 in("edx") (value >> 32) as u32,
-                options(nostack, preserves_flags)
+                options(nostack)
             )
         };
     }
 
+    /// Reads a counter. A #GP, for an index that does not exist, reads as 0.
     fn rdpmc(&self, index: u32) -> u64 {
         let (low, high): (u32, u32);
-        // SAFETY: In kernel mode RDPMC is always allowed; by the type invariant the CPU has the
-        // counters that are asked for.
+        // SAFETY: RDPMC is allowed at CPL 0 and does not affect memory, and a #GP is caught.
         unsafe {
-            asm!(
+            asm_with_fixup!(
                 "rdpmc",
+                bindings::EX_TYPE_RDMSR,
                 in("ecx") index,
                 out("eax") low,
                 out("edx") high,
-                options(nostack, preserves_flags)
+                options(nostack)
             )
         };
         (u64::from(high) << 32) | u64::from(low)

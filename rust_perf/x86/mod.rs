@@ -1,118 +1,171 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hardware: model-specific registers, CPUID, the local APIC and NMIs.
+//! The hardware as the kernel reaches it: CPUID, MSRs, RDPMC, the local APIC and
+//! NMIs.
 //!
-//! How the counters of each generation are driven is in [`hal`], which works
-//! on any [`hal::Registers`]: those of the CPU ([`ThisCpu`]) or of a model of
-//! it, in tests.
+//! What the registers mean is in [`pmc`](crate::pmc).
 
 mod apic;
 mod cpu;
-#[expect(unreachable_pub, reason = "it is part of a library on the host")]
-pub(crate) mod hal;
-mod late;
 pub(crate) mod nmi;
 mod rdpmc;
 mod reservation;
 
-use core::num::NonZeroU8;
+use crate::{
+    pmc::{
+        self,
+        Capabilities,
+        Counters,
+        Leaf01Ecx,
+        Leaf07Edx,
+        Shadow, //
+    },
+    system::irq, //
+};
+use core::{
+    num::NonZeroU8,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::Relaxed, //
+    }, //
+};
 use kernel::prelude::*;
 
 pub(crate) use self::{
     apic::LocalApic,
     cpu::ThisCpu,
-    late::LatePmi,
     rdpmc::UserRdpmc,
     reservation::Reservation, //
 };
 
-/// What all CPUs of this machine have for performance monitoring.
+/// The performance monitoring hardware, which all CPUs of the machine have alike.
 pub(crate) struct Hardware {
     /// What the counters can do, and how they are driven.
-    pub(crate) capabilities: hal::Capabilities,
+    pub(crate) capabilities: Capabilities,
     /// Access to their registers.
     pub(crate) cpu: ThisCpu,
-    /// What delivers their interrupts.
+    /// Delivers their interrupts.
     pub(crate) apic: LocalApic,
-    /// Who may read them in user mode.
+    /// Controls who may read them in user mode.
     pub(crate) user_rdpmc: UserRdpmc,
+    /// Whether a PMI may leave LVTPC masked, so that its handler must unmask it: on
+    /// Intel's CPUs, and under a hypervisor, because older KVM does so on AMD, too.
+    pub(crate) may_mask_lvtpc: bool,
 }
 
-/// What of the hardware is to be used, for experiments: all, by default.
+/// What the module's parameters ask for.
 #[derive(Default)]
-pub(crate) struct Limits {
-    /// The generation to take the counters for, see [`hal::detect_as`].
+pub(crate) struct Options {
+    /// The generation to drive the counters as, see [`pmc::detect_as`].
     pub(crate) generation: Option<NonZeroU8>,
-    /// How many general counters at the most.
-    pub(crate) general: Option<NonZeroU8>,
-    /// No fixed counters.
+    /// The largest number of GP counters to use.
+    pub(crate) gp: Option<NonZeroU8>,
+    /// Do not use fixed counters.
     pub(crate) no_fixed: bool,
+    /// Use counters that the kernel does not arbitrate, even if they are in use.
+    pub(crate) unreserved: bool,
 }
-
-/// CPUID.01H:ECX.PDCM: there is IA32_PERF_CAPABILITIES (SDM vol. 2, CPUID).
-const PDCM: u32 = 1 << 15;
-
-/// CPUID.(EAX=07H,ECX=0):EDX.Hybrid: not all cores are of one kind (ibid.).
-const HYBRID: u32 = 1 << 15;
 
 impl Hardware {
-    /// Finds out what the CPUs have, within `limits`. Fails with `ENODEV`, and
-    /// a message that says what is missing, if that is nothing to work with.
-    /// Task context.
-    pub(crate) fn detect(limits: &Limits) -> Result<Self> {
+    /// Finds out what the CPUs have. Task context, may sleep.
+    ///
+    /// Fails with a message: with `ENODEV` if there is nothing to work with, with
+    /// `EBUSY` if someone else uses counters that the kernel does not arbitrate.
+    pub(crate) fn detect(options: &Options) -> Result<Self> {
         let missing = |what: &str| {
             pr_err!("no PMU: {}\n", what);
             ENODEV
         };
-        if cpu::cpuid(7, 0).edx & HYBRID != 0 {
+        if Leaf07Edx::from_raw(cpu::cpuid(7, 0).edx).has(Leaf07Edx::HYBRID) {
             return Err(missing("the cores are of different kinds (CPUID leaf 0x7)"));
         }
         let apic = LocalApic::find().ok_or_else(|| missing("there is no local APIC"))?;
-        let perf_capabilities = if cpu::cpuid(1, 0).ecx & PDCM != 0 {
-            cpu::rdmsr_safe(hal::msr::intel::PERF_CAPABILITIES)
-        } else {
-            None
-        };
-        let mut capabilities = match limits.generation {
-            None => hal::detect(cpu::cpuid, perf_capabilities).ok_or_else(|| {
-                missing("these are no counters that the driver knows (CPUID leaf 0xA)")
-            })?,
-            Some(generation) => hal::detect_as(generation.get(), cpu::cpuid, perf_capabilities)
-                .ok_or_else(|| missing("the CPU has no such generation of counters"))?,
-        };
-        if let Some(n) = limits.general {
-            capabilities = capabilities.limit_general(n);
-        }
-        if limits.no_fixed {
-            capabilities = capabilities.without_fixed();
-        }
+        let features = Leaf01Ecx::from_raw(cpu::cpuid(1, 0).ecx);
+        let capabilities = capabilities(options, features, missing)?;
         let (generation, counters) = (capabilities.generation, capabilities.counters);
-        // AMD's oldest counters are not enumerated, and a hypervisor may have left out any.
+
+        // CPUID does not enumerate AMD's legacy counters, and a hypervisor may have left out any.
         let is_missing = |msr| cpu::rdmsr_safe(msr).is_none();
         if capabilities.registers().any(is_missing) {
-            return Err(missing("there are registers missing that CPUID tells of"));
+            return Err(missing("registers are missing that CPUID enumerates"));
         }
-        // Counters that others have work; whoever wants them meanwhile finds them busy.
+        // Counters that someone else has reserved work.
         if let Ok(_reservation) = Reservation::take(&capabilities) {
-            let mut general = counters.general_part().into_iter();
-            if !general.all(|counter| cpu::is_working(generation, counter)) {
+            let mut gp = counters.gp_part().into_iter();
+            if !gp.all(|counter| cpu::is_working(generation, counter)) {
                 return Err(missing("the counters do not keep what is written to them"));
             }
         }
-        if !generation.reservable {
-            pr_warn!("nothing keeps the in-tree driver from these counters: do not use both\n");
+        // SAFETY: The registers were just found to exist on this CPU. The CPUs of a machine are alike
+        // unless CPUID declares them hybrid, which was checked.
+        let this_cpu = unsafe { ThisCpu::new() };
+        if !capabilities.reservable {
+            pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
+            if !options.unreserved && is_in_use(&capabilities, &this_cpu) {
+                pr_err!(
+                    "the counters are in use, by events of the in-tree `cpu` PMU or the NMI \
+                     watchdog, and the kernel does not arbitrate them: close those events, \
+                     `sysctl kernel.nmi_watchdog=0`; or load with unreserved=1\n"
+                );
+                return Err(EBUSY);
+            }
         }
         Ok(Hardware {
+            may_mask_lvtpc: generation.masks_lvtpc || features.has(Leaf01Ecx::HYPERVISOR),
             capabilities,
-            // SAFETY: The registers were just seen to exist, and the CPUs are all alike.
-            cpu: unsafe { ThisCpu::new() },
+            cpu: this_cpu,
             apic,
             user_rdpmc: UserRdpmc::find().inspect_err(|_| {
                 pr_err!(
-                    "this kernel's cr4_update_pce(), perf_clear_dirty_counters() or \
-                     perf_get_x86_pmu_capability() is not found by kprobes\n"
+                    "cr4_update_pce(), perf_clear_dirty_counters() or \
+                     perf_get_x86_pmu_capability() cannot be found with kprobes\n"
                 )
             })?,
         })
     }
+
+    /// The counters of the CPU that the code runs on, whose shadow is `shadow`.
+    pub(crate) fn counters<'a>(&'a self, shadow: &'a Shadow) -> Counters<'a, ThisCpu> {
+        Counters::new(shadow, &self.capabilities, &self.cpu)
+    }
+}
+
+/// Detects the counters, within what `options` allow.
+fn capabilities(
+    options: &Options,
+    features: Leaf01Ecx,
+    missing: impl Fn(&str) -> Error,
+) -> Result<Capabilities> {
+    let perf_capabilities = if features.has(Leaf01Ecx::PDCM) {
+        cpu::rdmsr_safe(pmc::PERF_CAPABILITIES)
+    } else {
+        None
+    };
+    let mut capabilities = match options.generation {
+        None => pmc::detect(cpu::cpuid, perf_capabilities)
+            .ok_or_else(|| missing("the driver does not know these counters (CPUID leaf 0xA)"))?,
+        Some(generation) => pmc::detect_as(generation.get(), cpu::cpuid, perf_capabilities)
+            .ok_or_else(|| missing("the CPU does not have this generation of counters"))?,
+    };
+    if let Some(n) = options.gp {
+        capabilities = capabilities.limit_gp(n);
+    }
+    if options.no_fixed {
+        capabilities = capabilities.without_fixed();
+    }
+    Ok(capabilities)
+}
+
+/// Whether any counter counts on any CPU. Task context, may sleep.
+fn is_in_use(capabilities: &Capabilities, cpu: &ThisCpu) -> bool {
+    let in_use = AtomicBool::new(false);
+    irq::on_each_cpu(
+        |_| true,
+        |_| {
+            if capabilities.is_counting(cpu) {
+                in_use.store(true, Relaxed);
+            }
+        },
+    );
+    in_use.into_inner()
 }

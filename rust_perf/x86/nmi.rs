@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Handlers of NMIs.
+//! NMI handlers.
 //!
 //! C header: `arch/x86/include/asm/nmi.h`.
 
 use crate::{
     bindings,
-    perf::Regs, //
+    system::irq::Interrupt, //
 };
 use core::{
     marker::PhantomPinned,
@@ -31,30 +31,33 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Whether an NMI was the handler's.
+/// What a handler found.
 pub(crate) enum Return {
-    /// Its cause is someone else's; other handlers are asked.
+    /// The NMI is not the handler's. The kernel asks other handlers.
     None,
-    /// The handler dealt with so many causes, at least one. If there were more,
-    /// the kernel takes a second NMI without a cause for one of theirs.
+    /// The handler dealt with this number of causes, at least one. After more than
+    /// one, the kernel takes a following NMI without a cause for a late one.
     Handled(u32),
 }
 
 /// Handles NMIs that this CPU's local APIC delivers.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Handles an NMI, the cause of which may be someone else's.
+    /// Handles an NMI, which may be someone else's.
     ///
     /// NMI context: must not allocate, lock, sleep, print or panic.
-    fn handle(&self, regs: &Regs<'_>) -> Return;
+    fn handle(&self, interrupt: &Interrupt<'_>) -> Return;
 }
 
 /// The address of the one [`Registration`], 0 if there is none.
 ///
-/// The kernel passes its NMI handlers no data, so they have to find it here.
+/// The kernel passes no data to NMI handlers, so the handler finds it here.
 static REGISTRATION: Atomic<usize> = Atomic::new(0);
 
-/// A handler that NMIs are passed to, before those of the kernel's own, until
-/// dropped. There is one at a time.
+/// The name of the handler, by which the kernel unregisters it.
+const NAME: &CStr = c"rust_perf";
+
+/// Calls a [`Handler`] for NMIs, before the kernel's own handlers, until dropped.
+/// There is one at a time.
 ///
 /// # Invariants
 ///
@@ -64,29 +67,28 @@ static REGISTRATION: Atomic<usize> = Atomic::new(0);
 pub(crate) struct Registration<H: Handler> {
     #[pin]
     action: Opaque<bindings::nmiaction>,
-    name: &'static CStr,
     handler: H,
     #[pin]
     _pin: PhantomPinned,
 }
 
-// SAFETY: `action` is the kernel's, under its own lock.
+// SAFETY: Only the kernel accesses `action`, under its own lock. The handler is `Send`.
 unsafe impl<H: Handler> Send for Registration<H> {}
-// SAFETY: As above; the handler is `Sync`.
+// SAFETY: Only the kernel accesses `action`, under its own lock. The handler is `Sync`.
 unsafe impl<H: Handler> Sync for Registration<H> {}
 
 impl<H: Handler> Registration<H> {
-    /// Registers `handler`; `name` must be that of no other handler of local
-    /// NMIs, for it is how they are unregistered. Task context. Fails with
-    /// `EBUSY` if there is a handler already.
-    pub(crate) fn register(name: &'static CStr, handler: H) -> impl PinInit<Self, Error> {
+    /// Registers `handler`. Fails with `EBUSY` if there is a handler already. Task
+    /// context, may sleep.
+    pub(crate) fn register(handler: H) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
             action <- Opaque::ffi_init(|slot: *mut bindings::nmiaction| {
-                // SAFETY: `slot` is valid for writes; its list is made a list of itself.
+                // SAFETY: `slot` is valid for writes and stays where it is, so that its list can refer
+                // to itself.
                 unsafe {
                     slot.write(bindings::nmiaction {
                         handler: Some(handle_nmi::<H>),
-                        name: name.as_char_ptr(),
+                        name: NAME.as_char_ptr(),
                         flags: bindings::NMI_FLAG_FIRST as c_ulong,
                         ..Default::default()
                     });
@@ -94,13 +96,12 @@ impl<H: Handler> Registration<H> {
                     (*slot).list.prev = &raw mut (*slot).list;
                 }
             }),
-            name,
             handler,
             _pin: PhantomPinned,
             _: {
                 let address = this.as_ptr() as usize;
                 REGISTRATION.cmpxchg(0, address, Full).map_err(|_| EBUSY)?;
-                // SAFETY: `action` stays where it is, and is unregistered before it goes.
+                // SAFETY: `action` is initialised and pinned, and is unregistered before it goes away.
                 to_result(unsafe {
                     bindings::__register_nmi_handler(
                         bindings::NMI_LOCAL,
@@ -116,27 +117,30 @@ impl<H: Handler> Registration<H> {
 #[pinned_drop]
 impl<H: Handler> PinnedDrop for Registration<H> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: Registered under this name, by the type invariant. The function waits for a
-        // grace period of RCU, and NMI handlers are its readers, so that no CPU is in the handler
-        // any more when it returns.
-        unsafe { bindings::unregister_nmi_handler(bindings::NMI_LOCAL, self.name.as_char_ptr()) };
+        // SAFETY: `action` is registered under this name by the type invariant, and nothing else is:
+        // it is this module's, and there is one registration. The function waits for an RCU grace
+        // period, and NMI handlers are readers, so that no CPU is in the handler when it returns.
+        unsafe { bindings::unregister_nmi_handler(bindings::NMI_LOCAL, NAME.as_char_ptr()) };
         REGISTRATION.store(0, Relaxed);
     }
 }
 
 /// # Safety
 ///
-/// To be called for NMIs while a `Registration<H>` is registered.
+/// Must be called in an NMI, with the registers that it found, while a
+/// `Registration<H>` is registered.
 unsafe extern "C" fn handle_nmi<H: Handler>(_type: c_uint, regs: *mut bindings::pt_regs) -> c_int {
     let registration = ptr::with_exposed_provenance::<Registration<H>>(REGISTRATION.load(Relaxed));
-    // SAFETY: This is called only while a `Registration<H>` is registered, and there is but one.
+    // SAFETY: A `Registration<H>` is registered by the safety requirement. There is only one, and
+    // `REGISTRATION` is its address, by its type invariant.
     let registration = unsafe { &*registration };
     let Some(regs) = NonNull::new(regs) else {
         return bindings::NMI_DONE as c_int;
     };
-    // SAFETY: This is the handler of the NMI that found these registers.
-    let regs = unsafe { Regs::from_raw(regs) };
-    match registration.handler.handle(&regs) {
+    // SAFETY: This is the handler of the NMI that found these registers, and `handle` cannot keep
+    // the reference.
+    let interrupt = unsafe { Interrupt::from_raw(regs) };
+    match registration.handler.handle(&interrupt) {
         Return::None => bindings::NMI_DONE as c_int,
         Return::Handled(causes) => causes as c_int,
     }

@@ -2,15 +2,15 @@
 
 //! RDPMC in user mode.
 //!
-//! It is allowed, by CR4.PCE (SDM vol. 3, "Control Registers"), while a task
-//! runs whose address space has an event mapped, or as the attribute `rdpmc` of
-//! the in-tree PMU says. The kernel sets CR4.PCE whenever it switches address
-//! spaces (`cr4_update_pce()` in `arch/x86/mm/tlb.c`), and counts for each how
-//! many events are mapped in it; this takes part in the counting.
+//! CR4.PCE allows it (SDM vol. 3, "Control Registers"). The kernel sets CR4.PCE
+//! when it switches to an address space that has an event mapped, or as the
+//! `rdpmc` attribute of the in-tree PMU says (`cr4_update_pce()` in
+//! `arch/x86/mm/tlb.c`). It counts the mapped events of each address space, and
+//! this module takes part in that count.
 //!
-//! A child inherits that count with its parent's address space, though not the
-//! mapping. Once allowed, RDPMC reads any counter. It is up to the driver that
-//! those which no event is on hold nothing of interest.
+//! A child inherits the count with its parent's address space, but not the
+//! mapping. RDPMC can read any counter, so the driver must make sure that
+//! counters without an event hold nothing of another task.
 
 use crate::bindings;
 use kernel::{
@@ -23,58 +23,60 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The functions of the kernel that this calls have been found.
+/// The kernel functions that this calls have been found.
 pub(crate) struct UserRdpmc {
     page_width: u8,
 }
 
 impl UserRdpmc {
-    /// Finds what it takes, which no kernel exports. Task context, may sleep.
+    /// Finds the kernel functions, which are not exported. Task context, may sleep.
+    /// Fails with the error of `register_kprobe()`.
     pub(super) fn find() -> Result<Self> {
-        // SAFETY: No preconditions but the context.
+        // SAFETY: This is called in task context, as registering a kprobe requires.
         to_result(unsafe { bindings::rust_perf_user_rdpmc_init() })?;
-        // INVARIANT: Just found.
+        // INVARIANT: They were just found.
         Ok(UserRdpmc {
-            // SAFETY: As above.
+            // SAFETY: The function it calls has been found.
             page_width: unsafe { bindings::rust_perf_userpage_width() },
         })
     }
 
-    /// How wide counters are, in bits, by what the kernel writes into every
-    /// event's page: that of the in-tree driver's general counters. 0 if that
-    /// driver does not know the CPU.
+    /// The width in bits that the kernel writes into the page of every event: that of
+    /// the in-tree driver's GP counters. 0 if that driver does not know the CPU.
     pub(crate) fn page_width(&self) -> u8 {
         self.page_width
     }
 
-    /// Allows RDPMC to the tasks of `mm`, unless the administrator has forbidden
-    /// it, until [`Self::disallow`] is called as often. With the lock of `mm`
-    /// held; interrupts the CPUs that `mm` is in use on.
+    /// Allows RDPMC to the tasks of `mm`, unless the administrator has forbidden it,
+    /// until [`Self::disallow`] is called as often.
+    ///
+    /// The lock of `mm` must be held. Interrupts the CPUs that use `mm`.
     pub(crate) fn allow(&self, mm: &Mm) {
-        // SAFETY: By the type invariant, and `mm` is one.
+        // SAFETY: `mm` is valid, and the function it calls has been found, by the type invariant.
         unsafe { bindings::rust_perf_user_rdpmc_allow(mm.as_raw().cast()) };
     }
 
-    /// Takes back one [`Self::allow`]. As for that.
+    /// Undoes one [`Self::allow`]. As for that.
     pub(crate) fn disallow(&self, mm: &Mm) {
-        // SAFETY: As for `allow`.
+        // SAFETY: `mm` is valid, and the function it calls has been found, by the type invariant.
         unsafe { bindings::rust_perf_user_rdpmc_disallow(mm.as_raw().cast()) };
     }
 
-    /// Whether the task that runs here may, or the last that did. Any context.
+    /// Whether the task that runs on this CPU, or ran last, may use RDPMC. Any context.
     pub(crate) fn is_allowed(&self) -> bool {
-        // SAFETY: No preconditions.
+        // SAFETY: The function reads CR4, which is allowed at CPL 0.
         unsafe { bindings::rust_perf_user_rdpmc_allowed() }
     }
 
-    /// Has the in-tree driver clear what its events have left in this CPU's
+    /// Makes the in-tree driver clear what its events have left in this CPU's
     /// counters.
     ///
-    /// It does so by itself, but not before the kernel switches to a task that
-    /// may read them, by when they may be ours. To be called on having reserved
-    /// the counters, with IRQs disabled.
-    pub(crate) fn clear_in_tree(&self) {
-        // SAFETY: By the type invariant; the counters are nobody else's.
+    /// It would do so only when the kernel switches to a task that may use RDPMC. By
+    /// then the counters may be in use by us. To be called with interrupts disabled
+    /// after the counters have been reserved.
+    pub(crate) fn clear_in_tree_dirty(&self) {
+        // SAFETY: The function has been found, by the type invariant. It skips the counters that
+        // in-tree events are on, so that it writes none that is in use.
         unsafe { bindings::rust_perf_clear_dirty_counters() };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Links each `programs/*.S` into a static executable of its own, without a
-//! libc: every instruction it runs is in its source, so its count is known.
+//! Builds each `programs/*.S` as a static executable without a C library: all of its
+//! instructions are in its source, so that their number is known.
 
 use std::env;
 use std::error::Error;

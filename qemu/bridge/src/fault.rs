@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The property `pmu-fault`: how a [`Defect`] is written.
+//! The syntax of the property `pmu-fault`.
 
 use std::num::NonZeroU64;
 
 use pmu_model::{Defect, PmiFault};
 
-/// The defect that `text` names, `None` if it is none.
+/// Parses `text`. `None` if it is not a [`Defect`].
 pub fn parse(text: &str) -> Option<Defect> {
     let mut fields = text.split(':');
     let kind = fields.next()?;
-    let mut number = || parse_number(fields.next()?);
+    let mut number_or_0 = || parse_number(fields.next()?);
+    let mut number = || number_or_0().and_then(NonZeroU64::new);
     let defect = match kind {
         "lose" => Defect::Pmi {
             every: number()?,
@@ -26,17 +27,21 @@ pub fn parse(text: &str) -> Option<Defect> {
         },
         "spurious" => Defect::Spurious(number()?),
         "status" => Defect::Status(number()?.get()),
+        "gp" => Defect::GeneralProtection {
+            msr: number()?.get().try_into().ok()?,
+            after: number_or_0()?,
+        },
+        "mask-lvtpc" => Defect::MaskLvtpc,
         _ => return None,
     };
     fields.next().is_none().then_some(defect)
 }
 
-fn parse_number(text: &str) -> Option<NonZeroU64> {
+fn parse_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     }
-    .and_then(NonZeroU64::new)
 }
 
 #[cfg(test)]
@@ -44,25 +49,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_written() {
+    fn valid() {
         let every = |n| NonZeroU64::new(n).unwrap();
         let pmi = |n, fault| Defect::Pmi {
             every: every(n),
             fault,
         };
+        let gp = |msr, after| Defect::GeneralProtection { msr, after };
         for (text, defect) in [
             ("lose:3", pmi(3, PmiFault::Lose)),
             ("delay:1:1000", pmi(1, PmiFault::Delay(1000))),
             ("repeat:0x10:7", pmi(16, PmiFault::Repeat(7))),
             ("spurious:100000", Defect::Spurious(every(100_000))),
             ("status:0x70000000f", Defect::Status(0x7_0000_000f)),
+            ("gp:0x38f:0", gp(0x38f, 0)),
+            ("gp:0xc0010200:1000", gp(0xc001_0200, 1000)),
+            ("mask-lvtpc", Defect::MaskLvtpc),
         ] {
             assert_eq!(parse(text), Some(defect), "{text}");
         }
     }
 
     #[test]
-    fn what_cannot() {
+    fn invalid() {
         for text in [
             "",
             "lose",
@@ -81,6 +90,16 @@ mod tests {
             "status:0",
             "status:0x",
             "status:0x10000000000000000",
+            "gp",
+            "gp:0x38f",
+            "gp:0x38f:",
+            "gp::3",
+            "gp:0:3",
+            "gp:0x100000186:3",
+            "gp:0x38f:3:4",
+            "mask-lvtpc:",
+            "mask-lvtpc:1",
+            "mask",
             "lose:3 ",
             "lost:3",
         ] {

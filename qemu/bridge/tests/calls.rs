@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bridge, called as C calls it.
+//! Calls the bridge in the way that C does.
 
 use std::{
-    ffi::{c_char, CStr},
+    ffi::{c_char, c_int, CStr},
+    mem::MaybeUninit,
     ptr,
 };
 
@@ -14,34 +15,69 @@ const INTEL: PmuConfig = PmuConfig {
     version: 0,
     general: 0,
     general_mask: 0,
-    fixed: PMU_FIXED_USUAL,
+    fixed: PMU_FIXED_DEFAULT,
     width: 0,
     fault: ptr::null(),
 };
 
 const AMD: PmuConfig = PmuConfig { vendor: 1, ..INTEL };
 
-fn faulty(fault: &'static CStr, config: PmuConfig) -> PmuConfig {
+fn with_fault(fault: &'static CStr, config: PmuConfig) -> PmuConfig {
     PmuConfig {
         fault: fault.as_ptr(),
         ..config
     }
 }
 
-fn create(config: &PmuConfig) -> Result<*mut PmuBridge, &'static str> {
-    let mut error: *const c_char = ptr::null();
-    // SAFETY: Both live during the call.
-    let pmu = unsafe { pmu_new(config, &mut error) };
-    if pmu.is_null() {
-        // SAFETY: The bridge says why, and its texts are static.
-        Err(unsafe { CStr::from_ptr(error) }.to_str().unwrap())
-    } else {
-        Ok(pmu)
+fn create(config: &PmuConfig) -> Result<Box<PmuBridge>, &'static str> {
+    let mut error = MaybeUninit::<*const c_char>::uninit();
+    // SAFETY: Every `fault` in this file is NULL or from a `&'static CStr`.
+    match unsafe { pmu_new(config, &mut error) } {
+        Some(pmu) => Ok(pmu),
+        None => {
+            // SAFETY: `pmu_new` has returned NULL, so it has set `error` to a string, and
+            // all its messages are static.
+            let message = unsafe { CStr::from_ptr(error.assume_init()) };
+            Err(message.to_str().unwrap())
+        }
     }
 }
 
+/// The registers of a CPUID subleaf, `None` if the leaf does not belong to the PMU.
+fn cpuid(pmu: &PmuBridge, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+    let mut regs = MaybeUninit::new([0; 4]);
+    let known = pmu_cpuid(pmu, leaf, subleaf, &mut regs);
+    // SAFETY: It was initialised above.
+    known.then_some(unsafe { regs.assume_init() })
+}
+
+/// The result and the value of RDMSR. The value is `UNSET` if the bridge has not set it.
+fn rdmsr(pmu: &PmuBridge, msr: u32) -> (c_int, u64) {
+    let mut value = MaybeUninit::new(UNSET);
+    let result = pmu_rdmsr(pmu, msr, &mut value);
+    // SAFETY: It was initialised above.
+    (result, unsafe { value.assume_init() })
+}
+
+/// The same for RDPMC with CR4.PCE clear.
+fn rdpmc(pmu: &PmuBridge, ecx: u32, cpl0: bool) -> (c_int, u64) {
+    let mut value = MaybeUninit::new(UNSET);
+    let result = pmu_rdpmc(pmu, ecx, cpl0, false, &mut value);
+    // SAFETY: It was initialised above.
+    (result, unsafe { value.assume_init() })
+}
+
+fn budget(pmu: &PmuBridge, mode: u32) -> [u64; 2] {
+    let mut budget = MaybeUninit::new([0; 2]);
+    pmu_budget(pmu, mode, &mut budget);
+    // SAFETY: It was initialised above.
+    unsafe { budget.assume_init() }
+}
+
+const UNSET: u64 = 0xdead;
+
 #[test]
-fn what_is_wrong_with_a_configuration() {
+fn invalid_configurations() {
     for (config, property) in [
         (PmuConfig { vendor: 9, ..INTEL }, "pmu=on"),
         (
@@ -96,22 +132,25 @@ fn what_is_wrong_with_a_configuration() {
         ),
         (PmuConfig { fixed: 1, ..AMD }, "pmu-fixed"),
         (PmuConfig { width: 40, ..AMD }, "pmu-width"),
-        (faulty(c"lose:0", INTEL), "lose:N"),
-        (faulty(c"status:0x10", INTEL), "status:"),
+        (with_fault(c"lose:0", INTEL), "lose:N"),
+        (with_fault(c"status:0x10", INTEL), "status:"),
         (
             PmuConfig {
                 version: 1,
-                ..faulty(c"status:1", INTEL)
+                ..with_fault(c"status:1", INTEL)
             },
             "status:",
         ),
         (
             PmuConfig {
                 version: 2,
-                ..faulty(c"status:1", AMD)
+                ..with_fault(c"status:1", AMD)
             },
             "status:",
         ),
+        (with_fault(c"gp:0x10:5", INTEL), "gp:"),
+        (with_fault(c"gp:0x38f:5", AMD), "gp:"),
+        (with_fault(c"mask-lvtpc", INTEL), "mask-lvtpc"),
     ] {
         let error = create(&config).unwrap_err();
         assert!(error.contains(property), "{error}");
@@ -119,7 +158,7 @@ fn what_is_wrong_with_a_configuration() {
 }
 
 #[test]
-fn what_is_set_is_set() {
+fn configuration() {
     let config = PmuConfig {
         version: 2,
         general: 5,
@@ -128,18 +167,16 @@ fn what_is_set_is_set() {
         ..INTEL
     };
     let pmu = create(&config).unwrap();
-    let mut regs = [0; 4];
-    // SAFETY: The PMU is this test's, and the registers live during the calls.
-    unsafe {
-        assert!(pmu_cpuid(pmu, 0xa, 0, regs.as_mut_ptr()));
-        assert_eq!(regs, [0x0721_0502, 0, 0, (33 << 5) | 1]);
-        assert!(!pmu_cpuid(pmu, 0x7, 0, regs.as_mut_ptr()));
-        assert_ne!(pmu_perf_capabilities(pmu), 0);
-        assert!(pmu_pmi_masks_lvtpc(pmu));
-        assert!(!pmu_perfctr_core(pmu));
-        pmu_free(pmu);
-        pmu_free(ptr::null_mut());
-    }
+    assert_eq!(
+        cpuid(&pmu, 0xa, 0),
+        Some([0x0721_0502, 0, 0, (33 << 5) | 1])
+    );
+    assert_eq!(cpuid(&pmu, 0x7, 0), None);
+    assert_ne!(pmu_perf_capabilities(&pmu), 0);
+    assert!(pmu_pmi_masks_lvtpc(&pmu));
+    assert!(!pmu_perfctr_core(&pmu));
+    pmu_free(Some(pmu));
+    pmu_free(None);
 }
 
 #[test]
@@ -150,18 +187,12 @@ fn leaf_23h() {
         ..INTEL
     };
     let pmu = create(&config).unwrap();
-    let mut regs = [0; 4];
-    // SAFETY: The PMU is this test's, and the registers live during the calls.
-    unsafe {
-        assert!(pmu_perfmon_ext(pmu));
-        assert!(pmu_cpuid(pmu, 0x23, 1, regs.as_mut_ptr()));
-        assert_eq!(regs, [0b10_1011, 0b1111, 0, 0]);
-        pmu_free(pmu);
-        let pmu = create(&INTEL).unwrap();
-        assert!(!pmu_perfmon_ext(pmu));
-        assert!(!pmu_cpuid(pmu, 0x23, 1, regs.as_mut_ptr()));
-        pmu_free(pmu);
-    }
+    assert!(pmu_perfmon_ext(&pmu));
+    assert_eq!(cpuid(&pmu, 0x23, 1), Some([0b10_1011, 0b1111, 0, 0]));
+
+    let pmu = create(&INTEL).unwrap();
+    assert!(!pmu_perfmon_ext(&pmu));
+    assert_eq!(cpuid(&pmu, 0x23, 1), None);
 }
 
 #[test]
@@ -172,85 +203,87 @@ fn amd() {
         (0, 0, Some([1, 6, 0, 0]), true),
         (3, 15, Some([1, 15, 0, 0]), true),
     ] {
-        let pmu = create(&PmuConfig {
+        let mut pmu = create(&PmuConfig {
             version,
             general,
             ..AMD
         })
         .unwrap();
-        let mut regs = [0; 4];
-        // SAFETY: The PMU is this test's, and the registers live during the calls.
-        unsafe {
-            let there = pmu_cpuid(pmu, 0x8000_0022, 0, regs.as_mut_ptr());
-            assert_eq!(there.then_some(regs), leaf);
-            assert_eq!(pmu_perfctr_core(pmu), core);
-            assert_eq!(pmu_perf_capabilities(pmu), 0);
-            assert!(!pmu_pmi_masks_lvtpc(pmu));
-            // Branches; the bits that are reserved are dropped.
-            assert_eq!(pmu_wrmsr(pmu, 0xc001_0000, 0xffff_fcf0_0052_00c2), PMU_OK);
-            assert!(pmu_counting(pmu));
-            pmu_free(pmu);
-        }
+        assert_eq!(cpuid(&pmu, 0x8000_0022, 0), leaf);
+        assert_eq!(pmu_perfctr_core(&pmu), core);
+        assert_eq!(pmu_perf_capabilities(&pmu), 0);
+        assert!(!pmu_pmi_masks_lvtpc(&pmu));
+        // Branches, with reserved bits set, which are ignored.
+        assert_eq!(
+            pmu_wrmsr(&mut pmu, 0xc001_0000, 0xffff_fcf0_0052_00c2),
+            PMU_OK
+        );
+        assert!(pmu_counting(&pmu));
     }
 }
 
 #[test]
 fn every_second_pmi_is_lost() {
-    let pmu = create(&faulty(c"lose:2", INTEL)).unwrap();
+    let mut pmu = create(&with_fault(c"lose:2", INTEL)).unwrap();
     let one = PmuCounts {
         instructions: [1, 0],
         branches: [0, 0],
     };
-    // SAFETY: The PMU is this test's, and the counts live during the calls.
-    unsafe {
-        // Instructions, user mode, with a PMI.
-        assert_eq!(pmu_wrmsr(pmu, 0x186, 0x51_00c0), PMU_OK);
-        for arrives in [true, false, true, false] {
-            assert_eq!(pmu_wrmsr(pmu, 0xc1, u64::MAX), PMU_OK);
-            pmu_retire(pmu, &one);
-            assert_eq!(pmu_take_pmi(pmu), arrives);
-        }
-        pmu_free(pmu);
+    // Instructions in user mode, with a PMI.
+    assert_eq!(pmu_wrmsr(&mut pmu, 0x186, 0x51_00c0), PMU_OK);
+    for arrives in [true, false, true, false] {
+        assert_eq!(pmu_wrmsr(&mut pmu, 0xc1, u64::MAX), PMU_OK);
+        pmu_retire(&mut pmu, &one);
+        assert_eq!(pmu_take_pmi(&mut pmu), arrives);
     }
+}
+
+#[test]
+fn a_register_faults_after_three_accesses() {
+    const GLOBAL_CTRL: u32 = 0x38f;
+    let mut pmu = create(&with_fault(c"gp:0x38f:3", INTEL)).unwrap();
+    assert_eq!(pmu_wrmsr(&mut pmu, GLOBAL_CTRL, 5), PMU_OK);
+    assert_eq!(rdmsr(&pmu, GLOBAL_CTRL), (PMU_OK, 5));
+    assert_eq!(rdmsr(&pmu, GLOBAL_CTRL), (PMU_OK, 5));
+    assert_eq!(rdmsr(&pmu, GLOBAL_CTRL), (PMU_GP, UNSET));
+    assert_eq!(pmu_wrmsr(&mut pmu, GLOBAL_CTRL, 0), PMU_GP);
+    pmu_reset(&mut pmu);
+    assert_eq!(rdmsr(&pmu, GLOBAL_CTRL), (PMU_OK, 0xf));
+}
+
+#[test]
+fn lvtpc_is_masked_on_amd() {
+    let pmu = create(&with_fault(c"mask-lvtpc", AMD)).unwrap();
+    assert!(pmu_pmi_masks_lvtpc(&pmu));
 }
 
 #[test]
 fn from_wrmsr_to_pmi() {
     const PERFEVTSEL0: u32 = 0x186;
     const PMC0: u32 = 0xc1;
-    let pmu = create(&INTEL).unwrap();
-    let mut value = 0xdead;
-    let mut budget = [0; 2];
+    let mut pmu = create(&INTEL).unwrap();
     let counts = |instructions, branches| PmuCounts {
         instructions: [0, instructions],
         branches: [0, branches],
     };
-    // SAFETY: The PMU is this test's, and all that is pointed to lives.
-    unsafe {
-        // Branches, kernel mode, with a PMI.
-        assert_eq!(pmu_wrmsr(pmu, PERFEVTSEL0, 0x52_00c4), PMU_OK);
-        assert_eq!(pmu_wrmsr(pmu, PMC0, -10_i64 as u64), PMU_OK);
-        assert_eq!(pmu_wrmsr(pmu, PERFEVTSEL0, 1 << 40), PMU_GP);
-        assert_eq!(pmu_wrmsr(pmu, 0x10, 0), PMU_NOT_MINE);
-        assert_eq!(pmu_rdmsr(pmu, 0x38d + 9, &mut value), PMU_NOT_MINE);
-        assert_eq!(pmu_rdpmc(pmu, 0, false, false, &mut value), PMU_GP);
-        assert_eq!(value, 0xdead);
-        assert!(pmu_counting(pmu));
-        pmu_budget(pmu, 1, budget.as_mut_ptr());
-        assert_eq!(budget, [u64::MAX / 4, 10]);
+    // Branches in kernel mode, with a PMI.
+    assert_eq!(pmu_wrmsr(&mut pmu, PERFEVTSEL0, 0x52_00c4), PMU_OK);
+    assert_eq!(pmu_wrmsr(&mut pmu, PMC0, -10_i64 as u64), PMU_OK);
+    assert_eq!(pmu_wrmsr(&mut pmu, PERFEVTSEL0, 1 << 40), PMU_GP);
+    assert_eq!(pmu_wrmsr(&mut pmu, 0x10, 0), PMU_UNKNOWN_MSR);
+    assert_eq!(rdmsr(&pmu, 0x38d + 9), (PMU_UNKNOWN_MSR, UNSET));
+    assert_eq!(rdpmc(&pmu, 0, false), (PMU_GP, UNSET));
+    assert!(pmu_counting(&pmu));
+    assert_eq!(budget(&pmu, 1), [u64::MAX / 4, 10]);
 
-        pmu_retire(pmu, &counts(10, 9));
-        assert!(!pmu_take_pmi(pmu));
-        assert_eq!(pmu_rdpmc(pmu, 0, true, false, &mut value), PMU_OK);
-        assert_eq!(value, (1 << 48) - 1);
-        pmu_retire(pmu, &counts(1, 1));
-        assert!(pmu_take_pmi(pmu));
-        assert!(!pmu_take_pmi(pmu));
-        assert_eq!(pmu_rdmsr(pmu, PMC0, &mut value), PMU_OK);
-        assert_eq!(value, 0);
+    pmu_retire(&mut pmu, &counts(10, 9));
+    assert!(!pmu_take_pmi(&mut pmu));
+    assert_eq!(rdpmc(&pmu, 0, true), (PMU_OK, (1 << 48) - 1));
+    pmu_retire(&mut pmu, &counts(1, 1));
+    assert!(pmu_take_pmi(&mut pmu));
+    assert!(!pmu_take_pmi(&mut pmu));
+    assert_eq!(rdmsr(&pmu, PMC0), (PMU_OK, 0));
 
-        pmu_reset(pmu);
-        assert!(!pmu_counting(pmu));
-        pmu_free(pmu);
-    }
+    pmu_reset(&mut pmu);
+    assert!(!pmu_counting(&pmu));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `pmu_bridge.h` says what `src/lib.rs` does.
+//! Checks that `pmu_bridge.h` matches `src/lib.rs`. With BLESS=1 in the environment it
+//! writes the header.
 
 use std::{env, fs, path::Path};
 
@@ -9,20 +10,20 @@ fn header_is_current() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = dir.join("pmu_bridge.h");
     let config = cbindgen::Config::from_file(dir.join("cbindgen.toml")).unwrap();
-    let mut wanted = Vec::new();
+    let mut expected = Vec::new();
     cbindgen::Builder::new()
         .with_src(dir.join("src/lib.rs"))
         .with_config(config)
         .generate()
         .unwrap()
-        .write(&mut wanted);
-    let wanted = String::from_utf8(wanted).unwrap();
+        .write(&mut expected);
+    let expected = String::from_utf8(expected).unwrap();
     if env::var_os("BLESS").is_some() {
-        fs::write(&path, &wanted).unwrap();
+        fs::write(&path, &expected).unwrap();
     }
     let found = fs::read_to_string(&path).unwrap();
     assert!(
-        found == wanted,
-        "pmu_bridge.h is out of date; set BLESS=1 to write it anew:\n{wanted}"
+        found == expected,
+        "pmu_bridge.h is out of date, BLESS=1 writes it; expected:\n{expected}"
     );
 }

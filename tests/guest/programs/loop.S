@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* One tight loop: 2 * 10,000,000 + 4 instructions (src/program.rs). */
+/* A tight loop: 2 * 10,000,000 + 4 instructions. */
 	.intel_syntax noprefix
 	.globl	_start
 _start:

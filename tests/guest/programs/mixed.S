@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A bit of everything that is easily miscounted: page faults, REP strings,
- * system calls, calls and returns. The sum is in src/program.rs.
+ * Instructions that are easily miscounted: with page faults, REP strings,
+ * system calls, calls and returns. The comments give the number of
+ * instructions, src/program.rs has the sum.
  */
 	.intel_syntax noprefix
 	.bss
@@ -13,13 +14,13 @@ pages:	.skip	512 * 4096
 _start:
 	lea	rdi, pages[rip]		# 2
 	mov	ecx, 256
-touch:					# 256 * 4, a fault each
+touch:					# 256 * 4, with a page fault each
 	mov	byte ptr [rdi], 1
 	add	rdi, 4096
 	dec	ecx
 	jnz	touch
 
-	lea	rsi, pages[rip]		# 3 + 1: faults in the middle of the REP
+	lea	rsi, pages[rip]		# 3 + 1, with page faults inside the REP
 	lea	rdi, pages[rip + 256 * 4096]
 	mov	ecx, 256 * 4096
 	rep movsb

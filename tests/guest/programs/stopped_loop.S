@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Stops itself, and once continued runs 2 * 5,000,000 + 4 instructions: a
- * program that a profiler can attach to at a known place.
+ * Stops itself with SIGSTOP, so that a profiler can attach to it at a known
+ * instruction. After SIGCONT it executes 2 * 5,000,000 + 4 instructions.
  */
 	.intel_syntax noprefix
 	.globl	_start

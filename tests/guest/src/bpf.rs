@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A BPF program for the overflows of an event, by the bare system call.
+//! A BPF program that is attached to an event and runs at each of its overflows. It is
+//! written as instructions and loaded by bpf(2), without a library.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use anyhow::{Context, Result};
 
-// Commands, types and pseudo registers of `linux/bpf.h`.
+// From include/uapi/linux/bpf.h.
 const BPF_MAP_CREATE: i32 = 0;
 const BPF_MAP_LOOKUP_ELEM: i32 = 1;
 const BPF_PROG_LOAD: i32 = 5;
@@ -15,10 +16,10 @@ const BPF_PROG_TYPE_PERF_EVENT: u32 = 7;
 const BPF_PSEUDO_MAP_FD: u8 = 1;
 const BPF_FUNC_MAP_LOOKUP_ELEM: i32 = 1;
 
-/// `sample_period` in `struct bpf_perf_event_data`, behind 21 registers.
+/// The offset of `sample_period` in `struct bpf_perf_event_data`: after 21 registers.
 const SAMPLE_PERIOD: i16 = 21 * 8;
 
-/// One instruction.
+/// Encodes an instruction.
 const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> u64 {
     code as u64
         | ((dst as u64) << 8)
@@ -27,23 +28,25 @@ const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> u64 {
         | ((imm as u32 as u64) << 32)
 }
 
-/// Counts the overflows it is called for, and adds up their periods.
+/// A BPF program that counts overflows, and adds up their periods, in a map.
 pub struct OverflowCounter {
     map: OwnedFd,
     program: OwnedFd,
 }
 
-/// What an [`OverflowCounter`] has counted.
+/// The value in the map of an [`OverflowCounter`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Overflows {
+    /// How often the program ran.
     pub number: u64,
+    /// The sum of the periods.
     pub periods: u64,
 }
 
 impl OverflowCounter {
-    /// Loads the program. `record` is what it returns: whether the overflow is
-    /// to be recorded.
+    /// Loads the program. `record` is what it returns: whether perf is to record the
+    /// overflow.
     pub fn load(record: bool) -> Result<Self> {
         let size = size_of::<Overflows>() as u32;
         // map_type, key_size, value_size, max_entries
@@ -86,7 +89,7 @@ impl OverflowCounter {
         Ok(Self { map, program })
     }
 
-    /// What it has counted.
+    /// Reads the map.
     pub fn read(&self) -> Result<Overflows> {
         let key = 0u32;
         let mut value = Overflows::default();
@@ -106,20 +109,23 @@ impl AsRawFd for OverflowCounter {
     }
 }
 
-/// The words of a pointer in `union bpf_attr`.
+/// A pointer as two words of `union bpf_attr`, the lower first.
 fn halves(pointer: u64) -> [u32; 2] {
     [pointer as u32, (pointer >> 32) as u32]
 }
 
+/// Calls bpf(2) with a command that returns a file descriptor.
 fn bpf_fd(command: i32, attr: &mut [u32]) -> io::Result<OwnedFd> {
     let fd = bpf(command, attr)?;
-    // SAFETY: a file descriptor that the kernel has just made for us.
+    // SAFETY: the command has just created the file descriptor, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Calls bpf(2).
 fn bpf(command: i32, attr: &mut [u32]) -> io::Result<RawFd> {
-    // SAFETY: the kernel takes what is behind the end for zeros; the pointers in
-    // there are to what the callers have on their stacks, of the size it wants.
+    // SAFETY: the kernel reads and writes `attr` within the length that it is given. The
+    // pointers in it are to locals of the two callers, which outlive the call and have the
+    // size that the command expects.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, attr.as_mut_ptr(), size_of_val(attr)) };
     if result < 0 {

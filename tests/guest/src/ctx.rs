@@ -9,38 +9,63 @@ use anyhow::{Context, Result};
 use suites::Suite;
 
 use crate::kmsg::Kmsg;
-use crate::pmu::{CpuPmu, Pmu, Vendor};
+use crate::pmu::Pmu;
 
 /// The PMU that the module registers.
 pub const RUST_PMU: &str = "rust_pmu";
-/// The in-tree PMU of an x86 CPU.
+/// The PMU of the in-tree driver.
 pub const IN_TREE: &str = "cpu";
 
 /// One line of the report.
 pub struct Test {
     /// The module that it is in.
     pub module: &'static str,
+    /// The name of its function.
     pub name: &'static str,
+    /// Checks what the test needs, then runs it. The error is [`Skipped`] if a need is
+    /// not met.
     pub run: fn(&Ctx) -> Result<()>,
 }
 
 impl Test {
-    /// What the report calls it: its theme, which is a file, and its name.
+    /// The name in the report: `theme::name`. A theme is a file of `tests/`.
     pub fn title(&self) -> String {
         let theme = self.module.rsplit("::").next().unwrap_or_default();
         format!("{theme}::{}", self.name)
     }
 }
 
-/// Makes a [`Test`] of a function, under the function's name.
+/// Makes a list of [`Test`]s from functions. A test's [needs](crate::need::Need) follow
+/// its name; those of all tests in the list come first:
+///
+/// ```ignore
+/// const TESTS: &[Test] = tests![
+///     all need [ExactCounts];
+///     page_faults,
+///     moving_between_cpus: [Cpus(2)],
+/// ];
+/// ```
 #[macro_export]
 macro_rules! tests {
-    ($($name:ident),* $(,)?) => {
+    // Each test's entry has a copy of the common needs, here as one token tree.
+    (@list $common:tt; $($name:ident $(: [$($need:expr),* $(,)?])?),*) => {
         &[$($crate::ctx::Test {
             module: module_path!(),
             name: stringify!($name),
-            run: $name,
+            run: |ctx| {
+                #[allow(unused_imports, reason = "a test may have no needs")]
+                use $crate::need::Need::*;
+                $crate::need::check(ctx, &$common)?;
+                $crate::need::check(ctx, &[$($($need),*)?])?;
+                $name(ctx)
+            },
         }),*]
+    };
+    (all need $common:tt; $($name:ident $(: $needs:tt)?),* $(,)?) => {
+        $crate::tests!(@list $common; $($name $(: $needs)?),*)
+    };
+    ($($name:ident $(: $needs:tt)?),* $(,)?) => {
+        $crate::tests!(@list []; $($name $(: $needs)?),*)
     };
 }
 
@@ -50,7 +75,7 @@ pub struct Ctx {
     pub suite: &'static Suite,
     /// The name of the PMU under test.
     pub pmu: String,
-    /// What random choices begin with.
+    /// The seed of random choices.
     pub seed: u64,
 }
 
@@ -60,49 +85,35 @@ impl Ctx {
         Pmu::find(&self.pmu)
     }
 
-    /// The in-tree PMU, for comparison; skips where its driver has not come up.
+    /// Whether the PMU under test is rust_pmu.
+    pub fn is_rust_pmu(&self) -> bool {
+        self.pmu == RUST_PMU
+    }
+
+    /// The in-tree PMU, for comparison. It is there if the test has one of the needs
+    /// `InTree…`.
     pub fn in_tree(&self) -> Result<Pmu> {
-        Pmu::find(IN_TREE).or_else(|_| skip("the in-tree driver does not take this PMU"))
+        Pmu::find(IN_TREE)
     }
 
-    /// The same, for what it counts.
-    pub fn in_tree_counts(&self) -> Result<Pmu> {
-        // It knows no address of the fixed counters there, and so reads none.
-        if CpuPmu::probe().vendor == Vendor::Zhaoxin {
-            return skip("the in-tree driver reads no instructions on Zhaoxin");
-        }
-        self.in_tree()
-    }
-
-    /// Skips a test that is about the module when another PMU is under test.
-    pub fn need_module(&self) -> Result<()> {
-        if self.pmu == RUST_PMU {
-            Ok(())
-        } else {
-            skip(format!("only for {RUST_PMU}"))
-        }
-    }
-
-    /// Where the module's file is.
+    /// The module's file.
     pub fn module_file(&self) -> Result<PathBuf> {
-        self.need_module()?;
         env::var_os("RUST_PERF_KO")
             .map(PathBuf::from)
             .context("RUST_PERF_KO is not set")
     }
 
-    /// Starts to collect what the module says in the kernel log.
+    /// Starts to collect what the module prints to the kernel log.
     pub fn module_log(&self) -> Result<ModuleLog> {
-        self.need_module()?;
         Ok(ModuleLog(Kmsg::from_now()?))
     }
 }
 
-/// The lines of the kernel log that name the module or its PMU.
+/// The lines of the kernel log that the module prints.
 pub struct ModuleLog(Kmsg);
 
 impl ModuleLog {
-    /// Those that have come since the last call.
+    /// The lines since the last call.
     pub fn lines(&mut self) -> Result<Vec<String>> {
         let mut lines = self.0.lines()?;
         lines.retain(|line| is_from_module(line));
@@ -110,7 +121,8 @@ impl ModuleLog {
     }
 }
 
-/// Does the module say this line?
+/// Whether the module prints this line. The kernel prints some with the same prefix when
+/// it loads the module.
 pub fn is_from_module(line: &str) -> bool {
     line.starts_with("rust_perf: ") && !line.contains("taint") && !line.contains("verification")
 }

@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The kernel log: what it gained since a given moment.
+//! The kernel log: what it gained since a given moment, and whether that is bad.
+//!
+//! A line is bad by its level and by its subject, see [`is_bad`]. What else the kernel
+//! prints at level info or notice depends on the machine and on its speed, and says
+//! nothing about a PMU.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 
-/// Words that mean trouble wherever in the log they stand.
+use crate::ctx::is_from_module;
+
+/// KERN_WARNING. A lower number is more severe.
+const WARNING: u8 = 4;
+
+/// Words that mean trouble at any level, on any subject.
 const TROUBLE: &[&str] = &[
     "NMI received for unknown reason",
     "Dazed and confused",
@@ -26,53 +37,74 @@ const TROUBLE: &[&str] = &[
     "Kernel panic",
 ];
 
-/// New lines that a test run may bring and that say nothing about a PMU.
-const HARMLESS: &[&str] = &[
-    // What taking an out-of-tree module says, once.
+/// Subjects on which any line is bad, whatever its level, by the first letters of a word.
+/// Case does not matter.
+const SUBJECTS: &[&str] = &["perf", "nmi", "msr", "pmu", "lockdep", "rcu"];
+
+/// Words that begin like a subject.
+const OTHER_SUBJECTS: &[&str] = &["perform"];
+
+/// Lines that are not bad although their level or their subject says so: what a test
+/// provokes on purpose, and what only tells how slow the host is.
+const TOLERATED: &[&str] = &[
+    // The module is loaded: it is not part of the kernel, and is not signed.
     "loading out-of-tree module taints kernel",
     "module verification failed",
-    // An emulated CPU is slow, and a busy host makes its clocks uneven.
-    "clocksource:",
-    "hrtimer: interrupt took",
-    "took too long to run:",
-    "Marking TSC unstable",
-    "sched_clock: Marking",
-    "tsc: ",
-    "TSC ",
-    // What this program asks for, or provokes.
-    "perf: interrupt took too long",
+    // A test sets kernel.perf_cpu_time_max_percent to 0.
+    "perf: Dynamic interrupt throttling disabled",
+    // A test enables the NMI watchdog.
     "NMI watchdog: Enabled.",
-    "smpboot: ",
-    "Dynamic interrupt throttling disabled",
-    // Going to sleep and waking up.
-    "PM: suspend ",
-    "PM: Preparing",
-    "PM: Saving",
-    "PM: Restoring",
-    "PM: Low-level resume",
-    "PM: Waking up",
-    "Filesystems sync:",
-    "Freezing ",
-    "OOM killer ",
-    "printk: Suspending console",
-    "Disabling non-boot CPUs",
-    "Enabling non-boot CPUs",
-    "no longer affine to cpu1",
-    "CPU1 is up",
-    "Enabling Passive Release",
-    "Restarting tasks",
+    // A test takes the CPU offline that one of its threads is bound to.
+    "no longer affine to cpu",
+    // Samples or an NMI took long by the guest's clock, which runs on while the host does
+    // not run the guest. One test provokes the first.
+    "perf: interrupt took too long",
+    "INFO: NMI handler",
+    "hrtimer: interrupt took",
+    // For the same reason the guest's clocks differ, or ticks are late.
+    "clocksource: ",
+    "TSC found unstable after boot",
+    "TSC synchronization [CPU",
+    "cycles TSC warp between CPUs",
+    "TSC warped randomly between CPUs",
+    "TSC ADJUST compensate",
     "hpet: Lost",
-    // The guest's root is an overlay.
-    "evm: overlay not supported",
-    // The kernel generates its random numbers late in a short-lived guest.
-    "random: ",
 ];
+
+/// A record of the kernel's own, that is, none that user space wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its place in the log.
+    pub sequence: u64,
+    /// KERN_EMERG, 0, to KERN_DEBUG, 7.
+    pub level: u8,
+    /// Its text, without the time.
+    pub text: String,
+}
+
+impl Record {
+    /// Parses `priority,sequence,time,flags[,…];text\n[ KEY=value\n…]`
+    /// (Documentation/ABI/testing/dev-kmsg). `None` if user space wrote it.
+    fn parse(record: &str) -> Option<Self> {
+        let (header, text) = record.split_once(';')?;
+        let mut header = header.split(',');
+        let priority: u64 = header.next()?.parse().ok()?;
+        let sequence = header.next()?.parse().ok()?;
+        // The bits above the level are the facility: 0 is the kernel.
+        let level = u8::try_from(priority).ok().filter(|level| *level < 8)?;
+        Some(Self {
+            sequence,
+            level,
+            text: text.lines().next().unwrap_or_default().to_string(),
+        })
+    }
+}
 
 /// A reader of /dev/kmsg.
 pub struct Kmsg(File);
 
 impl Kmsg {
-    /// Everything since boot.
+    /// Reads all records since boot that the ring buffer still has.
     pub fn from_boot() -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -82,67 +114,188 @@ impl Kmsg {
         Ok(Self(file))
     }
 
-    /// Everything from now on.
+    /// Reads the records from now on.
     pub fn from_now() -> Result<Self> {
         let mut kmsg = Self::from_boot()?;
         kmsg.0.seek(SeekFrom::End(0)).context("seek in /dev/kmsg")?;
         Ok(kmsg)
     }
 
-    /// The lines that have come since the last call.
-    pub fn lines(&mut self) -> Result<Vec<String>> {
-        let mut lines = Vec::new();
-        let mut record = [0; 8192];
+    /// The records since the last call.
+    pub fn records(&mut self) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        let mut buffer = [0; 8192];
         loop {
-            match self.0.read(&mut record) {
-                Ok(len) => lines.extend(message(&String::from_utf8_lossy(&record[..len]))),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(lines),
-                // EPIPE: the ring buffer went past us; reading goes on behind the gap.
+            match self.0.read(&mut buffer) {
+                Ok(len) => records.extend(Record::parse(&String::from_utf8_lossy(&buffer[..len]))),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(records),
+                // The ring buffer has overwritten the next record. The next read continues
+                // with the oldest one that is left.
                 Err(e) if e.raw_os_error() == Some(libc::EPIPE) => {}
                 Err(e) => return Err(e).context("read /dev/kmsg"),
             }
         }
     }
+
+    /// The texts of the records since the last call.
+    pub fn lines(&mut self) -> Result<Vec<String>> {
+        let records = self.records()?.into_iter();
+        Ok(records.map(|record| record.text).collect())
+    }
 }
 
-/// The text of one record, `prio,seq,time,flags[,…];text\n[ KEY=value\n…]`, or
-/// nothing where user space wrote it.
-fn message(record: &str) -> Option<String> {
-    let (header, text) = record.split_once(';')?;
-    let priority: u32 = header.split(',').next()?.parse().ok()?;
-    // Bits above the level are the facility: 0 is the kernel.
-    (priority >> 3 == 0).then(|| text.lines().next().unwrap_or_default().to_string())
+/// The records that a test provoked and judged itself, by their sequence numbers.
+static JUDGED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+/// Makes [`check_clean`] leave these records out: a test provoked them and has checked
+/// that they are as expected.
+pub fn set_judged(records: &[Record]) {
+    let mut judged = JUDGED.lock().unwrap_or_else(PoisonError::into_inner);
+    judged.extend(records.iter().map(|record| record.sequence));
 }
 
-/// Is this line one that must never be there?
+/// Fails if there are bad records in `log`, or trouble since boot.
+pub fn check_clean(log: &mut Kmsg) -> Result<()> {
+    let mut bad = Kmsg::from_boot()?.records()?;
+    bad.retain(|record| is_trouble(&record.text));
+    bad.extend(log.records()?.into_iter().filter(is_bad));
+    let judged = JUDGED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut lines: Vec<_> = bad
+        .into_iter()
+        .filter(|record| !judged.contains(&record.sequence))
+        .map(|record| (record.sequence, record.text))
+        .collect();
+    lines.sort();
+    lines.dedup();
+    let lines: Vec<_> = lines.into_iter().map(|(_, text)| text).collect();
+    ensure!(
+        lines.is_empty(),
+        "{} bad lines in the kernel log\n{}",
+        lines.len(),
+        lines.join("\n")
+    );
+    Ok(())
+}
+
+/// Whether a line must never be in the log.
 pub fn is_trouble(line: &str) -> bool {
     TROUBLE.iter().any(|word| line.contains(word))
 }
 
-/// Is this line one that any run may bring?
-pub fn is_harmless(line: &str) -> bool {
-    !is_trouble(line) && HARMLESS.iter().any(|word| line.contains(word))
+/// Whether a record is bad: trouble, a warning or worse, or about a subject of these
+/// tests. What the module prints is for those tests to judge that provoke it.
+fn is_bad(record: &Record) -> bool {
+    let Record { level, text, .. } = record;
+    is_trouble(text)
+        || (*level <= WARNING || names_subject(text))
+            && !is_from_module(text)
+            && !TOLERATED.iter().any(|words| text.contains(words))
+}
+
+fn names_subject(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|word| {
+            let begins = |words: &[&str]| words.iter().any(|start| word.starts_with(start));
+            begins(SUBJECTS) && !begins(OTHER_SUBJECTS)
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn records() {
-        let line = "6,339,5140900,-,caller=T1;NET: Registered PF_INET\n SUBSYSTEM=net\n";
-        assert_eq!(message(line).as_deref(), Some("NET: Registered PF_INET"));
-        assert_eq!(message("12,340,5140901,-;from user space\n"), None);
+    const INFO: u8 = 6;
+
+    fn bad(level: u8, text: &str) -> bool {
+        is_bad(&Record {
+            sequence: 0,
+            level,
+            text: text.into(),
+        })
     }
 
     #[test]
-    fn trouble_is_never_harmless() {
-        assert!(is_trouble(
-            "Uhhuh. NMI received for unknown reason 21 on CPU 0."
-        ));
-        assert!(is_harmless(
-            "tsc: Refined TSC clocksource calibration: 2000 MHz"
-        ));
-        assert!(!is_harmless("BUG: tsc: what"));
+    fn records() {
+        let line = "6,339,5140900,-,caller=T1;NET: Registered PF_INET\n SUBSYSTEM=net\n";
+        let record = Record::parse(line).unwrap();
+        assert_eq!(record.sequence, 339);
+        assert_eq!(record.level, INFO);
+        assert_eq!(record.text, "NET: Registered PF_INET");
+        assert_eq!(Record::parse("12,340,5140901,-;from user space\n"), None);
+        assert_eq!(Record::parse("no record"), None);
+    }
+
+    #[test]
+    fn what_a_machine_does_is_not_bad() {
+        for text in [
+            "pci 0000:00:00.0: quirk_passive_release+0x0/0x80 took 10995 usecs",
+            "PM: suspend entry (deep)",
+            "smpboot: CPU 1 is now offline",
+            "random: crng init done",
+            "tsc: Refined TSC clocksource calibration: 2000 MHz",
+            "cpufreq: governor performance",
+        ] {
+            assert!(!bad(INFO, text), "{text}");
+            assert!(bad(WARNING, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn trouble_is_bad_at_any_level() {
+        for text in [
+            "Uhhuh. NMI received for unknown reason 21 on CPU 0.",
+            "WARNING: CPU: 0 PID: 1 at arch/x86/events/core.c:1 x86_pmu_stop+0x0/0x80",
+            "BUG: kernel NULL pointer dereference, address: 0000000000000000",
+            "unchecked MSR access error: RDMSR from 0x38e at rIP: 0xffffffffc0000000",
+            "hrtimer: interrupt took 1 ns; BUG: what",
+            "rust_perf: WARNING: what",
+        ] {
+            for level in 0..8 {
+                assert!(bad(level, text), "{level} {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_subject_of_these_tests_is_bad_at_any_level() {
+        for text in [
+            "perf: something odd",
+            "perfevents: something odd",
+            "Performance Events: perfctr is odd",
+            "NMI watchdog: something odd",
+            "nmi_backtrace on CPU 0",
+            "msr: something odd",
+            "intel_pmu_something: odd",
+            "lockdep is turned off",
+            "rcu_preempt: something odd",
+            "loading rust_perf: something odd",
+        ] {
+            assert!(bad(INFO, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_slow_host_and_what_tests_provoke_are_tolerated() {
+        for text in [
+            "rust_perf: loading out-of-tree module taints kernel.",
+            "perf: interrupt took too long (2509 > 2500), lowering kernel.perf_event_max_sample_rate to 79750",
+            "perf: Dynamic interrupt throttling disabled, can hang your system!",
+            "INFO: NMI handler (perf_event_nmi_handler) took too long to run: 2.003 msecs",
+            "NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.",
+            "process 140 (guest-tests) no longer affine to cpu1",
+            "hrtimer: interrupt took 12345678 ns",
+            "clocksource: Marking clocksource tsc unstable due to frequency skew",
+            "hpet: Lost 12 RTC interrupts",
+        ] {
+            assert!(!bad(WARNING, text), "{text}");
+            assert!(!bad(INFO, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_module_s_own_lines_are_left_to_the_tests() {
+        assert!(!bad(WARNING, "rust_perf: the counters are in use"));
+        assert!(bad(INFO, "other: rust_perf is in use"));
     }
 }

@@ -10,10 +10,10 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{ensure, Error, Result};
+use anyhow::{Error, Result};
 
-use crate::ctx::{is_from_module, Ctx, Skipped, Test};
-use crate::kmsg::{is_harmless, is_trouble, Kmsg};
+use crate::ctx::{Ctx, Skipped, Test};
+use crate::kmsg::{self, Kmsg};
 
 /// Where this program's source is in the checkout.
 const SOURCE: &str = "tests/guest/src/";
@@ -114,7 +114,7 @@ pub fn run(ctx: &Ctx, tests: &[&Test]) -> Result<bool> {
         let result = catch(|| (test.run)(ctx));
         good &= report(number, &test.title(), result, started);
     }
-    let result = catch(|| clean(&mut log));
+    let result = catch(|| kmsg::check_clean(&mut log));
     good &= report(
         tests.len() + 1,
         "kernel_log_is_clean",
@@ -159,23 +159,6 @@ fn report(number: usize, name: &str, outcome: Outcome, started: Instant) -> bool
         }
     }
     true
-}
-
-/// Nothing unexpected since the suite began, and no trouble since boot.
-fn clean(log: &mut Kmsg) -> Result<()> {
-    let mut bad: Vec<String> = Kmsg::from_boot()?.lines()?;
-    bad.retain(|line| is_trouble(line));
-    bad.extend(log.lines()?.into_iter().filter(|line| {
-        // What the module says is for the tests to judge that provoke it.
-        !is_trouble(line) && !is_harmless(line) && !is_from_module(line)
-    }));
-    ensure!(
-        bad.is_empty(),
-        "{} unexpected lines\n{}",
-        bad.len(),
-        bad.join("\n")
-    );
-    Ok(())
 }
 
 #[cfg(test)]

@@ -13,10 +13,12 @@ mod ctx;
 mod kmsg;
 mod ktap;
 mod module;
+mod msr;
+mod need;
 mod pmu;
 mod program;
+mod setting;
 mod suite;
-mod sysctl;
 mod tests;
 mod tool;
 mod workload;
@@ -28,7 +30,7 @@ use clap::Parser;
 use suites::SystemEvent;
 
 use crate::ctx::{Ctx, RUST_PMU};
-use crate::sysctl::SamplingLimits;
+use crate::setting::SampleRate;
 
 /// Runs tests of rust_pmu in the guest, as root, and reports in KTAP.
 #[derive(Parser)]
@@ -76,14 +78,14 @@ fn run(args: Args) -> Result<bool> {
         pmu: args.pmu,
         seed: args.seed,
     };
-    let limits = SamplingLimits::lift()?;
+    let rate = SampleRate::fixed(1_000_000)?;
     match suite.event {
         SystemEvent::None => {}
         SystemEvent::Kexec => tests::kexec::reboot_once(&ctx)?,
         SystemEvent::Sleep => tests::sleep::prepare()?,
     }
     let good = ktap::run(&ctx, &selected)?;
-    drop(limits);
+    drop(rate);
     if suite.event == SystemEvent::Sleep {
         tests::sleep::power_off();
     }

@@ -11,24 +11,24 @@ use nix::kmod::{delete_module, finit_module, DeleteModuleFlags, ModuleInitFlags}
 
 use crate::ctx::Ctx;
 
-/// As insmod does.
+/// Loads the module, as insmod does. The inner error is that of the system call.
 pub fn insert(ctx: &Ctx) -> Result<Result<(), Errno>> {
     insert_with(ctx, c"")
 }
 
-/// As insmod does, with parameters.
+/// Loads the module with parameters.
 pub fn insert_with(ctx: &Ctx, parameters: &CStr) -> Result<Result<(), Errno>> {
     let path = ctx.module_file()?;
     let file = File::open(&path).with_context(|| format!("{}", path.display()))?;
     Ok(finit_module(&file, parameters, ModuleInitFlags::empty()))
 }
 
-/// As rmmod does: it does not wait for users to go.
+/// Unloads the module, as rmmod does. Fails if the module is in use.
 pub fn remove() -> Result<(), Errno> {
     delete_module(c"rust_perf", DeleteModuleFlags::O_NONBLOCK)
 }
 
-/// Is it loaded?
+/// Whether the module is loaded.
 pub fn is_loaded() -> bool {
     Path::new("/sys/module/rust_perf/initstate").exists()
 }

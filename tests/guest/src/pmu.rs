@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Opening events on the PMU under test, or on the in-tree one beside it.
+//! The PMU under test and the in-tree one: their events in sysfs, opening events on them,
+//! and what CPUID says of the hardware.
 
 use std::arch::x86_64::{CpuidResult, __cpuid, __cpuid_count};
 use std::fs;
@@ -10,8 +11,8 @@ use anyhow::{ensure, Context, Result};
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter};
 
-/// The generic hardware events of perf that the emulated PMUs count, as the
-/// in-tree driver names them. A CPU may lack some.
+/// Perf's generic hardware events that the emulated PMUs count, by the in-tree driver's
+/// names. A CPU may lack some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     CpuCycles,
@@ -25,6 +26,7 @@ pub enum Event {
 }
 
 impl Event {
+    /// All events.
     pub const ALL: [Self; 8] = [
         Self::CpuCycles,
         Self::Instructions,
@@ -36,7 +38,7 @@ impl Event {
         Self::RefCycles,
     ];
 
-    /// Its file in the `events/` directory of sysfs.
+    /// The name of its file in the PMU's `events/` directory.
     pub fn name(self) -> &'static str {
         match self {
             Self::CpuCycles => "cpu-cycles",
@@ -51,29 +53,34 @@ impl Event {
     }
 }
 
-/// The encoding of no event that the model has. On AMD's legacy counters, those
-/// from 0xe0 on are a shared northbridge's.
+/// A `config` that the PMU model has no event for. It is below event select 0xe0, where
+/// events of a shared northbridge begin on AMD's legacy counters.
 pub const UNKNOWN_EVENT: u64 = 0xff9f;
 
-/// The privilege levels that an event counts.
+/// The privilege levels at which an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    /// CPL 3.
     User,
+    /// CPL 0.
     Kernel,
+    /// All.
     Both,
 }
 
 /// A PMU as sysfs shows it.
 #[derive(Clone, Debug)]
 pub struct Pmu {
+    /// Its name.
     pub name: String,
+    /// `perf_event_attr.type` of its events.
     pub type_: u32,
-    /// The `config` of each event that it has.
+    /// `perf_event_attr.config` of each event in its `events/` directory.
     events: Vec<(Event, u64)>,
 }
 
 impl Pmu {
-    /// The PMU of this name, which is there when its driver is.
+    /// The PMU of this name. An error if no driver has registered one.
     pub fn find(name: &str) -> Result<Self> {
         let file = device(name).join("type");
         let text = fs::read_to_string(&file).with_context(|| format!("no PMU {name}"))?;
@@ -104,14 +111,14 @@ impl Pmu {
         device(&self.name)
     }
 
-    /// The bits of `config` that a field of `format/` has, lowest first.
+    /// The bits of `config` that make up a field of `format/`, the lowest first.
     pub fn field(&self, name: &str) -> Result<Vec<u32>> {
         let file = self.dir().join("format").join(name);
         let text = fs::read_to_string(&file).with_context(|| format!("no field {name}"))?;
         parse_bits(text.trim_end()).with_context(|| format!("{}: {text}", file.display()))
     }
 
-    /// The bits of `config` that some field of `format/` has.
+    /// The bits of `config` that are part of any field of `format/`.
     pub fn fields(&self) -> Result<Vec<u32>> {
         let mut bits = Vec::new();
         for file in fs::read_dir(self.dir().join("format"))? {
@@ -121,7 +128,7 @@ impl Pmu {
         Ok(bits)
     }
 
-    /// What `event=0x…,umask=0x…` is as a `config`, by the fields of `format/`.
+    /// The `config` of `event=0x…,umask=0x…`, by the fields of `format/`.
     pub fn encode(&self, terms: &str) -> Result<u64> {
         let mut config = 0;
         for term in terms.split(',') {
@@ -140,21 +147,21 @@ impl Pmu {
         Ok(config)
     }
 
-    /// The events that it has.
+    /// The events in its `events/` directory.
     pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
         self.events.iter().map(|(event, _)| *event)
     }
 
-    /// Does it have this event?
+    /// Whether it has this event.
     pub fn has(&self, event: Event) -> bool {
         self.events().any(|it| it == event)
     }
 
-    /// `perf_event_attr.config` of an event that it has.
+    /// `perf_event_attr.config` of an event.
     ///
     /// # Panics
     ///
-    /// If it has not: ask [`Pmu::has`] first where that may be.
+    /// Panics if the PMU does not have the event, see [`Pmu::has`].
     pub fn config(&self, event: Event) -> u64 {
         match self.events.iter().find(|(it, _)| *it == event) {
             Some((_, config)) => *config,
@@ -162,21 +169,21 @@ impl Pmu {
         }
     }
 
-    /// What to write behind `perf stat -e` for an event of this PMU.
+    /// An event in the syntax of `perf stat -e`.
     pub fn tool_event(&self, event: Event, modifier: &str) -> String {
         format!("{}/{}/{modifier}", self.name, event.name())
     }
 
-    /// An event that it has, of the calling thread, disabled, for user mode.
+    /// Builds an event of the calling thread, disabled, for user mode.
     pub fn event(&self, event: Event) -> Builder<'static> {
         self.raw(self.config(event))
     }
 
-    /// The same, for any `config`.
+    /// Builds an event of the calling thread with any `config`, disabled, for user mode.
     pub fn raw(&self, config: u64) -> Builder<'static> {
         let mut builder = Builder::new(Raw::new(config));
         builder.attrs_mut().type_ = self.type_;
-        // Only hypervisors that count for their guests know this bit.
+        // x86 drivers ignore exclude_hv, but perf-event2 sets it by default.
         builder.exclude_hv(false);
         builder
     }
@@ -189,10 +196,10 @@ impl Pmu {
             .with_context(|| format!("open {}/{}/ for {mode:?}", self.name, event.name()))
     }
 
-    /// Opens events as one group, the first its leader.
+    /// Opens events as one group with the first as its leader.
     ///
-    /// Only the leader is disabled, so its ioctls start and stop all of them in
-    /// one go: they see the very same instructions.
+    /// Only the leader is disabled. Its ioctls start and stop the whole group, so that
+    /// all events see the same instructions.
     pub fn open_group(&self, events: &[(Event, Mode)]) -> Result<Vec<Counter>> {
         let mut group: Vec<Counter> = Vec::new();
         for &(event, mode) in events {
@@ -212,22 +219,22 @@ fn device(name: &str) -> PathBuf {
     PathBuf::from("/sys/bus/event_source/devices").join(name)
 }
 
-/// The bits of `config:0-7,32-35`.
+/// The bits that a file of `format/`, such as `config:0-7,32-35`, lists.
 fn parse_bits(format: &str) -> Result<Vec<u32>> {
     let ranges = format.strip_prefix("config:").context("not in config")?;
     let mut bits = Vec::new();
     for range in ranges.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse()?, last.parse()?);
-        ensure!(first <= last && last < 64, "{range} are no bits");
+        ensure!(first <= last && last < 64, "{range} is no range of bits");
         bits.extend(first..=last);
     }
     Ok(bits)
 }
 
-/// What [`Builder`] does not have in one word.
+/// An addition to [`Builder`].
 pub trait BuilderExt {
-    /// Counts these privilege levels only.
+    /// Counts only at these privilege levels.
     fn filter(&mut self, mode: Mode) -> &mut Self;
 }
 
@@ -238,12 +245,12 @@ impl BuilderExt for Builder<'_> {
     }
 }
 
-/// Reads all counters of a stopped group.
+/// Reads each counter of a stopped group.
 pub fn read_all(group: &mut [Counter]) -> io::Result<Vec<u64>> {
     group.iter_mut().map(Counter::read).collect()
 }
 
-/// Whose CPU it is.
+/// The maker of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
     Intel,
@@ -256,24 +263,32 @@ pub enum Vendor {
 /// What CPUID says of this CPU and its PMU.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuPmu {
+    /// The maker.
     pub vendor: Vendor,
+    /// The family, with the extended family added.
     pub family: u32,
-    /// The version of architectural performance monitoring; 0 for AMD's PMUs, and
-    /// where there is none.
+    /// The version of architectural performance monitoring; 0 on AMD, and if there is
+    /// no PMU.
     pub version: u32,
-    /// General counters.
+    /// The number of general counters.
     pub general: u32,
-    /// Bits of a general counter.
+    /// A bit for each general counter. Version 6 can have gaps.
+    pub general_mask: u64,
+    /// The bits of a general counter.
     pub width: u32,
-    /// Fixed counters.
+    /// The number of fixed counters.
     pub fixed: u32,
-    /// Whether one write starts or stops all counters. Without, those of a group
-    /// start and stop one after the other, while the kernel runs.
+    /// A bit for each fixed counter.
+    pub fixed_mask: u64,
+    /// Whether the MSRs of AMD's general counters are those of PerfCtrExtCore.
+    pub perfctr_core: bool,
+    /// Whether one write starts or stops all counters. Without it, the counters of a
+    /// group start and stop one after the other while the kernel runs.
     pub global_control: bool,
 }
 
 impl CpuPmu {
-    /// Asks the CPU this runs on.
+    /// Executes CPUID on the CPU that this runs on. All CPUs are alike here.
     pub fn probe() -> Self {
         let [_, ebx, ecx, edx] = cpuid(0, 0);
         let name = [ebx, edx, ecx].map(u32::to_le_bytes);
@@ -291,16 +306,21 @@ impl CpuPmu {
         }
     }
 
-    /// SDM vol. 2A, CPUID, leaf 0AH, and where there is 23H, that one.
+    /// Whether its PMU is AMD's, which Hygon has, too.
+    pub fn is_amd(&self) -> bool {
+        matches!(self.vendor, Vendor::Amd | Vendor::Hygon)
+    }
+
+    /// SDM vol. 2A, CPUID: leaf 23H if the CPU has it, else leaf 0AH.
     fn intel(vendor: Vendor, family: u32) -> Self {
         const ARCH_PERF_MON_EXT: u32 = 1 << 8;
         let [eax, _, _, edx] = cpuid(0xa, 0);
         let [features, ..] = cpuid(7, 1);
-        let (general, fixed) = match features & ARCH_PERF_MON_EXT {
-            0 => ((eax >> 8) & 0xff, edx & 0x1f),
+        let (general_mask, fixed_mask) = match features & ARCH_PERF_MON_EXT {
+            0 => (low_bits((eax >> 8) & 0xff), low_bits(edx & 0x1f)),
             _ => {
                 let [general, fixed, ..] = cpuid(0x23, 1);
-                (general.count_ones(), fixed.count_ones())
+                (general.into(), fixed.into())
             }
         };
         let version = eax & 0xff;
@@ -308,46 +328,74 @@ impl CpuPmu {
             vendor,
             family,
             version,
-            general,
+            general: general_mask.count_ones(),
+            general_mask,
             width: (eax >> 16) & 0xff,
-            fixed,
+            fixed: fixed_mask.count_ones(),
+            fixed_mask,
+            perfctr_core: false,
             global_control: version >= 2,
         }
     }
 
-    /// APM vol. 3, CPUID: leaf 80000022H gives the number of counters with
-    /// PerfMonV2; else there are 6 with PerfCtrExtCore and 4 without.
+    /// APM vol. 3, CPUID: with PerfMonV2, leaf 80000022H gives the number of counters.
+    /// Without it there are 6 with PerfCtrExtCore, and 4 without that.
     fn amd(vendor: Vendor, family: u32) -> Self {
         const PERF_CTR_EXT_CORE: u32 = 1 << 23;
         const PERF_MON_V2: u32 = 1;
         let [v2, counters, ..] = cpuid(0x8000_0022, 0);
         let [_, _, features, _] = cpuid(0x8000_0001, 0);
         let global_control = v2 & PERF_MON_V2 != 0;
+        let perfctr_core = features & PERF_CTR_EXT_CORE != 0;
+        let general = match perfctr_core {
+            _ if global_control => counters & 0xf,
+            true => 6,
+            false => 4,
+        };
         Self {
             vendor,
             family,
             version: 0,
-            general: match features & PERF_CTR_EXT_CORE {
-                _ if global_control => counters & 0xf,
-                0 => 4,
-                _ => 6,
-            },
+            general,
+            general_mask: low_bits(general),
             width: 48,
             fixed: 0,
+            fixed_mask: 0,
+            perfctr_core,
             global_control,
         }
     }
 }
 
-/// EAX, EBX, ECX and EDX of a leaf, zeros where there is no such leaf.
+/// The lowest `n` bits, 63 at most.
+fn low_bits(n: u32) -> u64 {
+    (1 << n) - 1
+}
+
+/// Whether QEMU's TCG emulates this CPU. It names itself in the first leaf of the range
+/// that CPUs leave to hypervisors.
+pub fn is_tcg() -> bool {
+    const HYPERVISOR: u32 = 1 << 31;
+    const FIRST_LEAF: u32 = 0x4000_0000;
+    let [_, _, features, _] = cpuid(1, 0);
+    if features & HYPERVISOR == 0 {
+        return false;
+    }
+    // SAFETY: every x86-64 CPU has CPUID; a leaf that it does not have returns
+    // meaningless values, and here the CPU says that there is a hypervisor.
+    let CpuidResult { ebx, ecx, edx, .. } = unsafe { __cpuid(FIRST_LEAF) };
+    let name = [ebx, ecx, edx].map(u32::to_le_bytes);
+    name.as_flattened() == b"TCGTCGTCGTCG"
+}
+
+/// EAX, EBX, ECX and EDX of a leaf. All are 0 if the CPU does not have the leaf.
 fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
-    // SAFETY: every x86-64 CPU has CPUID, and the first of its basic and of its
-    // extended leaves.
+    // SAFETY: every x86-64 CPU has CPUID, and leaves 0 and 80000000H.
     let highest = unsafe { __cpuid(leaf & 0x8000_0000) }.eax;
     if leaf > highest {
         return [0; 4];
     }
-    // SAFETY: as above; the leaf is there.
+    // SAFETY: every x86-64 CPU has CPUID, and `leaf` is not above the highest one.
     let CpuidResult { eax, ebx, ecx, edx } = unsafe { __cpuid_count(leaf, subleaf) };
     [eax, ebx, ecx, edx]
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The static programs of `programs/`: every user instruction from the first to
-//! the exit system call is known.
+//! The static programs of `programs/`. They have no C library, so that the number of
+//! user instructions from the first to the exit system call is known.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,40 +23,45 @@ macro_rules! program {
     };
 }
 
-/// One tight loop.
+/// A tight loop.
 pub const LOOP: Program = program!("loop", 2 * 10_000_000 + 4);
-/// Page faults, REP strings, system calls, calls.
+
+/// Page faults, a REP string instruction, system calls, calls and returns.
 pub const MIXED: Program = program!("mixed", 2 + 4 * 256 + 4 + 1 + 6 * 1000 + 3);
-/// Three quarters of its instructions in `three`, one in `one`.
+
+/// Executes three quarters of its instructions in function `three`, one in `one`.
 pub const THREE_TO_ONE: Program = program!("three_to_one", 10_000 * (4 + 6006 + 2002) + 4);
-/// Forks, and waits for its children: their sum.
-pub const FAMILY: Program = program!("family", FAMILY_PARENT + 5 * FAMILY_CHILD);
-/// Those of the parent.
-pub const FAMILY_PARENT: u64 = 1 + 5 * 6 + 1 + 5 * 8 + 1 + 3;
-/// Those of each of its five children.
-pub const FAMILY_CHILD: u64 = 4_000_006;
-/// Stops itself; the count is from there on.
+
+/// Forks five children, and waits for them. The number is that of all six processes.
+pub const FORK_WAIT: Program = program!("fork_wait", FORK_WAIT_PARENT + 5 * FORK_WAIT_CHILD);
+/// The instructions of the parent of [`FORK_WAIT`].
+pub const FORK_WAIT_PARENT: u64 = 1 + 5 * 6 + 1 + 5 * 8 + 1 + 3;
+/// The instructions of each child of [`FORK_WAIT`].
+pub const FORK_WAIT_CHILD: u64 = 4_000_006;
+
+/// Stops itself with SIGSTOP. The number is that of the loop that follows SIGCONT.
 pub const STOPPED_LOOP: Program = program!("stopped_loop", 2 * 5_000_000 + 4);
 
-/// Stops itself; from there on, one loop, and after an exec of itself another.
-pub const AGAIN: Program = program!("again", AGAIN_ONCE + 2 + 2 * 1_000_000 + 4);
-/// What of that is before the exec.
-pub const AGAIN_ONCE: u64 = 2 * 1_000_000 + 9;
+/// Stops itself with SIGSTOP. After SIGCONT it runs a loop, executes itself, and runs
+/// another loop. The number begins at SIGCONT.
+pub const EXEC_SELF: Program = program!("exec_self", EXEC_SELF_BEFORE + 2 + 2 * 1_000_000 + 4);
+/// The instructions of [`EXEC_SELF`] from SIGCONT to the exec.
+pub const EXEC_SELF_BEFORE: u64 = 2 * 1_000_000 + 9;
 
-/// Reads general counters: exits with 0 if that faults, with 1 if it finds
-/// something, with 2 if not. What it retires is of no interest.
-pub const PEEK: Program = program!("peek", 0);
+/// Reads general counters with RDPMC. Exits with 0 if that faults, with 1 if a counter is
+/// not 0, with 2 if all are 0. Its number of instructions is not used.
+pub const RDPMC_PROBE: Program = program!("rdpmc_probe", 0);
 
-/// A program of ours.
+/// A static program.
 pub struct Program {
     name: &'static str,
     elf: &'static [u8],
-    /// User instructions it retires.
+    /// The user instructions that it retires.
     pub instructions: u64,
 }
 
 impl Program {
-    /// Writes it to where it can be run from, as long as the result lives.
+    /// Writes it to a file, which exists as long as the result.
     pub fn install(&self) -> Result<Installed> {
         let dir = TempDir::new()?;
         let path = dir.path().join(self.name);
@@ -66,24 +71,24 @@ impl Program {
     }
 }
 
-/// A program as a file.
+/// A program in a temporary directory.
 pub struct Installed {
     path: PathBuf,
     dir: TempDir,
 }
 
 impl Installed {
-    /// The file.
+    /// The program's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its directory, for other files that belong to it.
+    /// The directory, for other temporary files.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A process that is about to run it, stopped until [`Stopped::finish`].
+    /// Starts a process that executes the program once it is continued.
     pub fn stopped(&self) -> Result<Stopped> {
         let mut command = Command::new("sh");
         command
@@ -92,13 +97,13 @@ impl Installed {
         Stopped::spawn(command)
     }
 
-    /// Starts one that stops itself.
+    /// Starts the program, which must stop itself.
     pub fn spawn_self_stopping(&self) -> Result<Stopped> {
         Stopped::spawn(Command::new(&self.path))
     }
 }
 
-/// A stopped child.
+/// A child process that has stopped. It is killed on drop.
 pub struct Stopped(Child);
 
 impl Stopped {
@@ -107,32 +112,32 @@ impl Stopped {
         let stopped = Self(child);
         match waitpid(stopped.pid(), Some(WaitPidFlag::WUNTRACED))? {
             WaitStatus::Stopped(..) => Ok(stopped),
-            status => bail!("did not stop: {status:?}"),
+            status => bail!("the program did not stop: {status:?}"),
         }
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> Pid {
         Pid::from_raw(self.0.id() as i32)
     }
 
-    /// Lets it run on.
+    /// Continues it.
     pub fn proceed(&self) -> Result<()> {
         kill(self.pid(), Signal::SIGCONT).context("SIGCONT")
     }
 
-    /// Lets it run to its end.
+    /// Continues it and waits for its end, which must be a success.
     pub fn finish(mut self) -> Result<()> {
         self.proceed()?;
         let status = self.0.wait()?;
-        ensure!(status.success(), "{status}");
+        ensure!(status.success(), "the program ended with {status}");
         Ok(())
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // Gone already when all went well: nothing to do about an error.
+        // Both fail if the child has ended, as it has after `finish`.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -6,9 +6,10 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, compare, contents, counting, delivery, events, faults, groups, hotplug, kexec, lifecycle,
-    mixed, modes, no_pmu, overflow, parameters, perf_tool, rotation, sampling, sharing, sleep,
-    sysfs, tasks, user_read, watchdog,
+    attr, compare, contents, counting, delivery, event_zero, events, exclude, faults,
+    foreign_writes, gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu,
+    offline, overflow, parameters, perf_tool, rotation, sampling, sharing, sleep, sysfs, tasks,
+    unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -20,7 +21,9 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Counting => counting::TESTS,
         TestGroup::CountingQuick => counting::QUICK,
         TestGroup::Delivery => delivery::TESTS,
+        TestGroup::EventZero => event_zero::TESTS,
         TestGroup::Events => events::TESTS,
+        TestGroup::Exclude => exclude::TESTS,
         TestGroup::FaultsDelay => faults::DELAY,
         TestGroup::FaultsDelayLong => faults::DELAY_LONG,
         TestGroup::FaultsLose => faults::LOSE,
@@ -28,13 +31,17 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::FaultsRepeatAtOnce => faults::REPEAT_AT_ONCE,
         TestGroup::FaultsSpurious => faults::SPURIOUS,
         TestGroup::FaultsStatus => faults::STATUS,
+        TestGroup::ForeignWrites => foreign_writes::TESTS,
+        TestGroup::GpFault => gp_fault::TESTS,
         TestGroup::Groups => groups::TESTS,
         TestGroup::Hotplug => hotplug::TESTS,
         TestGroup::Kexec => kexec::TESTS,
         TestGroup::Lifecycle => lifecycle::TESTS,
+        TestGroup::Lvtpc => lvtpc::TESTS,
         TestGroup::Mixed => mixed::TESTS,
         TestGroup::Modes => modes::TESTS,
         TestGroup::NoPmu => no_pmu::TESTS,
+        TestGroup::Offline => offline::TESTS,
         TestGroup::Overflow => overflow::TESTS,
         TestGroup::OverflowQuick => overflow::QUICK,
         TestGroup::OverflowWidth => overflow::WIDTH,
@@ -48,6 +55,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Sleep => sleep::TESTS,
         TestGroup::Sysfs => sysfs::TESTS,
         TestGroup::Tasks => tasks::TESTS,
+        TestGroup::Unreserved => unreserved::TESTS,
         TestGroup::UserRead => user_read::TESTS,
         TestGroup::Watchdog => watchdog::TESTS,
     }
@@ -79,7 +87,7 @@ pub fn find(name: &str) -> Result<&'static Suite> {
 
 /// The tests of a suite that match any of the globs, or all without a glob.
 pub fn select(suite: &Suite, globs: &[String]) -> Result<Vec<&'static Test>> {
-    let all = suite.groups.iter().flat_map(|group| tests(*group));
+    let all = suite.groups().flat_map(tests);
     if globs.is_empty() {
         return Ok(all.collect());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Running perf(1) and reading what it prints.
+//! The perf tool: runs it and parses its output.
 
 use std::ffi::OsStr;
 use std::process::{Command, Output};
@@ -10,10 +10,10 @@ use anyhow::{bail, ensure, Context, Result};
 pub struct Perf(Command);
 
 impl Perf {
-    /// `perf` with its subcommand.
+    /// `perf SUBCOMMAND`.
     pub fn new(subcommand: &str) -> Self {
         let mut command = Command::new("perf");
-        // No pager, no colours, numbers as everywhere.
+        // No pager, no colours, numbers with a decimal point.
         command
             .env("LC_ALL", "C")
             .env("PAGER", "cat")
@@ -21,7 +21,7 @@ impl Perf {
         Self(command)
     }
 
-    /// `perf stat` for scripts: fields separated by commas.
+    /// `perf stat -x,`, which prints fields separated by commas.
     pub fn stat() -> Self {
         let mut perf = Self::new("stat");
         perf.0.arg("-x,");
@@ -34,29 +34,29 @@ impl Perf {
         self
     }
 
-    /// The command, for those that need more of it.
+    /// The command, for what the other methods do not offer.
     pub fn command(&mut self) -> &mut Command {
         &mut self.0
     }
 
-    /// Runs it; an exit status other than 0 is an error, with what perf said.
+    /// Runs it. An exit status other than 0 is an error with what perf printed.
     pub fn run(mut self) -> Result<Output> {
         let output = self.0.output().context("perf")?;
         check(&self.0, output)
     }
 
-    /// Runs it, and returns what it printed.
+    /// Runs it and returns its standard output.
     pub fn text(self) -> Result<String> {
         Ok(String::from_utf8(self.run()?.stdout)?)
     }
 
-    /// Runs `perf stat`, and returns its rows.
+    /// Runs `perf stat` and returns its rows.
     pub fn rows(self) -> Result<Vec<Row>> {
         parse_rows(&self.run()?)
     }
 }
 
-/// Makes an exit status other than 0 an error.
+/// Turns an exit status other than 0 into an error with what perf printed.
 pub fn check(command: &Command, output: Output) -> Result<Output> {
     ensure!(
         output.status.success(),
@@ -70,17 +70,19 @@ pub fn check(command: &Command, output: Output) -> Result<Output> {
 /// One event of `perf stat`.
 #[derive(Debug, PartialEq)]
 pub struct Row {
-    /// What comes before the value: the CPU, or the core and its CPUs.
+    /// The fields before the value: the CPU, or the core and its number of CPUs.
     pub place: String,
+    /// The count. Clocks have fractions.
     pub value: f64,
+    /// The event as perf prints it.
     pub event: String,
-    /// The relative deviation of repeated runs in percent.
+    /// The relative deviation of repeated runs, in percent.
     pub deviation: Option<f64>,
-    /// Percent of the time that the event was counting.
+    /// The part of the time that the event was on a counter, in percent.
     pub running: f64,
 }
 
-/// The rows that `perf stat -x,` printed.
+/// Parses the rows that `perf stat -x,` printed.
 pub fn parse_rows(output: &Output) -> Result<Vec<Row>> {
     let text = String::from_utf8_lossy(&output.stderr);
     let rows = text
@@ -93,15 +95,15 @@ pub fn parse_rows(output: &Output) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// `[place,[cpus,]]value,unit,event,[deviation%,]run time,percent[,metric…]`
+/// Parses `[place,[cpus,]]value,unit,event,[deviation%,]run time,percent[,metric…]`.
 ///
-/// The row of a metric alone, which has no event, is `None`.
+/// Returns `None` for the row of a metric, which has no event.
 fn parse_row(line: &str) -> Result<Option<Row>> {
-    // An event with terms holds commas itself: cpu/event=0xc0,umask=0/.
+    // An event with terms contains commas, too: cpu/event=0xc0,umask=0/.
     let fields = split(line);
     let Some(at) = fields.iter().position(|field| is_event(field)) else {
         if line.contains("<not ") {
-            bail!("«{line}»");
+            bail!("perf did not count: {line:?}");
         }
         return Ok(None);
     };
@@ -110,7 +112,7 @@ fn parse_row(line: &str) -> Result<Option<Row>> {
         .checked_sub(2)
         .map(|value| &fields[value])
         .context("no value")?;
-    let value = value.parse().with_context(|| format!("«{line}»"))?;
+    let value = value.parse().with_context(|| format!("{line:?}"))?;
     let mut rest = fields[at + 1..].iter();
     let mut next = rest.next().context("no run time")?;
     let mut deviation = None;
@@ -119,7 +121,7 @@ fn parse_row(line: &str) -> Result<Option<Row>> {
         next = rest.next().context("no run time")?;
     }
     next.parse::<u64>().context("run time")?;
-    let running = rest.next().context("no share of the time")?.parse()?;
+    let running = rest.next().context("no percentage of the time")?.parse()?;
     Ok(Some(Row {
         place,
         value,
@@ -129,7 +131,7 @@ fn parse_row(line: &str) -> Result<Option<Row>> {
     }))
 }
 
-/// Splits at the commas outside of slashes.
+/// Splits a line at its commas, except those between slashes.
 fn split(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut inside = false;
@@ -143,7 +145,7 @@ fn split(line: &str) -> Vec<String> {
     fields
 }
 
-/// Is this field the name of an event of ours?
+/// Whether a field is an event of these tests: one of a PMU, or a software event.
 fn is_event(field: &str) -> bool {
     field.contains('/')
         || ["task-clock", "page-faults", "context-switches"]

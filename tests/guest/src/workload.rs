@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Pieces of code whose retired user instructions and branches are known.
+//! Code that retires a known number of user instructions and branches.
 //!
-//! A [`Workload`] is called by [`Workload::measure`] between the enabling and
-//! the disabling of an event, from assembly that leaves nothing unknown in the
-//! window: an event that counts user instructions reads
-//! [`Workload::instructions`], not about that many.
+//! [`Workload::measure`] enables an event, runs the workload and disables the
+//! event, all from assembly. Every user instruction in this window is known, so
+//! an event that counts user instructions reads exactly
+//! [`Workload::instructions`].
 
 use std::arch::global_asm;
 use std::ffi::c_void;
@@ -23,7 +23,7 @@ type Code = unsafe extern "C" fn(u64, u64);
 
 extern "C" {
     fn guest_measure(fd: RawFd, f: Code, a: u64, b: u64, flags: u64) -> u64;
-    fn guest_between(index: u32, f: Code, a: u64, b: u64) -> u64;
+    fn guest_rdpmc_delta(index: u32, f: Code, a: u64, b: u64) -> u64;
     fn guest_empty(a: u64, b: u64);
     fn guest_loop(a: u64, b: u64);
     fn guest_padded_loop(a: u64, b: u64);
@@ -64,36 +64,37 @@ extern "C" {
     static mut guest_traps: [Trap; MAX_TRAPS];
 }
 
-/// Instructions in the window around the code itself: 3 before, 5 behind.
+/// Instructions that `guest_measure` adds to the workload: 3 before, 5 after.
 const WINDOW: u64 = 8;
-/// Of these before the code's first: the place of a sample depends on it.
+/// The part of [`WINDOW`] before the workload. Sample addresses depend on it.
 const WINDOW_BEFORE: u64 = 3;
-/// Branches of the window: the call, and the SYSCALL that disables the event.
+/// Branches in [`WINDOW`]: the call, and the SYSCALL that disables the event.
 const WINDOW_BRANCHES: u64 = 1 + SYSCALL_BRANCHES;
-/// Instructions between the two RDPMC around the code: see `guest_between`.
-const BETWEEN: u64 = 6;
+/// Instructions that `guest_rdpmc_delta` adds between its two RDPMCs.
+const RDPMC_WINDOW: u64 = 6;
 /// SYSCALL is a far branch, so BR_INST_RETIRED.ALL_BRANCHES counts it.
 const SYSCALL_BRANCHES: u64 = 1;
-/// What one signal adds: two instructions of the handler, two of the restorer.
+/// Instructions that one signal adds: two of the handler, two of the restorer.
 const SIGNAL: u64 = 4;
-/// Of these branches: the handler's RET and the restorer's SYSCALL.
+/// Branches in [`SIGNAL`]: the handler's RET and the restorer's SYSCALL.
 const SIGNAL_BRANCHES: u64 = 1 + SYSCALL_BRANCHES;
 
-/// What a signal that is taken down adds: guest_record_trap and the restorer.
+/// Instructions that one recorded signal adds: 14 of `guest_record_trap`, two of
+/// the restorer.
 pub const TRAP: u64 = 14 + 2;
-/// Signals that can be taken down.
+/// The number of signals that `guest_traps` has room for.
 const MAX_TRAPS: usize = 64;
 
 const PAGE: usize = 4096;
 
-/// Code with its arguments, and what it retires in user mode when measured.
+/// Code, its arguments, and what it retires in user mode when measured.
 pub struct Workload {
     name: String,
     code: Code,
     args: (u64, u64),
     instructions: u64,
     branches: u64,
-    // What the code reads, writes and relies on, alive as long as it may run.
+    // Resources that the code uses. They live as long as it can be called.
     _memory: Option<Memory>,
     _handler: Option<Handler>,
     _call: Option<Box<Call>>,
@@ -123,35 +124,37 @@ impl Workload {
         self
     }
 
-    /// What to call it in a message.
+    /// The name for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// User instructions in one measured run.
+    /// The user instructions that one measured run retires.
     pub fn instructions(&self) -> u64 {
         self.instructions
     }
 
-    /// Retired user branches in one measured run.
+    /// The user branches that one measured run retires.
     pub fn branches(&self) -> u64 {
         self.branches
     }
 
-    /// Enables the event, runs the code, disables the event.
+    /// Enables the event, runs the workload, disables the event.
     pub fn measure(&self, event: &impl AsRawFd) -> Result<()> {
         self.measure_with(event, 0)
     }
 
-    /// The same with every event of a group, by PERF_IOC_FLAG_GROUP.
+    /// Like [`Workload::measure`], for all events of a group
+    /// (PERF_IOC_FLAG_GROUP).
     pub fn measure_group(&self, leader: &impl AsRawFd) -> Result<()> {
         self.measure_with(leader, bindings::PERF_IOC_FLAG_GROUP.into())
     }
 
     fn measure_with(&self, event: &impl AsRawFd, flags: u64) -> Result<()> {
         let (a, b) = self.args;
-        // SAFETY: the constructors below pair each code with arguments and
-        // memory that it may use; guest_measure keeps to the C ABI.
+        // SAFETY: the constructors pair the code with arguments that it accepts,
+        // and `self` owns the memory that these point to. `guest_measure`
+        // follows the C ABI.
         let status = unsafe { guest_measure(event.as_raw_fd(), self.code, a, b, flags) };
         ensure!(
             status == 0,
@@ -161,23 +164,26 @@ impl Workload {
         Ok(())
     }
 
-    /// Runs the code and returns by how much it moves the counter that RDPMC
-    /// reads as `index`, and by how much it does so if that counts user
-    /// instructions. Faults unless user mode may read that.
-    pub fn between(&self, index: u32) -> (u64, u64) {
-        // SAFETY: as in `measure`.
-        let moved = unsafe { guest_between(index, self.code, self.args.0, self.args.1) };
-        (moved, self.instructions - WINDOW + BETWEEN)
+    /// Runs the workload between two RDPMCs of counter `index`. Returns the
+    /// difference, and the difference to expect of a counter of user
+    /// instructions. Faults if user mode may not read the counter.
+    pub fn rdpmc_delta(&self, index: u32) -> (u64, u64) {
+        // SAFETY: the constructors pair the code with arguments that it accepts,
+        // and `self` owns the memory that these point to. `guest_rdpmc_delta`
+        // follows the C ABI.
+        let delta = unsafe { guest_rdpmc_delta(index, self.code, self.args.0, self.args.1) };
+        (delta, self.instructions - WINDOW + RDPMC_WINDOW)
     }
 
-    /// Runs the code, with no event switched.
+    /// Runs the workload without enabling or disabling an event.
     pub fn run(&self) {
-        // SAFETY: as in `measure`.
+        // SAFETY: the constructors pair the code with arguments that it accepts,
+        // and `self` owns the memory that these point to.
         unsafe { (self.code)(self.args.0, self.args.1) }
     }
 }
 
-/// Nothing but the window.
+/// A function that returns at once.
 pub fn empty() -> Workload {
     Workload::new("empty", guest_empty, (0, 0), 1, 1)
 }
@@ -187,23 +193,23 @@ pub fn tight_loop(n: u64) -> Workload {
     Workload::new("loop", guest_loop, (n, 0), 2 * n + 1, n + 1)
 }
 
-/// The one address that a taken branch of [`tight_loop`] leads to.
+/// The target of every taken branch in [`tight_loop`].
 pub fn tight_loop_head() -> u64 {
     guest_loop as usize as u64
 }
 
-/// Branches among the first so many instructions of a measured [`tight_loop`],
-/// in the loop.
+/// The number of branches among the first `retired` instructions of a measured
+/// [`tight_loop`]. The last of these must be in the loop.
 pub fn tight_loop_branches(retired: u64) -> u64 {
     1 + (retired - WINDOW_BEFORE) / 2
 }
 
-/// A loop that retires, in the whole window, 4096 * `periods` instructions and a
+/// A loop that, when measured, retires 4096 * `periods` instructions and a
 /// multiple of 256 branches.
 ///
-/// The events that QEMU's TCG has no notion of are modelled as functions of
-/// those two (tools/pmu-model, `event`). Over such a stretch each of them grows
-/// by the same number wherever it starts.
+/// The PMU model derives events that TCG does not have, such as cache misses,
+/// from instructions and branches. Over these numbers each derived event grows by
+/// the same count, wherever the workload starts.
 pub fn whole_periods(periods: u64) -> Workload {
     let n = 2048 * periods - 256 - WINDOW_BRANCHES - 1;
     let workload = Workload::new("padded_loop", guest_padded_loop, (n, 0), 2 * n + 510, n + 1);
@@ -212,7 +218,7 @@ pub fn whole_periods(periods: u64) -> Workload {
     workload
 }
 
-/// Jumps taken and not taken, calls and returns.
+/// Taken and untaken jumps, calls and returns.
 pub fn branches(n: u64) -> Workload {
     Workload::new("branches", guest_branches, (n, 0), 7 * n + 1, 5 * n + 1)
 }
@@ -222,15 +228,16 @@ pub fn block(n: u64) -> Workload {
     Workload::new("block", guest_block, (n, 0), 15 * n + 1, n + 1)
 }
 
-/// The address of the instruction that follows the `retired`-th of a measured
-/// [`block`], or `None` where that is not in the loop.
+/// The address of the instruction after the `retired`-th of a measured [`block`],
+/// or `None` if the `retired`-th is not in the loop.
 pub fn block_ip(n: u64, retired: u64) -> Option<u64> {
     const OFFSETS: [u64; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16];
     let place = retired.checked_sub(WINDOW_BEFORE)?;
     (place < 15 * n).then(|| guest_block as usize as u64 + OFFSETS[(place % 15) as usize])
 }
 
-/// A system call as [`guest_around_call`] takes it, and words that it may point to.
+/// A system call for [`guest_around_call`], and two words that its arguments may
+/// point to.
 #[repr(C)]
 struct Call {
     number: u64,
@@ -238,7 +245,7 @@ struct Call {
     pointee: [u64; 2],
 }
 
-/// A loop of `n` rounds, a system call, and such a loop again.
+/// A loop of `n` rounds, a system call, and another loop of `n` rounds.
 fn around_call(number: i64, args: [u64; 3], n: u64) -> Workload {
     around(
         Box::new(Call {
@@ -258,14 +265,14 @@ fn around(call: Box<Call>, n: u64) -> Workload {
     workload
 }
 
-/// An ioctl of an event, whose argument is a number, between two loops of `n`
-/// rounds.
+/// An ioctl of an event between two loops of `n` rounds. The argument is a
+/// number, not a pointer.
 pub fn around_ioctl(event: &impl AsRawFd, request: u32, arg: u64, n: u64) -> Workload {
     let args = [event.as_raw_fd() as u64, request.into(), arg];
     around_call(libc::SYS_ioctl, args, n)
 }
 
-/// The same with PERF_EVENT_IOC_PERIOD, which takes a pointer.
+/// PERF_EVENT_IOC_PERIOD between two loops of `n` rounds.
 pub fn around_new_period(event: &impl AsRawFd, period: u64, n: u64) -> Workload {
     let mut call = Box::new(Call {
         number: libc::SYS_ioctl as u64,
@@ -276,12 +283,12 @@ pub fn around_new_period(event: &impl AsRawFd, period: u64, n: u64) -> Workload 
     around(call, n)
 }
 
-/// The same with a file that is closed.
+/// The close of a file between two loops of `n` rounds.
 pub fn around_close(file: impl IntoRawFd, n: u64) -> Workload {
     around_call(libc::SYS_close, [file.into_raw_fd() as u64, 0, 0], n)
 }
 
-/// The same with a sleep of so many nanoseconds, less than a second.
+/// A sleep between two loops of `n` rounds. `nanoseconds` is less than a second.
 pub fn around_sleep(nanoseconds: u64, n: u64) -> Workload {
     let mut call = Box::new(Call {
         number: libc::SYS_nanosleep as u64,
@@ -293,13 +300,13 @@ pub fn around_sleep(nanoseconds: u64, n: u64) -> Workload {
     around(call, n)
 }
 
-/// Instructions of a measured loop around a system call, up to that.
+/// Instructions of a measured `around_…` up to and including its SYSCALL.
 pub fn before_call(n: u64) -> u64 {
     WINDOW_BEFORE + 2 * n + 7
 }
 
-/// Instructions of a measured loop around a system call, behind that.
-pub fn behind_call(n: u64) -> u64 {
+/// Instructions of a measured `around_…` after its SYSCALL.
+pub fn after_call(n: u64) -> u64 {
     WINDOW + 4 * n + 8 - before_call(n)
 }
 
@@ -308,8 +315,8 @@ pub fn chain(n: u64) -> Workload {
     Workload::new("chain", guest_chain, (n, 0), 2 * n + 14, n + 5)
 }
 
-/// Where the loop of [`chain`] is, then where its function and the one that
-/// called that return to. Frame pointers lead no further.
+/// The call chain of [`chain`]: the loop, then the return addresses of its
+/// function and of the caller. The chain of frame pointers ends there.
 pub fn chain_of_calls() -> [u64; 3] {
     [
         ptr::addr_of!(guest_chain_leaf) as u64,
@@ -318,33 +325,34 @@ pub fn chain_of_calls() -> [u64; 3] {
     ]
 }
 
-/// A loop during which all registers hold known values, see [`Registers`].
+/// A loop that runs with known values in all registers; see [`Registers`].
 pub fn registers(n: u64) -> Workload {
     Workload::new("registers", guest_registers, (n, 0), 2 * n + 32, n + 1)
 }
 
-/// What is in the registers and on the stack behind the `retired`-th instruction
-/// of a measured [`registers`].
+/// The registers and the stack in the loop of a measured [`registers`].
 pub struct Registers {
     pub ip: u64,
     pub di: u64,
 }
 
 impl Registers {
-    /// PERF_REG_X86_*: all general ones but RSP and RDI, which have no constant.
+    /// The registers that hold a constant, as PERF_REG_X86_*: all general ones
+    /// but RSP and RDI.
     pub const CONSTANT: [u64; 14] = [0, 1, 2, 3, 4, 6, 16, 17, 18, 19, 20, 21, 22, 23];
-    /// The words at RSP and above.
+    /// The words on the stack, from RSP up.
     pub const STACK: [u64; 4] = [0x7e57_0003, 0x7e57_0002, 0x7e57_0001, 0x7e57_0000];
 
-    /// The value of one of those that are constant.
+    /// The value of a register of [`Registers::CONSTANT`].
     pub fn constant(register: u64) -> u64 {
         0x7e57_0000_0000_0000 + register
     }
 
-    /// `None` where that is not in the loop.
+    /// The values after the `retired`-th instruction, or `None` if that is not in
+    /// the loop.
     pub fn after(n: u64, retired: u64) -> Option<Self> {
         let place = retired.checked_sub(WINDOW_BEFORE + 24)?;
-        // DEC, of three bytes, and JNZ.
+        // The loop is DEC (three bytes) and JNZ.
         (place < 2 * n).then(|| Self {
             ip: ptr::addr_of!(guest_registers_loop) as u64 + 3 * (place % 2),
             di: n - place.div_ceil(2),
@@ -352,7 +360,8 @@ impl Registers {
     }
 }
 
-/// Writes to fresh pages: the first write to each faults, and retires once.
+/// One write to each of `pages` fresh pages. Each write faults and then retires
+/// once.
 pub fn touch(pages: u64) -> Result<Workload> {
     let memory = Memory::new(pages as usize * PAGE, ProtFlags::PROT_WRITE)?;
     let args = (memory.address(), pages);
@@ -388,18 +397,18 @@ pub fn rep_nothing(n: u64) -> Result<Workload> {
     Ok(Workload::new("rep_nothing", guest_rep_nothing, args, 4 * n + 1, n + 1).with_memory(memory))
 }
 
-/// System calls.
+/// A loop of `n` getpid() system calls.
 pub fn syscalls(n: u64) -> Workload {
     let branches = n * (1 + SYSCALL_BRANCHES) + 1;
     Workload::new("syscalls", guest_syscall, (n, 0), 4 * n + 1, branches)
 }
 
-/// Where the system calls of [`syscalls`] return to.
+/// The address that the system calls of [`syscalls`] return to.
 pub fn syscall_return() -> u64 {
     ptr::addr_of!(guest_syscall_return) as u64
 }
 
-/// UD2, stepped over by a SIGILL handler: a fault, it never retires.
+/// UD2, skipped by a SIGILL handler. It faults, so it never retires.
 pub fn undefined(n: u64) -> Result<Workload> {
     let branches = n * (1 + SIGNAL_BRANCHES) + 1;
     let instructions = n * (2 + SIGNAL) + 1;
@@ -409,7 +418,8 @@ pub fn undefined(n: u64) -> Result<Workload> {
     )
 }
 
-/// A division by zero, stepped over by a SIGFPE handler.
+/// A division by zero, skipped by a SIGFPE handler. It faults, so it never
+/// retires.
 pub fn divide_error(n: u64) -> Result<Workload> {
     let branches = n * (1 + SIGNAL_BRANCHES) + 1;
     let instructions = n * (2 + SIGNAL) + 2;
@@ -419,7 +429,7 @@ pub fn divide_error(n: u64) -> Result<Workload> {
     )
 }
 
-/// INT3 with a SIGTRAP handler: a trap, it retires, and as a branch.
+/// INT3 with a SIGTRAP handler. It traps, so it retires, and it is a branch.
 pub fn breakpoint(n: u64) -> Result<Workload> {
     let branches = n * (2 + SIGNAL_BRANCHES) + 1;
     let instructions = n * (3 + SIGNAL) + 1;
@@ -429,7 +439,7 @@ pub fn breakpoint(n: u64) -> Result<Workload> {
     )
 }
 
-/// A loop under EFLAGS.TF, with a SIGTRAP handler.
+/// A loop single-stepped by EFLAGS.TF, with a SIGTRAP handler.
 pub fn single_step(n: u64) -> Result<Workload> {
     let steps = 2 * n + 3;
     let branches = n + 1 + steps * SIGNAL_BRANCHES;
@@ -444,16 +454,18 @@ pub fn single_step(n: u64) -> Result<Workload> {
     .with_handler(Handler::count(libc::SIGTRAP)?))
 }
 
-/// How often a counting handler ran in this process.
+/// How often `guest_count_step` or `guest_record_trap` has run in this process.
 pub fn signals_counted() -> u64 {
-    // SAFETY: written only by signal handlers of the thread that measures.
+    // SAFETY: only signal handlers of this thread write `guest_steps`. An aligned
+    // volatile read of eight bytes is a single instruction, so it cannot tear.
     unsafe { ptr::read_volatile(ptr::addr_of!(guest_steps)) }
 }
 
-/// What was taken down of a SIGTRAP, `siginfo` first.
+/// A recorded SIGTRAP: fields of its `siginfo`, and the interrupted RIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Trap {
+    /// `si_code`.
     pub code: i64,
     /// `si_perf_data`.
     pub data: u64,
@@ -461,49 +473,51 @@ pub struct Trap {
     pub type_: u32,
     /// `si_perf_flags`.
     pub flags: u32,
-    /// The instruction that it came before.
+    /// The interrupted RIP.
     pub ip: u64,
 }
 
-/// [`block`], with a handler of SIGTRAP that takes it down. The instructions do
-/// not include those of the handler, [`TRAP`] each time.
+/// [`block`], with a SIGTRAP handler that records each signal. Each signal adds
+/// [`TRAP`] instructions, which [`Workload::instructions`] does not include.
 pub fn trapped_block(n: u64) -> Result<Workload> {
-    // SAFETY: written only by signal handlers of the thread that measures.
+    // SAFETY: only signal handlers of this thread access `guest_steps`, and none
+    // is installed before the next line.
     unsafe { ptr::write_volatile(ptr::addr_of_mut!(guest_steps), 0) };
     let handler = Handler::install(libc::SIGTRAP, ptr::addr_of!(guest_record_trap))?;
     Ok(block(n).with_handler(handler))
 }
 
-/// The signals that came since [`trapped_block`] was made, `MAX_TRAPS` at most.
+/// The signals since [`trapped_block`] was made, at most `MAX_TRAPS`.
 pub fn traps() -> Vec<Trap> {
     let n = signals_counted() as usize;
     assert!(n <= MAX_TRAPS, "{n} traps");
-    // SAFETY: as in `signals_counted`.
+    // SAFETY: only signal handlers of this thread write `guest_traps`, and the
+    // workload that raises the signals is not running.
     let traps = unsafe { ptr::read_volatile(ptr::addr_of!(guest_traps)) };
     traps[..n].to_vec()
 }
 
-/// CPUID, which serializes, and is emulated by a helper of its own.
+/// CPUID, which is serializing. TCG runs it in a helper.
 pub fn cpuid(n: u64) -> Workload {
     Workload::new("cpuid", guest_cpuid, (n, 0), 4 * n + 3, n + 1)
 }
 
-/// RDTSC, which is an I/O instruction to an emulator that counts time.
+/// RDTSC, which TCG treats as an I/O instruction under -icount.
 pub fn rdtsc(n: u64) -> Workload {
     Workload::new("rdtsc", guest_rdtsc, (n, 0), 3 * n + 1, n + 1)
 }
 
-/// PAUSE, at which an emulator may switch to another CPU.
+/// PAUSE, on which TCG may switch to another vCPU.
 pub fn pause(n: u64) -> Workload {
     Workload::new("pause", guest_pause, (n, 0), 3 * n + 1, n + 1)
 }
 
-/// x87 and SSE.
+/// x87 and SSE instructions.
 pub fn fpu(n: u64) -> Workload {
     Workload::new("fpu", guest_fpu, (n, 0), 6 * n + 1, n + 1)
 }
 
-/// A locked addition across a cache line.
+/// A locked addition that crosses a cache line.
 pub fn split_lock(n: u64) -> Result<Workload> {
     let memory = Memory::new(PAGE, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
     let args = (memory.address() + 60, n);
@@ -517,14 +531,15 @@ pub fn cmpxchg16b(n: u64) -> Result<Workload> {
     Ok(Workload::new("cmpxchg16b", guest_cmpxchg16b, args, 3 * n + 3, n + 1).with_memory(memory))
 }
 
-/// A loop that changes its own next instruction.
+/// A loop that modifies its own next instruction.
 pub fn self_modifying(n: u64) -> Result<Workload> {
     let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE | ProtFlags::PROT_EXEC;
     let memory = Memory::new(PAGE, prot)?;
     let start = guest_self_modifying as *const u8;
     let end = ptr::addr_of!(guest_self_modifying_end);
-    // SAFETY: both labels bound one function, shorter than a page; the copy is
-    // fresh memory of ours, and what it holds is position-independent code.
+    // SAFETY: the two labels enclose one function, which is shorter than a page.
+    // The destination is a fresh page that nothing else refers to. The code is
+    // position-independent, so the copy is a valid function of type `Code`.
     let code = unsafe {
         ptr::copy_nonoverlapping(
             start,
@@ -536,7 +551,7 @@ pub fn self_modifying(n: u64) -> Result<Workload> {
     Ok(Workload::new("self_modifying", code, (n, 0), 4 * n + 1, n + 1).with_memory(memory))
 }
 
-/// An anonymous mapping of small pages, none of them touched yet.
+/// An anonymous mapping of 4 KiB pages. None of them is populated yet.
 struct Memory {
     start: NonNull<c_void>,
     len: NonZeroUsize,
@@ -544,13 +559,14 @@ struct Memory {
 
 impl Memory {
     fn new(len: usize, prot: ProtFlags) -> Result<Self> {
-        let len = NonZeroUsize::new(len).context("an empty mapping")?;
+        let len = NonZeroUsize::new(len).context("a mapping of zero bytes")?;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, placed by the kernel.
+        // SAFETY: the kernel chooses the address, so that no existing mapping is
+        // replaced.
         let start = unsafe { mmap_anonymous(None, len, prot, flags) }.context("mmap")?;
         let memory = Self { start, len };
-        // A huge page would take one fault for 512 pages.
-        // SAFETY: this advice does not change what the memory holds.
+        // A huge page would fault once for 512 pages.
+        // SAFETY: MADV_NOHUGEPAGE does not change the contents of the memory.
         unsafe { madvise(start, len.get(), MmapAdvise::MADV_NOHUGEPAGE) }.context("madvise")?;
         Ok(memory)
     }
@@ -562,12 +578,13 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nothing uses any more. It cannot fail.
+        // SAFETY: `self` owns the mapping and hands out no reference to it. The
+        // workload that uses its address is being dropped too.
         let _ = unsafe { munmap(self.start, self.len.get()) };
     }
 }
 
-/// `struct sigaction` as the kernel has it.
+/// The kernel's `struct sigaction`, which is not the C library's.
 #[repr(C)]
 struct KernelSigaction {
     handler: usize,
@@ -576,9 +593,10 @@ struct KernelSigaction {
     mask: u64,
 }
 
-/// A signal handler in assembly; the default action is back on drop.
+/// An installed signal handler in assembly. Drop restores the default action.
 ///
-/// It is installed past the C library, whose own restorer we could not count.
+/// It does not use the C library's sigaction(), because the number of
+/// instructions in that library's restorer is not known.
 struct Handler(libc::c_int);
 
 impl Handler {
@@ -598,7 +616,9 @@ impl Handler {
             restorer: ptr::addr_of!(guest_restorer) as usize,
             mask: 0,
         };
-        // SAFETY: the struct is the kernel's, with the size of its mask.
+        // SAFETY: `action` has the layout of the kernel's `struct sigaction`, and
+        // 8 is the size of its mask. `handler` and `guest_restorer` are functions
+        // in assembly that live as long as the program.
         let status = unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -615,7 +635,7 @@ impl Handler {
 
 impl Drop for Handler {
     fn drop(&mut self) {
-        // SAFETY: the default action asks nothing of us.
+        // SAFETY: the default action runs no code of this program.
         unsafe { libc::signal(self.0, libc::SIG_DFL) };
     }
 }

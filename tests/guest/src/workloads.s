@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Code whose every user instruction is known. The totals that the comments
-# give are the ones src/workload.rs works with.
+# The code of the workloads. The comment before each function gives its
+# arguments in parentheses, then the number of user instructions that it retires,
+# which src/workload.rs relies on.
 
 # u64 guest_measure(int fd, void (*f)(u64, u64), u64 a, u64 b, u64 flags)
 #
-# Enables the event fd, calls f(a, b), disables the event. Counted are exactly
-# the instructions behind the first SYSCALL, the second SYSCALL included.
+# Enables the event fd, calls f(a, b), disables the event. The event counts
+# exactly the instructions after the first SYSCALL, up to and including the
+# second.
 	.globl	guest_measure
 guest_measure:
 	push	rbx
@@ -26,7 +28,7 @@ guest_measure:
 	mov	rdi, r13		# 3 before f
 	mov	rsi, r14
 	call	r12
-	mov	edi, ebx		# 5 behind it
+	mov	edi, ebx		# 5 after f
 	mov	esi, 0x2401		# PERF_EVENT_IOC_DISABLE
 	mov	rdx, r15
 	mov	eax, 16
@@ -60,7 +62,7 @@ guest_loop:
 	jnz	guest_loop
 	ret
 
-# (n): 7n + 1, of which branches 5n + 1
+# (n): 7n + 1, 5n + 1 of them branches
 	.globl	guest_branches
 guest_branches:
 	test	rdi, rdi
@@ -72,8 +74,7 @@ guest_branches:
 2:	ret
 3:	ud2
 
-# (n): 15n + 1; every instruction of a round at an address of its own, the
-# 13 NOPs one byte each, DEC three
+# (n): 15n + 1. A NOP has one byte, DEC three.
 	.globl	guest_block
 guest_block:
 	.rept	13
@@ -83,8 +84,8 @@ guest_block:
 	jnz	guest_block
 	ret
 
-# (call, n): 4n + 8, the SYSCALL the (2n + 7)th. call: the system call's number,
-# then its first three arguments
+# (call, n): 4n + 8; the SYSCALL is number 2n + 7. call points to the number of
+# the system call and its first three arguments.
 	.globl	guest_around_call
 guest_around_call:
 	mov	r8, rdi
@@ -100,22 +101,22 @@ guest_around_call:
 	jnz	2b
 	ret
 
-# (n): 2n + 14; the loop is two calls deep, and the chain of frame pointers ends
-# with the outermost of the three functions
+# (n): 2n + 14. The loop is two calls deep. The chain of frame pointers ends with
+# the outermost of the three functions.
 	.globl	guest_chain
 guest_chain:
 	push	rbp
 	xor	ebp, ebp
 	call	1f
 	.globl	guest_chain_outer
-guest_chain_outer:			# returned to
+guest_chain_outer:			# a return address
 	pop	rbp
 	ret
 1:	push	rbp
 	mov	rbp, rsp
 	call	2f
 	.globl	guest_chain_middle
-guest_chain_middle:			# returned to
+guest_chain_middle:			# a return address
 	pop	rbp
 	ret
 2:	push	rbp
@@ -127,9 +128,9 @@ guest_chain_leaf:
 	pop	rbp
 	ret
 
-# (n): 2n + 32, of which 24 before the loop. In it a register that is not RDI
-# or RSP holds 7e57000000000000H plus its number (PERF_REG_X86_*), and the
-# stack 7e570003H to 7e570000H, 8 bytes each
+# (n): 2n + 32, 24 of them before the loop. In the loop each register except RDI
+# and RSP holds 7e57000000000000H plus its number (PERF_REG_X86_*). The stack
+# holds 7e570003H, 7e570002H, 7e570001H and 7e570000H from RSP up, 8 bytes each.
 	.globl	guest_registers
 guest_registers:
 	push	rbx
@@ -169,7 +170,7 @@ guest_registers_loop:
 	pop	rbx
 	ret
 
-# (page, n): 4n + 1, and n page faults when the pages are fresh
+# (page, n): 4n + 1, with n page faults if the pages are fresh
 	.globl	guest_touch
 guest_touch:
 	mov	byte ptr [rdi], 1
@@ -178,7 +179,7 @@ guest_touch:
 	jnz	guest_touch
 	ret
 
-# (dst, len), source behind dst: 4
+# (dst, len): 4; the source is dst + len
 	.globl	guest_rep_movsb
 guest_rep_movsb:
 	mov	rcx, rsi
@@ -194,7 +195,7 @@ guest_rep_stosb:
 	rep stosb
 	ret
 
-# (buf, len), no byte of buf being 0xff: 4
+# (buf, len): 4; no byte of buf is 0xff
 	.globl	guest_repne_scasb
 guest_repne_scasb:
 	mov	rcx, rsi
@@ -202,7 +203,7 @@ guest_repne_scasb:
 	repne scasb
 	ret
 
-# (buf, n): 4n + 1; a REP with nothing to do retires once all the same
+# (buf, n): 4n + 1. A REP with a count of 0 retires once.
 	.globl	guest_rep_nothing
 guest_rep_nothing:
 	xor	ecx, ecx
@@ -222,7 +223,7 @@ guest_syscall_return:
 	jnz	guest_syscall
 	ret
 
-# (n): 2n + 1, and what guest_skip2 and guest_restorer add n times
+# (n): 2n + 1, plus guest_skip2 and guest_restorer n times. UD2 never retires.
 	.globl	guest_ud2
 guest_ud2:
 	ud2
@@ -230,7 +231,8 @@ guest_ud2:
 	jnz	guest_ud2
 	ret
 
-# (n): 2n + 2, and the same additions
+# (n): 2n + 2, plus guest_skip2 and guest_restorer n times. A DIV that faults
+# never retires.
 	.globl	guest_div0
 guest_div0:
 	xor	ecx, ecx
@@ -239,8 +241,8 @@ guest_div0:
 	jnz	1b
 	ret
 
-# (n): 3n + 1 (INT3 is a trap: it has retired), and what guest_count_step and
-# guest_restorer add n times
+# (n): 3n + 1, plus guest_count_step and guest_restorer n times. INT3 is a trap,
+# so it retires.
 	.globl	guest_int3
 guest_int3:
 	int3
@@ -248,8 +250,8 @@ guest_int3:
 	jnz	guest_int3
 	ret
 
-# (n): 2n + 7, of which the last 2n + 3 but the RET are single-stepped: as
-# many times comes what guest_count_step and guest_restorer add
+# (n): 2n + 7, plus guest_count_step and guest_restorer 2n + 3 times: once after
+# each instruction from the first DEC to the second POPFQ.
 	.globl	guest_single_step
 guest_single_step:
 	pushfq
@@ -262,19 +264,19 @@ guest_single_step:
 	popfq
 	ret
 
-# Signal handler that steps over a two-byte instruction: 2
+# Signal handler that skips a two-byte instruction: 2
 	.globl	guest_skip2
 guest_skip2:
 	add	qword ptr [rdx + 168], 2	# ucontext: gregs[REG_RIP]
 	ret
 
-# Signal handler that counts: 2
+# Signal handler that counts its calls: 2
 	.globl	guest_count_step
 guest_count_step:
 	inc	qword ptr guest_steps[rip]
 	ret
 
-# Signal handler that takes down what a SIGTRAP of perf says, and where it came: 14
+# Signal handler that records the siginfo and the RIP of a SIGTRAP of perf: 14
 	.globl	guest_record_trap
 guest_record_trap:
 	mov	rax, guest_steps[rip]
@@ -292,7 +294,7 @@ guest_record_trap:
 	mov	[rcx + 24], rax
 	ret
 
-# Where a handler returns to: 2
+# The return address of the signal handlers (SA_RESTORER): 2
 	.globl	guest_restorer
 guest_restorer:
 	mov	eax, 15			# rt_sigreturn
@@ -336,7 +338,7 @@ guest_fpu:
 	jnz	guest_fpu
 	ret
 
-# (p, n), *p across a cache line: 3n + 1
+# (p, n): 3n + 1; *p crosses a cache line
 	.globl	guest_split_lock
 guest_split_lock:
 	lock add qword ptr [rdi], 1
@@ -354,7 +356,8 @@ guest_cmpxchg16b:
 	mov	rbx, r8
 	ret
 
-# (n), run from a writable copy: 4n + 1; each round changes the next one's code
+# (n): 4n + 1. Runs from a writable copy. Each round changes the MOV after the
+# INC.
 	.globl	guest_self_modifying
 guest_self_modifying:
 	inc	dword ptr [rip + 1]
@@ -375,12 +378,13 @@ guest_traps:
 	.skip	64 * 32
 	.text
 
-# u64 guest_between(u32 index, void (*f)(u64, u64), u64 a, u64 b)
+# u64 guest_rdpmc_delta(u32 index, void (*f)(u64, u64), u64 a, u64 b)
 #
-# By how much f(a, b) and 6 more instructions move the counter that RDPMC reads
-# as index: the first RDPMC is among them, the second is not.
-	.globl	guest_between
-guest_between:
+# Calls f(a, b) between two RDPMCs of counter index and returns the difference.
+# It includes 6 instructions besides f: the first RDPMC is one of them, the
+# second is not.
+	.globl	guest_rdpmc_delta
+guest_rdpmc_delta:
 	push	rbx
 	push	r12
 	push	r13

@@ -6,6 +6,7 @@ use anyhow::Result;
 use std::fs;
 use std::process::Command;
 
+use crate::callgraph;
 use crate::context::Context;
 use crate::kernel::Kernel;
 use crate::module;
@@ -49,6 +50,7 @@ pub fn test(ctx: &Context, kernel: &Kernel, tally: &mut Tally) -> Result<()> {
         Ok(())
     });
     tally.check(|| module::lint(ctx, kernel));
+    tally.check(|| callgraph::check(&module::for_kernel(ctx, kernel)?));
 
     let step = Step::start(ctx, "cargo-test", "host tests")?;
     let ran = step.run(cargo(ctx, "test").args(["--workspace", "--locked", "--no-fail-fast"]));

@@ -11,6 +11,7 @@
 
 mod bench;
 mod cache;
+mod callgraph;
 mod context;
 mod demo;
 mod generations;

@@ -107,8 +107,8 @@ pub fn suite(name: &str) -> Result<&'static Suite> {
 
 /// The titles of a suite's tests.
 fn titles<'a>(suite: &Suite, inventory: &'a Inventory) -> impl Iterator<Item = &'a str> {
-    let groups = suite.groups.iter();
-    groups
+    suite
+        .groups()
         .filter_map(|group| inventory.get(group.name()))
         .flatten()
         .map(String::as_str)

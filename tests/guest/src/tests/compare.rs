@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Thousands of calls of perf_event_open(), each made on the in-tree PMU and
-//! then on rust_pmu: the same errno, and where both count the same in user mode,
-//! the same count. Where they differ on purpose is in [`differences`].
+//! Thousands of calls of perf_event_open(), each for the in-tree PMU and for rust_pmu.
+//! They return the same errno, and events that can be counted give the same count.
+//! [`differences`] lists the intended differences.
 //!
-//! What is random is so by `--seed`, which the report names.
+//! Random calls are generated from `--seed`, which the report shows.
 
 mod attr;
 mod case;
@@ -27,27 +27,29 @@ use self::differences::{
 };
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Pmu;
+use crate::setting::Setting;
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![
-    every_field,
-    pairs_of_fields,
-    random_attrs,
-    generic_events,
-    raw_events,
-    arguments,
-    rights,
-    random_groups,
+    all need [InTree];
+    every_field: [EmulatedPmu],
+    pairs_of_fields: [EmulatedPmu],
+    random_attrs: [EmulatedPmu],
+    generic_events: [EmulatedPmu],
+    raw_events: [EmulatedPmu],
+    arguments: [EmulatedPmu],
+    rights: [EmulatedPmu],
+    random_groups: [EmulatedPmu],
     sysfs,
-    every_difference_is_there,
+    every_difference_is_there: [Module, EmulatedPmu],
 ];
 
-/// Makes calls on both PMUs and collects where rust_pmu does not what it should.
+/// Makes calls for both PMUs, and collects the unexpected results.
 struct Comparison {
     world: World,
     ours: Pmu,
     theirs: Pmu,
-    /// Whether ours is rust_pmu, which differs on purpose here and there.
+    /// Whether [`differences`] applies, because the PMU under test is rust_pmu.
     differs: bool,
     seed: u64,
     calls: usize,
@@ -62,7 +64,7 @@ impl Comparison {
             world: World::new()?,
             ours: ctx.pmu()?,
             theirs: ctx.in_tree()?,
-            differs: ctx.need_module().is_ok(),
+            differs: ctx.is_rust_pmu(),
             seed: ctx.seed,
             calls: 0,
             opened: 0,
@@ -75,10 +77,10 @@ impl Comparison {
         Rng::with_seed(self.seed)
     }
 
-    /// Makes a call on each PMU. One after the other: they share the counters,
-    /// but not at a time.
+    /// Makes a call for each PMU, one after the other, because only one driver can
+    /// hold the counters.
     fn call(&mut self, case: Case) -> Result<()> {
-        // What rust_pmu refuses may count as badly in-tree as it likes.
+        // There is nothing to compare with the count if rust_pmu refuses the event.
         let count = !is_refused(&self.world.cpu, &case);
         let taken = taken_as(&self.world.cpu, &case).filter(|_| self.differs);
         let theirs = self
@@ -99,14 +101,14 @@ impl Comparison {
             let truth = self.world.truth(&case);
             if ours != truth.unwrap_or(theirs) {
                 self.wrong(format!(
-                    "{ours} counted, in-tree {theirs}, in truth {truth:?}: {case}"
+                    "counted {ours}, in-tree {theirs}, expected {truth:?}: {case}"
                 ));
             }
         }
         Ok(())
     }
 
-    /// Compares what became of a call, and returns whether it is as it should be.
+    /// Compares the errno of a call on both PMUs. Returns whether it is right.
     fn compare(&mut self, case: &Case, ours: i32, theirs: i32, group: &str) -> bool {
         self.calls += 1;
         self.opened += usize::from(ours == 0);
@@ -131,7 +133,7 @@ impl Comparison {
         self.wrong.push(what);
     }
 
-    /// The first of what is wrong, and how much there is.
+    /// Returns an error that lists the first unexpected results, if there are any.
     fn finish(self) -> Result<()> {
         const SHOWN: usize = 40;
         let Self {
@@ -148,7 +150,7 @@ impl Comparison {
             return Ok(());
         }
         bail!(
-            "{} of {calls} calls differ, seed {seed}\n{}",
+            "{} unexpected results of {calls} calls with seed {seed}\n{}",
             wrong.len(),
             wrong[..wrong.len().min(SHOWN)].join("\n")
         )
@@ -162,10 +164,10 @@ fn name(errno: i32) -> String {
     }
 }
 
-/// A change to a call.
+/// Modifies a call.
 type Change = fn(&Cpu, &mut Case);
 
-/// Takes samples at a period that no test workload reaches often.
+/// Makes the event sample, with a period that the workload hardly reaches.
 fn sampling(_: &Cpu, case: &mut Case) {
     case.attr.set(attr::SAMPLE_PERIOD, 100_000);
     case.attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_IP);
@@ -182,7 +184,7 @@ fn branch_stack(case: &mut Case, branches: u64) {
     case.attr.add(attr::BRANCH_SAMPLE_TYPE, branches);
 }
 
-/// Fields that mean something only with others.
+/// Fields that have an effect only together with other fields, which the change sets.
 const COMPANIONS: &[(Field, Change)] = &[
     (attr::SAMPLE_PERIOD, |_, case| case.attr.set(attr::FREQ, 1)),
     (attr::BRANCH_SAMPLE_TYPE, |_, case| {
@@ -223,8 +225,8 @@ const COMPANIONS: &[(Field, Change)] = &[
     }),
 ];
 
-/// The values of a field that one has to have tried: each bit of it, none, all,
-/// and the edges of what counts as a period, frequency, clock or size.
+/// The interesting values of a field: each single bit, none, all, and limits of
+/// periods, frequencies, clocks and sizes.
 fn edge_values(field: Field) -> Vec<u64> {
     const EDGES: [u64; 22] = [
         0,
@@ -256,14 +258,14 @@ fn edge_values(field: Field) -> Vec<u64> {
         .collect()
 }
 
-/// Lengths of the struct through time, and lengths that it cannot have.
+/// Sizes that `struct perf_event_attr` has had over time, and invalid ones.
 const SIZES: [u64; 16] = [
     0, 1, 8, 56, 63, 64, 72, 80, 96, 104, 112, 120, 128, 136, 144, 152,
 ];
 const HUGE_SIZES: [u64; 4] = [4_096, 4_097, 1 << 31, u32::MAX as u64];
 
-/// Each field at its edges, on an event that only counts, on one that samples,
-/// and with what gives the field a meaning.
+/// Sets each field to its interesting values, for a counting event, for a sampling
+/// event, and with the fields that it depends on.
 fn every_field(ctx: &Ctx) -> Result<()> {
     let mut comparison = Comparison::new(ctx)?;
     let cpu = comparison.world.cpu;
@@ -275,7 +277,7 @@ fn every_field(ctx: &Ctx) -> Result<()> {
         for mut case in [counting, sampled] {
             case.attr.set(attr::SIZE, size);
             comparison.call(case)?;
-            // What is behind the end is not there, or not 0.
+            // Nonzero bytes after the end of the struct.
             case.attr.set(attr::CONFIG4, 1);
             comparison.call(case)?;
             case.attr.set(attr::CONFIG2, 1);
@@ -284,7 +286,7 @@ fn every_field(ctx: &Ctx) -> Result<()> {
         }
     }
     for &field in attr::FIELDS {
-        // These say which PMU is meant, and how much of the struct.
+        // `open` sets the type, and the loop above has tested the size.
         if field == attr::TYPE || field == attr::SIZE {
             continue;
         }
@@ -300,7 +302,7 @@ fn every_field(ctx: &Ctx) -> Result<()> {
                 let mut case = base;
                 case.attr.set(field, value);
                 comparison.call(case)?;
-                // With the bits that the base has: types of samples add up.
+                // Also keep the bits of the base, such as those of `sample_type`.
                 let added = base.attr.get(field) | value;
                 if added != value {
                     case.attr.set(field, added);
@@ -312,7 +314,7 @@ fn every_field(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
-/// What drivers could see differently.
+/// Changes to a call for which the result could depend on the driver.
 const CHANGES: &[Change] = &[
     sampling,
     |_, case| {
@@ -423,7 +425,7 @@ fn pairs_of_fields(ctx: &Ctx) -> Result<()> {
     let mut comparison = Comparison::new(ctx)?;
     let cpu = comparison.world.cpu;
     for first in CHANGES {
-        // With itself, too: by itself, then.
+        // A change combined with itself is the change alone.
         for second in CHANGES {
             let mut case = Case::own(cpu.instructions());
             first(&cpu, &mut case);
@@ -434,7 +436,7 @@ fn pairs_of_fields(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
-/// A value that is more often of some meaning than a random one.
+/// A random value of a field, which is often an interesting one.
 fn value(rng: &mut Rng, field: Field) -> u64 {
     match rng.u8(..4) {
         0 => rng.u64(..) & field.max(),
@@ -444,7 +446,7 @@ fn value(rng: &mut Rng, field: Field) -> u64 {
     }
 }
 
-/// The number of a cache event, from those of cache, operation and result.
+/// The `config` of a PERF_TYPE_HW_CACHE event.
 fn cache_event(cache: u64, op: u64, result: u64) -> u64 {
     cache | (op << 8) | (result << 16)
 }
@@ -472,8 +474,8 @@ fn random_case(rng: &mut Rng, cpu: &Cpu) -> Case {
             case.attr.set(field, value);
         }
     }
-    // It is not to run before it is measured: it could raise an interrupt with
-    // every instruction.
+    // The event must not run before it is measured: its period could be so short that
+    // each instruction raises a PMI.
     case.attr.set(attr::DISABLED, 1);
     case
 }
@@ -490,8 +492,8 @@ fn random_attrs(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
-/// PERF_TYPE_HARDWARE and PERF_TYPE_HW_CACHE for a PMU: all that perf has a name
-/// for, and more.
+/// All PERF_TYPE_HARDWARE and PERF_TYPE_HW_CACHE events, and some that do not exist,
+/// with the PMU's type in `config`.
 fn generic_events(ctx: &Ctx) -> Result<()> {
     let mut comparison = Comparison::new(ctx)?;
     let hardware = (0..16).chain([1 << 8, 1 << 31, u64::from(u32::MAX)]);
@@ -513,7 +515,7 @@ fn generic_events(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
-/// All event selects, with unit masks of which some are events.
+/// All event selects, with some unit masks.
 fn raw_events(ctx: &Ctx) -> Result<()> {
     let mut comparison = Comparison::new(ctx)?;
     let high: &[u64] = if comparison.world.cpu.amd() {
@@ -549,7 +551,7 @@ const WHOSE: [Whose; 7] = [
     Whose::NoCgroup,
 ];
 
-/// What is there, what is not, and what cannot be.
+/// Values of `cpu`: any, existing, missing and invalid ones.
 const CPUS: [i32; 6] = [-1, 0, 1, 2, -2, i32::MAX];
 
 const GROUPS: [Group; 7] = [
@@ -573,7 +575,7 @@ const FLAGS: [u64; 8] = [
     1 << 63,
 ];
 
-/// The other arguments of the system call, in all combinations.
+/// All combinations of the other arguments of the system call.
 fn arguments(ctx: &Ctx) -> Result<()> {
     let mut comparison = Comparison::new(ctx)?;
     for whose in WHOSE {
@@ -594,33 +596,13 @@ fn arguments(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
-/// The kernel's setting of who may do what, set back on drop.
-struct Paranoid(String);
-
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-impl Paranoid {
-    fn new() -> Result<Self> {
-        Ok(Self(fs::read_to_string(PARANOID).context(PARANOID)?))
-    }
-
-    fn set(&self, level: i32) -> Result<()> {
-        fs::write(PARANOID, level.to_string()).context(PARANOID)
-    }
-}
-
-impl Drop for Paranoid {
-    fn drop(&mut self) {
-        // A test that goes on with another level says so by failing.
-        let _ = fs::write(PARANOID, &self.0);
-    }
-}
-
-/// What an unprivileged user may do, at every level there is.
+/// Calls of an unprivileged user, at each level of `perf_event_paranoid`.
 fn rights(ctx: &Ctx) -> Result<()> {
     let mut comparison = Comparison::new(ctx)?;
     let cpu = comparison.world.cpu;
-    let paranoid = Paranoid::new()?;
+    let paranoid = Setting::save(PARANOID)?;
     for level in -1..=4 {
         paranoid.set(level)?;
         let mut cases = Vec::new();
@@ -654,7 +636,7 @@ fn rights(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
-/// Groups of what competes for the counters, with room and without.
+/// Random groups of events that compete for the counters, some of them too large.
 fn random_groups(ctx: &Ctx) -> Result<()> {
     const ROUNDS: usize = 150;
     let mut comparison = Comparison::new(ctx)?;
@@ -677,9 +659,9 @@ fn random_groups(ctx: &Ctx) -> Result<()> {
                 10 => Case::new(Kind::Hardware, rng.u64(..10)),
                 _ => Case::new(Kind::HwCache, rng.u64(..7)),
             };
-            // A member that is stopped needs no counter.
+            // A disabled member needs no counter.
             case.attr.set(attr::DISABLED, u64::from(rng.u8(..8) == 0));
-            // What only one driver takes makes two groups of it.
+            // An event that only one driver opens would make the groups differ.
             if !is_refused(&cpu, &case) {
                 cases.push(case);
             }
@@ -690,9 +672,9 @@ fn random_groups(ctx: &Ctx) -> Result<()> {
 }
 
 impl Comparison {
-    /// Opens a group on each PMU, leaving out what does not fit, and lets it
-    /// count: then it is seen whether it really had room. Of the counts those are
-    /// compared, with the truth, that have one: cycles go on from where they were.
+    /// Opens a group on each PMU, without the events that do not fit, and counts the
+    /// workload, which shows whether the others really fit. Counts are compared with
+    /// the expected ones, where these are known.
     fn group(&mut self, cases: &[Case]) -> Result<()> {
         let mut results = Vec::new();
         for pmu in [&self.theirs, &self.ours] {
@@ -703,7 +685,7 @@ impl Comparison {
                 let leader = match events.first() {
                     Some((_, leader)) => OwnedFd::as_raw_fd(leader),
                     None => {
-                        // One that is stopped stops all.
+                        // A disabled leader disables the group.
                         case.attr.set(attr::DISABLED, 1);
                         -1
                     }
@@ -726,7 +708,7 @@ impl Comparison {
             results.push((errnos, counts));
         }
         let [theirs, ours] = &results[..] else {
-            bail!("two PMUs");
+            bail!("not two PMUs");
         };
         let group: Vec<_> = cases.iter().map(|case| format!("\n    {case}")).collect();
         let group = format!("; in a group of{}", group.concat());
@@ -739,7 +721,7 @@ impl Comparison {
                 self.counted += 1;
                 let truth = if runs { truth } else { 0 };
                 if *count != truth {
-                    self.wrong(format!("{count} counted, in truth {truth}: {case}{group}"));
+                    self.wrong(format!("counted {count}, expected {truth}: {case}{group}"));
                 }
             }
         }
@@ -747,7 +729,7 @@ impl Comparison {
     }
 }
 
-/// The files of a folder of the PMU's, by path, and what is in them.
+/// The paths and contents of the files in the PMU's `format`, `events` and `caps`.
 fn files(pmu: &Pmu) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     for folder in ["format", "events", "caps"] {
@@ -765,11 +747,11 @@ fn files(pmu: &Pmu) -> Result<BTreeMap<String, String>> {
     Ok(files)
 }
 
-/// What sysfs says of events, their encoding and the PMU.
+/// Both PMUs have the same `format`, `events` and `caps` in sysfs, apart from [`FILES`].
 fn sysfs(ctx: &Ctx) -> Result<()> {
     let ours = files(&ctx.pmu()?)?;
     let mut due = files(&ctx.in_tree()?)?;
-    if ctx.need_module().is_ok() {
+    if ctx.is_rust_pmu() {
         let cpu = Cpu::probe();
         for difference in FILES.iter().filter(|difference| (difference.on)(&cpu)) {
             let FileDifference {
@@ -780,7 +762,7 @@ fn sysfs(ctx: &Ctx) -> Result<()> {
                 Some(Text::Of(other)) => Some(
                     due.get(*other)
                         .cloned()
-                        .with_context(|| format!("{what}: there is no {other}"))?,
+                        .with_context(|| format!("{what}: no file {other}"))?,
                 ),
                 None => None,
             };
@@ -790,31 +772,30 @@ fn sysfs(ctx: &Ctx) -> Result<()> {
                 None => due.remove(*file),
             };
             let was = theirs.is_some();
-            ensure!(was != is, "{what}: {file} is no difference");
+            ensure!(was != is, "{what}: {file} does not differ");
         }
     }
     let mut wrong = Vec::new();
     for file in ours.keys().chain(due.keys()).collect::<BTreeSet<_>>() {
         let (ours, due) = (ours.get(file), due.get(file));
         if ours != due {
-            wrong.push(format!("{file}: {ours:?} where {due:?} was due"));
+            wrong.push(format!("{file}: {ours:?}, expected {due:?}"));
         }
     }
     ensure!(wrong.is_empty(), "files differ\n{}", wrong.join("\n"));
     Ok(())
 }
 
-/// What is listed as a difference is one: else the list, and README, are out of
-/// date. The tests before this one have to have run.
-fn every_difference_is_there(ctx: &Ctx) -> Result<()> {
-    ctx.need_module()?;
+/// Each listed difference has occurred in the tests before this one. If it has not, the
+/// list and README are out of date.
+fn every_difference_is_there(_: &Ctx) -> Result<()> {
     let stale: Vec<_> = stale(&Cpu::probe())
         .iter()
         .map(|difference| format!("{}: {}", difference.what, difference.why))
         .collect();
     ensure!(
         stale.is_empty(),
-        "never seen on this CPU\n{}",
+        "listed differences that did not occur on this CPU\n{}",
         stale.join("\n")
     );
     Ok(())

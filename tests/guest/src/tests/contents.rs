@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a sample says: counts of its group, call chain, registers, stack.
+//! The contents of samples: counts of the group, call chain, registers, stack.
 
 use std::fs;
 
@@ -9,16 +9,17 @@ use perf_event::events::Software;
 use perf_event::{Builder, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
 
+use super::expect;
 use super::sampling::{for_each_sample, RING};
-use super::{expect, need_general};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    counts_of_the_group,
-    counts_with_a_clock_as_leader,
+    all need [ExactCounts, ZeroSkid];
+    counts_of_the_group: [General(2)],
+    counts_with_a_clock_as_leader: [General(2)],
     user_call_chain,
     kernel_call_chain,
     registers,
@@ -26,15 +27,14 @@ pub const TESTS: &[Test] = tests![
     user_stack,
 ];
 
-/// Opens an event for samples with these fields.
+/// Opens an event whose samples have these fields.
 fn sampler(builder: &mut Builder, fields: SampleFlag) -> Result<Sampler> {
     let counter = builder.sample(fields).build().context("open")?;
     counter.sampled(RING).context("map the ring buffer")
 }
 
-/// PERF_SAMPLE_READ with a group: what every member counted up to the sample.
+/// PERF_SAMPLE_READ with a group: a sample has the count of every member.
 fn counts_of_the_group(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const PERIOD: u64 = 1_009;
     let pmu = ctx.pmu()?;
     let mut leader = sampler(
@@ -62,23 +62,22 @@ fn counts_of_the_group(ctx: &Ctx) -> Result<()> {
         expect("in the group", "values", group.len() as u64, 3)?;
         let mut values = [0; 3];
         for ((entry, value), id) in group.entries().zip(&mut values).zip(ids) {
-            expect("member", "as its id", entry.id().context("no id")?, id)?;
+            expect("group member", "as id", entry.id().context("no id")?, id)?;
             *value = entry.value();
         }
         let what = format!("sample {k}");
         expect(&what, "instructions", values[0], k * PERIOD)?;
         let branches = workload::tight_loop_branches(k * PERIOD);
         expect(&what, "branches", values[1], branches)?;
-        ensure!(values[2] > time, "{what}: the clock stands still");
+        ensure!(values[2] > time, "{what}: the clock did not advance");
         time = values[2];
         Ok(())
     })?;
-    expect("in all", "samples", k, workload.instructions() / PERIOD)
+    expect("in total", "samples", k, workload.instructions() / PERIOD)
 }
 
-/// The leader need not be on the PMU, nor be the one that samples.
+/// The leader may be a software event, and a member may be the one that samples.
 fn counts_with_a_clock_as_leader(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const PERIOD: u64 = 1_009;
     let pmu = ctx.pmu()?;
     let format = ReadFormat::GROUP | ReadFormat::ID;
@@ -107,20 +106,20 @@ fn counts_with_a_clock_as_leader(ctx: &Ctx) -> Result<()> {
         let value = |id| {
             let mut entries = group.entries();
             let entry = entries.find(|entry| entry.id() == Some(id));
-            Ok::<_, anyhow::Error>(entry.context("an event is missing")?.value())
+            Ok::<_, anyhow::Error>(entry.context("no value with this id")?.value())
         };
         let instructions = value(instructions_id)?;
         let what = format!("sample {k}");
         expect(&what, "branches", value(branches_id)?, k * PERIOD)?;
         let branches = workload::tight_loop_branches(instructions);
-        expect(&what, "branches of these", branches, k * PERIOD)?;
+        expect(&what, "branches by its instructions", branches, k * PERIOD)?;
         let before = workload::tight_loop_branches(instructions - 1);
-        expect(&what, "branches before", before, k * PERIOD - 1)
+        expect(&what, "branches just before", before, k * PERIOD - 1)
     })?;
-    expect("in all", "samples", k, workload.branches() / PERIOD)
+    expect("in total", "samples", k, workload.branches() / PERIOD)
 }
 
-/// Frame pointers of functions that call one another.
+/// PERF_SAMPLE_CALLCHAIN follows the frame pointers of three nested functions.
 fn user_call_chain(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_009;
     let workload = workload::chain(100_000);
@@ -134,25 +133,25 @@ fn user_call_chain(ctx: &Ctx) -> Result<()> {
     for_each_sample(&mut sampler, |sample| {
         samples += 1;
         let ip = sample.ip().context("no IP")?;
-        // DEC, of three bytes, and JNZ.
+        // The loop is DEC (three bytes) and JNZ.
         ensure!(
             [leaf, leaf + 3].contains(&ip),
             "IP {ip:#x} is not in the loop"
         );
         let chain = sample.callchain().context("no call chain")?;
         let want = [PERF_CONTEXT_USER, ip, middle, outer];
-        ensure!(chain == want, "call chain {chain:x?}, {want:x?} was due");
+        ensure!(chain == want, "call chain {chain:x?}, expected {want:x?}");
         Ok(())
     })?;
     expect(
-        "in all",
+        "in total",
         "samples",
         samples,
         workload.instructions() / PERIOD,
     )
 }
 
-/// The kernel's functions, by address, in ascending order.
+/// The kernel's functions and their addresses, in ascending order.
 struct Symbols(Vec<(u64, String)>);
 
 impl Symbols {
@@ -170,7 +169,7 @@ impl Symbols {
         Ok(Self(symbols))
     }
 
-    /// The names of the function that an address is in.
+    /// All names of the function that contains an address.
     fn of(&self, address: u64) -> Vec<&str> {
         let behind = self.0.partition_point(|(start, _)| *start <= address);
         let Some((start, _)) = behind.checked_sub(1).map(|last| &self.0[last]) else {
@@ -183,7 +182,8 @@ impl Symbols {
     }
 }
 
-/// A system call: the kernel's functions, then the user's.
+/// The call chain of a sample in a system call has the kernel's functions, then
+/// those of user mode.
 fn kernel_call_chain(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     const ENTRY: [&str; 2] = ["do_syscall_64", "entry_SYSCALL_64_after_hwframe"];
@@ -203,12 +203,12 @@ fn kernel_call_chain(ctx: &Ctx) -> Result<()> {
         let ip = sample.ip().context("no IP")?;
         let chain = sample.callchain().context("no call chain")?;
         if ip >> 63 == 0 {
-            // Where the SYSRET overflowed, the next instruction is the user's.
+            // SYSRET overflowed, so the next instruction is in user mode.
             return Ok(());
         }
         ensure!(
             chain.starts_with(&[PERF_CONTEXT_KERNEL, ip]),
-            "it begins {chain:x?}"
+            "call chain {chain:x?} does not begin with the kernel's IP {ip:#x}"
         );
         if !symbols.of(ip).contains(&"__x64_sys_getpid") {
             return Ok(());
@@ -219,15 +219,15 @@ fn kernel_call_chain(ctx: &Ctx) -> Result<()> {
         let callers = kernel[kernel.len() - ENTRY.len()..].iter();
         for (caller, want) in callers.zip(ENTRY) {
             let names = symbols.of(*caller);
-            ensure!(names.contains(&want), "{names:?} where {want} was due");
+            ensure!(names.contains(&want), "caller {names:?}, expected {want}");
         }
         ensure!(
             user.starts_with(&[PERF_CONTEXT_USER, workload::syscall_return()]),
-            "the user part begins {user:x?}"
+            "user part {user:x?} does not begin after the SYSCALL"
         );
         Ok(())
     })?;
-    expect("in all", "samples", samples, count / PERIOD)?;
+    expect("in total", "samples", samples, count / PERIOD)?;
     ensure!(inside > 0, "none of {samples} samples is in getpid()");
     Ok(())
 }
@@ -236,14 +236,14 @@ fn kernel_call_chain(ctx: &Ctx) -> Result<()> {
 const PERF_REG_X86_DI: u64 = 5;
 const PERF_REG_X86_SP: u64 = 7;
 const PERF_REG_X86_IP: u64 = 8;
-/// RAX to RIP, and R8 to R15.
+/// The bits of RAX to RIP and of R8 to R15.
 const ALL: u64 = 0x1ff | (0xff << 16);
 
-/// One of the registers of a sample.
+/// The value of one register in a sample.
 fn register(registers: &Registers, number: u64) -> Result<u64> {
     ensure!(
         registers.abi == SampleRegsAbi::ABI_64,
-        "{:?}",
+        "register ABI {:?}, expected ABI_64",
         registers.abi
     );
     ensure!(
@@ -254,20 +254,20 @@ fn register(registers: &Registers, number: u64) -> Result<u64> {
     Ok(registers.regs[before.count_ones() as usize])
 }
 
-/// Samples these registers, of user mode and at the interrupt.
+/// An event that samples these registers, both as REGS_USER and as REGS_INTR.
 fn registers_sampler(ctx: &Ctx, mode: Mode, period: u64, registers: u64) -> Result<Sampler> {
     let mut builder = ctx.pmu()?.event(Event::Instructions);
     builder
         .filter(mode)
         .sample_period(period)
         .sample_regs_user(registers);
-    // The builder's own method for these sets the user's.
+    // perf-event2's method for this field sets sample_regs_user instead.
     builder.attrs_mut().sample_regs_intr = registers;
     let fields = SampleFlag::IP | SampleFlag::REGS_USER | SampleFlag::REGS_INTR;
     sampler(&mut builder, fields)
 }
 
-/// All registers, of user mode and at the interrupt, which is the same here.
+/// All registers are right. In user mode REGS_USER and REGS_INTR are the same.
 fn registers(ctx: &Ctx) -> Result<()> {
     const N: u64 = 100_000;
     const PERIOD: u64 = 1_009;
@@ -277,10 +277,10 @@ fn registers(ctx: &Ctx) -> Result<()> {
     let mut k = 0;
     for_each_sample(&mut sampler, |sample| {
         k += 1;
-        let want = workload::Registers::after(N, k * PERIOD).context("behind the loop")?;
+        let want = workload::Registers::after(N, k * PERIOD).context("a sample after the loop")?;
         expect(
-            "sample",
-            "as its IP",
+            "the sample",
+            "as IP",
             sample.ip().context("no IP")?,
             want.ip,
         )?;
@@ -299,11 +299,11 @@ fn registers(ctx: &Ctx) -> Result<()> {
         }
         Ok(())
     })?;
-    expect("in all", "samples", k, workload.instructions() / PERIOD)
+    expect("in total", "samples", k, workload.instructions() / PERIOD)
 }
 
-/// In the kernel the two differ: what the user had at the system call, and what
-/// was interrupted.
+/// In the kernel the two differ: REGS_USER has the registers of the system call,
+/// REGS_INTR those at the interrupt.
 fn registers_of_both_sides(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let symbols = Symbols::read()?;
@@ -311,31 +311,31 @@ fn registers_of_both_sides(ctx: &Ctx) -> Result<()> {
     workload::syscalls(30_000).measure(&*sampler)?;
     let mut inside = 0;
     while let Some(record) = sampler.next_record() {
-        // IP, and two of what kind they are and one register.
+        // The IP, and twice an ABI and one register.
         if record.len() < 5 * 8 {
-            // The kernel was about to save the user's registers. That it then
-            // leaves them away, the parser does not know.
+            // The kernel had not yet saved the user registers, so the record has
+            // none of them. The parser does not handle that.
             continue;
         }
         let Record::Sample(sample) = record.parse_record()? else {
-            bail!("a record of type {}", record.ty());
+            bail!("unexpected record of type {}", record.ty());
         };
         let ip = sample.ip().context("no IP")?;
         let at_interrupt = sample.regs_intr().context("no registers")?;
         let at_interrupt = register(at_interrupt, PERF_REG_X86_IP)?;
-        expect("interrupted", "as RIP", at_interrupt, ip)?;
+        expect("REGS_INTR", "as RIP", at_interrupt, ip)?;
         if symbols.of(ip).contains(&"__x64_sys_getpid") {
             inside += 1;
             let of_user = sample.regs_user().context("no registers")?;
             let of_user = register(of_user, PERF_REG_X86_IP)?;
-            expect("the user's", "as RIP", of_user, workload::syscall_return())?;
+            expect("REGS_USER", "as RIP", of_user, workload::syscall_return())?;
         }
     }
     ensure!(inside > 0, "no sample is in getpid()");
     Ok(())
 }
 
-/// What is at the stack pointer and above.
+/// PERF_SAMPLE_STACK_USER has the words from the stack pointer up.
 fn user_stack(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_009;
     const SIZE: usize = 8 * workload::Registers::STACK.len();
@@ -358,11 +358,11 @@ fn user_stack(ctx: &Ctx) -> Result<()> {
         expect("sample", "as RSP", sp, *pointer.get_or_insert(sp))?;
         let stack = sample.stack_user().context("no stack")?;
         let want = workload::Registers::STACK.map(u64::to_le_bytes).concat();
-        ensure!(stack == want, "stack {stack:x?}, {want:x?} was due");
+        ensure!(stack == want, "stack {stack:x?}, expected {want:x?}");
         Ok(())
     })?;
     expect(
-        "in all",
+        "in total",
         "samples",
         samples,
         workload.instructions() / PERIOD,

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Instructions and branches in user mode: exact, whatever happens meanwhile.
+//! Counts of user instructions and branches are exact, whatever interrupts them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
-use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
-use nix::unistd::{gettid, Pid};
+use anyhow::{ensure, Result};
 use perf_event::events::Software;
 use perf_event::Builder;
 
 use super::{cpus, expect, expect_exact, interrupts};
-use crate::ctx::{skip, Ctx, Test};
+use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Mode, Pmu};
 use crate::program::{Program, LOOP, MIXED};
+use crate::setting::Affinity;
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
+    all need [ExactCounts];
     window_alone,
     loops_of_all_lengths,
     twice_the_loop,
@@ -36,13 +36,15 @@ pub const TESTS: &[Test] = tests![
     fpu,
     atomics,
     self_modifying_code,
-    moving_between_cpus,
+    moving_between_cpus: [Cpus(2)],
     program_alone,
-    program_as_in_tree,
+    program_as_in_tree: [InTreeCounts],
     many_programs,
 ];
 
+/// A selection for suites that run on many machines.
 pub const QUICK: &[Test] = tests![
+    all need [ExactCounts];
     window_alone,
     loops_of_all_lengths,
     twice_the_loop,
@@ -52,7 +54,7 @@ pub const QUICK: &[Test] = tests![
     faulting_instructions,
     syscalls,
     self_modifying_code,
-    moving_between_cpus,
+    moving_between_cpus: [Cpus(2)],
 ];
 
 fn window_alone(ctx: &Ctx) -> Result<()> {
@@ -67,7 +69,8 @@ fn loops_of_all_lengths(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The difference, which is right even when the window's own count is not.
+/// Checks only the difference between two counts, so that what `guest_measure`
+/// itself adds does not matter.
 fn twice_the_loop(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for n in [1_000, 100_000, 10_000_000] {
@@ -105,7 +108,7 @@ fn hundred_million(ctx: &Ctx) -> Result<()> {
     expect_exact(&pmu, &workload::block(6_666_666))
 }
 
-/// Runs long enough to be interrupted, and makes sure that it was.
+/// Runs long enough for timer interrupts to come.
 fn timer_interrupts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let before = interrupts("LOC")?;
@@ -173,7 +176,7 @@ fn single_step(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload)
 }
 
-/// How often the counting handler runs while a workload does.
+/// The number of signals that a workload raises.
 fn signals(workload: &Workload) -> u64 {
     let before = workload::signals_counted();
     workload.run();
@@ -195,8 +198,8 @@ fn fpu(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::fpu(100_000))
 }
 
-/// Atomics that an emulator may have to run alone, while the other CPUs are
-/// busy with them too.
+/// Atomics for which TCG may stop all other vCPUs, while another thread runs them
+/// too.
 fn atomics(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let done = AtomicBool::new(false);
@@ -224,28 +227,24 @@ fn self_modifying_code(ctx: &Ctx) -> Result<()> {
 }
 
 fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
-    if cpus()? < 2 {
-        return skip("one CPU");
-    }
     let pmu = ctx.pmu()?;
     let migrations = while_moving(|| move_while_counting(&pmu))?;
     ensure!(migrations >= 10, "only {migrations} migrations");
     Ok(())
 }
 
-/// Does something while another thread keeps sending this one to the next CPU.
+/// Runs `work` while another thread keeps moving this one to the next CPU.
 pub fn while_moving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let cpus = cpus()?;
-    let thread = gettid();
-    let before = sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let done = AtomicBool::new(false);
-    let result = thread::scope(|scope| {
+    thread::scope(|scope| {
         let mover = scope.spawn(|| -> Result<()> {
             for cpu in (0..cpus).cycle() {
                 if done.load(Ordering::Relaxed) {
                     break;
                 }
-                pin(thread, cpu)?;
+                affinity.pin(cpu)?;
                 thread::sleep(Duration::from_millis(2));
             }
             Ok(())
@@ -254,9 +253,7 @@ pub fn while_moving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
         done.store(true, Ordering::Relaxed);
         mover.join().expect("the moving thread does not panic")?;
         result
-    });
-    sched_setaffinity(thread, &before)?;
-    result
+    })
 }
 
 fn move_while_counting(pmu: &Pmu) -> Result<u64> {
@@ -273,14 +270,7 @@ fn move_while_counting(pmu: &Pmu) -> Result<u64> {
     Ok(migrations.read()?)
 }
 
-/// Binds a thread to one CPU.
-pub fn pin(thread: Pid, cpu: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu)?;
-    sched_setaffinity(thread, &set).context("sched_setaffinity")
-}
-
-/// A whole static program, from its first instruction to its exit.
+/// A static program, from its first instruction to its exit.
 fn program_alone(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for program in [LOOP, MIXED] {
@@ -308,7 +298,7 @@ fn count_program(pmu: &Pmu, program: &Program) -> Result<u64> {
 }
 
 fn program_as_in_tree(ctx: &Ctx) -> Result<()> {
-    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree_counts()?);
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     for program in [LOOP, MIXED] {
         let theirs = count_program(&in_tree, &program)?;
         let ours = count_program(&pmu, &program)?;
@@ -317,7 +307,7 @@ fn program_as_in_tree(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Processes that share the CPUs, each with an event of its own.
+/// Six processes that share the CPUs, each with its own event.
 fn many_programs(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let installed = LOOP.install()?;
@@ -334,7 +324,7 @@ fn many_programs(ctx: &Ctx) -> Result<()> {
             Ok(child)
         })
         .collect::<Result<Vec<_>>>()?;
-    // All at once, so that they take turns.
+    // All at once, so that they preempt each other.
     children.iter().try_for_each(|child| child.proceed())?;
     children.into_iter().try_for_each(|child| child.finish())?;
     for counter in &mut counters {

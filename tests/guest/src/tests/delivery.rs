@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How overflows reach those who wait for them: ring buffers of all kinds,
-//! wakeups, signals, BPF programs.
+//! Delivery of overflows: ring buffers of all kinds, wakeups, signals, BPF
+//! programs.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -18,23 +18,24 @@ use perf_event::data::Record;
 use perf_event::{Builder, Counter, ReadFormat, SampleFlag};
 use perf_event_open_sys::{bindings, ioctls};
 
+use super::expect;
 use super::sampling::{
     drain, for_each_record, for_each_sample, ioctl, open, record, sampler, with_sample_rate, RING,
 };
-use super::{expect, need_general};
 use crate::bpf::{OverflowCounter, Overflows};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Pmu};
-use crate::program::{AGAIN, AGAIN_ONCE, FAMILY, FAMILY_CHILD};
+use crate::program::{EXEC_SELF, EXEC_SELF_BEFORE, FORK_WAIT, FORK_WAIT_CHILD};
 use crate::tests;
 use crate::workload::{self, Trap};
 
 pub const TESTS: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
     new_period_while_running,
     signals,
-    refresh_hangs_up,
+    refresh_sends_hup,
     paused_output,
-    one_buffer_for_two,
+    one_buffer_for_two: [General(2)],
     overwritten_backward,
     overwritten_forward,
     wakeup_by_events,
@@ -46,58 +47,61 @@ pub const TESTS: &[Test] = tests![
     bpf_program_filters,
     inherited_samples,
     removed_on_exec,
-    attributes_stay,
+    attributes_cannot_be_modified,
     throttled_counts_are_exact,
 ];
 
-/// PERF_EVENT_IOC_PERIOD starts a new period where the event is.
+/// PERF_EVENT_IOC_PERIOD on a running event starts a new period at once.
 fn new_period_while_running(ctx: &Ctx) -> Result<()> {
     const N: u64 = 50_000;
     let pmu = ctx.pmu()?;
     let before = workload::before_call(N);
-    let behind = workload::behind_call(N);
+    let behind = workload::after_call(N);
     for (first, second) in [
         (1_009, 4_001),
         (4_001, 1_009),
         (3_000, 3_000),
-        // One that ends with the last instruction, and one that does not.
+        // One of the two periods ends on the last instruction, the other does
+        // not end.
         (before, behind + 1),
         (before + 1, behind),
     ] {
         let mut sampler = sampler(&pmu, Event::Instructions, first)?;
         let workload = workload::around_new_period(&*sampler, second, N);
         let (records, count) = record(&mut sampler, &workload)?;
-        expect("in all", "instructions", count, workload.instructions())?;
+        expect("in total", "instructions", count, workload.instructions())?;
         let of_first = before / first;
         let what = format!("period {first}, then {second}");
         records.expect(&what, of_first + behind / second)?;
         for (sample, k) in records.samples.iter().zip(0..) {
             let want = if k < of_first { first } else { second };
-            expect("sample", "instructions", sample.period, want)?;
+            expect("period of a sample", "instructions", sample.period, want)?;
         }
     }
     Ok(())
 }
 
-/// `si_code` of a signal for an overflow, and for the last one (`asm-generic/siginfo.h`).
+/// `si_code` of an overflow's signal (`asm-generic/siginfo.h`). The last overflow
+/// of PERF_EVENT_IOC_REFRESH has POLL_HUP.
 const POLL_IN: libc::c_int = 1;
 const POLL_HUP: libc::c_int = 6;
 
-/// A queue of signals that this thread does not take: they can be counted later.
+/// A queue of blocked signals, so that they can be counted later.
 struct SignalQueue {
     signal: libc::c_int,
     before: SigSet,
 }
 
 impl SignalQueue {
-    /// Has the event send its signals to this process, which has one thread.
+    /// Directs the event's signals to this process, which has only one thread.
     fn of(event: &impl AsRawFd) -> Result<Self> {
         // `linux/fcntl.h`
         const F_SETSIG: libc::c_int = 10;
         let signal = libc::SIGRTMIN() + 1;
         let before = SigSet::thread_get_mask()?;
         let fd = event.as_raw_fd();
-        // SAFETY: no memory but `set`, which lives through the calls.
+        // SAFETY: `set` lives on this stack frame during the calls, and
+        // sigemptyset() initializes it. The fcntl() calls take numbers only.
         let status = unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -111,7 +115,7 @@ impl SignalQueue {
         Ok(Self { signal, before })
     }
 
-    /// The `si_code` of those that came.
+    /// Takes all signals out of the queue, and returns their `si_code`.
     fn drain(&self) -> Result<Vec<libc::c_int>> {
         let mut codes = Vec::new();
         let none = libc::timespec {
@@ -119,7 +123,8 @@ impl SignalQueue {
             tv_nsec: 0,
         };
         loop {
-            // SAFETY: all three are ours, and live through the call.
+            // SAFETY: `set`, `info` and `none` live during the call, and all of
+            // them are valid when zeroed.
             let (signal, info) = unsafe {
                 let mut set = std::mem::zeroed();
                 let mut info: libc::siginfo_t = std::mem::zeroed();
@@ -140,13 +145,13 @@ impl SignalQueue {
 
 impl Drop for SignalQueue {
     fn drop(&mut self) {
-        // What is still in the queue would otherwise be delivered.
+        // Unblocking the signal would deliver those still in the queue.
         let _ = self.drain();
         let _ = self.before.thread_set_mask();
     }
 }
 
-/// One signal for each overflow, whatever the wakeups are set to.
+/// There is a signal for each overflow, whatever `wakeup_events` is.
 fn signals(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 20_011;
     let pmu = ctx.pmu()?;
@@ -160,31 +165,32 @@ fn signals(ctx: &Ctx) -> Result<()> {
         records.expect("signals", count / PERIOD)?;
         let codes = queue.drain()?;
         expect(
-            "one a sample",
+            "one per sample",
             "signals",
             codes.len() as u64,
             count / PERIOD,
         )?;
         ensure!(
             codes.iter().all(|&code| code == POLL_IN),
-            "not all POLL_IN: {codes:?}"
+            "si_code {codes:?}, expected only POLL_IN"
         );
     }
     Ok(())
 }
 
-/// The last of so many overflows says that it is the last, and disables the event.
-fn refresh_hangs_up(ctx: &Ctx) -> Result<()> {
+/// PERF_EVENT_IOC_REFRESH: the last overflow disables the event and signals
+/// POLL_HUP.
+fn refresh_sends_hup(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(100_000);
     for limit in [1, 2, 5] {
         let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
         let queue = SignalQueue::of(&*sampler)?;
-        // Twice: it can be refreshed after it has stopped.
+        // Twice, because a stopped event can be refreshed.
         for round in 1..=2 {
             ioctl(&sampler, |fd| {
-                // SAFETY: the event is open.
+                // SAFETY: `fd` is an open event, and the argument is a number.
                 unsafe { ioctls::REFRESH(fd, limit as libc::c_int) }
             })
             .context("PERF_EVENT_IOC_REFRESH")?;
@@ -195,13 +201,13 @@ fn refresh_hangs_up(ctx: &Ctx) -> Result<()> {
             let mut want = vec![POLL_IN; limit as usize - 1];
             want.push(POLL_HUP);
             let codes = queue.drain()?;
-            ensure!(codes == want, "signals {codes:?}, {want:?} were due");
+            ensure!(codes == want, "si_code {codes:?}, expected {want:?}");
         }
     }
     Ok(())
 }
 
-/// PERF_EVENT_IOC_PAUSE_OUTPUT: records stop, counting goes on.
+/// PERF_EVENT_IOC_PAUSE_OUTPUT stops the records but not the counting.
 fn paused_output(ctx: &Ctx) -> Result<()> {
     const N: u64 = 50_000;
     const PERIOD: u64 = 1_009;
@@ -211,9 +217,9 @@ fn paused_output(ctx: &Ctx) -> Result<()> {
     let (records, count) = record(&mut sampler, &workload)?;
     expect("paused", "instructions", count, workload.instructions())?;
     let before = workload::before_call(N) / PERIOD;
-    records.expect("till the pause", before)?;
+    records.expect("before the pause", before)?;
 
-    // The next record says how many there were meanwhile.
+    // A LOST record tells how many samples there were meanwhile.
     let workload = workload::around_ioctl(&*sampler, bindings::PAUSE_OUTPUT, 0, N);
     workload.measure(&*sampler)?;
     let total = count + workload.instructions();
@@ -230,15 +236,14 @@ fn paused_output(ctx: &Ctx) -> Result<()> {
     })?;
     ensure!(
         lost == [resumed - before],
-        "lost {lost:?}, {} in the pause",
+        "lost {lost:?}, expected {} in the pause",
         resumed - before
     );
-    expect("since then", "samples", samples, total / PERIOD - resumed)
+    expect("after resume", "samples", samples, total / PERIOD - resumed)
 }
 
-/// PERF_EVENT_IOC_SET_OUTPUT: both write to one buffer, each under its own id.
+/// PERF_EVENT_IOC_SET_OUTPUT: two events write to one buffer, each with its id.
 fn one_buffer_for_two(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const PERIODS: [u64; 2] = [3_001, 1_009];
     let pmu = ctx.pmu()?;
     let builder = |event, period| {
@@ -254,7 +259,8 @@ fn one_buffer_for_two(ctx: &Ctx) -> Result<()> {
     let mut member = builder(Event::Branches, PERIODS[1])
         .enabled(true)
         .build_with_group(&mut *leader)?;
-    // SAFETY: both events are open.
+    // SAFETY: both descriptors are open events, and the kernel accesses no memory
+    // of ours.
     let status = unsafe { ioctls::SET_OUTPUT(member.as_raw_fd(), leader.as_raw_fd()) };
     ensure!(status == 0, "SET_OUTPUT: {}", io::Error::last_os_error());
 
@@ -273,11 +279,11 @@ fn one_buffer_for_two(ctx: &Ctx) -> Result<()> {
     for_each_sample(&mut leader, |sample| {
         let id = sample.id().context("no id")?;
         let which = ids.iter().position(|&known| known == id);
-        let which = which.with_context(|| format!("an id of no event, {id}"))?;
+        let which = which.with_context(|| format!("no event has id {id}"))?;
         expect(
-            "its period",
+            "period of a sample",
             "events",
-            sample.period().context("none")?,
+            sample.period().context("no PERIOD")?,
             PERIODS[which],
         )?;
         samples[which] += 1;
@@ -289,8 +295,8 @@ fn one_buffer_for_two(ctx: &Ctx) -> Result<()> {
 
 const PAGE: usize = 4096;
 
-/// A ring buffer of one page, mapped for reading only: the kernel goes on
-/// writing over what is there.
+/// A ring buffer of one page, mapped read-only, so that the kernel overwrites old
+/// records.
 struct Overwritten {
     start: NonNull<std::ffi::c_void>,
     event: Counter,
@@ -299,7 +305,8 @@ struct Overwritten {
 impl Overwritten {
     fn map(event: Counter) -> Result<Self> {
         let len = (2 * PAGE).try_into()?;
-        // SAFETY: the event is open; a new mapping, placed by the kernel.
+        // SAFETY: `event` keeps the descriptor open while it is borrowed. The
+        // kernel chooses the address, so that no existing mapping is replaced.
         let start = unsafe {
             let fd = BorrowedFd::borrow_raw(event.as_raw_fd());
             mmap(None, len, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, fd, 0)
@@ -308,11 +315,12 @@ impl Overwritten {
         Ok(Self { start, event })
     }
 
-    /// The words of the data page, and how far the kernel has written.
+    /// The words of the data page, and `data_head`.
     fn data(&self) -> (Vec<u64>, u64) {
         let page = self.start.as_ptr().cast::<bindings::perf_event_mmap_page>();
-        // SAFETY: the control page, whose head the kernel writes, and behind it
-        // the data, which it leaves alone as the event is disabled.
+        // SAFETY: the mapping has two pages. The first is the control page, whose
+        // `data_head` the kernel writes atomically. The second is the data page,
+        // which the kernel does not write while the event is disabled.
         unsafe {
             let head = AtomicU64::from_ptr(&raw mut (*page).data_head).load(Ordering::Acquire);
             let data = self.start.as_ptr().cast::<u64>().add(PAGE / 8);
@@ -326,13 +334,15 @@ impl Overwritten {
 
 impl Drop for Overwritten {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nothing uses any more. It cannot fail.
+        // SAFETY: `self` owns this mapping of two pages and hands out no reference
+        // to it.
         let _ = unsafe { munmap(self.start, 2 * PAGE) };
     }
 }
 
-/// Samples that are just a count, two words each, through a page that has room
-/// for 256: the values in the order of the page from the kernel's place on.
+/// Writes samples of two words, a header and the count, to a page that has room
+/// for 256. Returns the counts in the page, starting at `data_head`, and the
+/// number of samples.
 fn overwritten(pmu: &Pmu, period: u64, backward: bool) -> Result<(Vec<u64>, u64)> {
     const RECORD: u64 = 16;
     const PER_PAGE: usize = PAGE / RECORD as usize;
@@ -352,7 +362,7 @@ fn overwritten(pmu: &Pmu, period: u64, backward: bool) -> Result<(Vec<u64>, u64)
         workload.instructions(),
     )?;
     let samples = workload.instructions() / period;
-    ensure!(samples > 2 * PER_PAGE as u64, "it did not wrap");
+    ensure!(samples > 2 * PER_PAGE as u64, "the buffer did not wrap");
 
     let (data, head) = ring.data();
     let written = if backward { head.wrapping_neg() } else { head };
@@ -364,14 +374,18 @@ fn overwritten(pmu: &Pmu, period: u64, backward: bool) -> Result<(Vec<u64>, u64)
     let values = (0..PER_PAGE)
         .map(|i| {
             let place = (at + 2 * i) % (PAGE / 8);
-            ensure!(data[place] == header, "header {:#x}", data[place]);
+            ensure!(
+                data[place] == header,
+                "header {:#x}, expected {header:#x}",
+                data[place]
+            );
             Ok(data[place + 1])
         })
         .collect::<Result<_>>()?;
     Ok((values, samples))
 }
 
-/// The newest samples are in the buffer, the newest of them first.
+/// `write_backward`: the buffer holds the newest samples, newest first.
 fn overwritten_backward(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_009;
     let (values, samples) = overwritten(&ctx.pmu()?, PERIOD, true)?;
@@ -386,7 +400,7 @@ fn overwritten_backward(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The newest samples are in the buffer, the oldest of them first.
+/// The buffer holds the newest samples, oldest first.
 fn overwritten_forward(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_009;
     let (values, samples) = overwritten(&ctx.pmu()?, PERIOD, false)?;
@@ -397,23 +411,23 @@ fn overwritten_forward(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// What poll() has to say: POLLIN once after each wakeup.
+/// Returns the result of poll(), which is POLLIN once after each wakeup.
 pub(super) fn poll(event: &impl AsRawFd, timeout_ms: libc::c_int) -> Result<libc::c_short> {
     let mut poll = libc::pollfd {
         fd: event.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one pollfd, ours.
+    // SAFETY: `poll` is one `pollfd` and lives during the call.
     let status = unsafe { libc::poll(&mut poll, 1, timeout_ms) };
     ensure!(status >= 0, "poll: {}", io::Error::last_os_error());
     Ok(poll.revents)
 }
 
-/// Takes samples one by one, of two words each, and asks after each whether it
-/// was a wakeup. Returns which ones were.
+/// Takes samples of two words, one by one. Returns the numbers of those after
+/// which poll() reports a wakeup.
 fn wakeups(builder: &mut Builder, samples: u64) -> Result<Vec<u64>> {
-    // The last instruction of the window ends the period.
+    // The period ends on the last instruction of each run.
     let workload = workload::tight_loop(1_000);
     builder
         .sample_period(workload.instructions())
@@ -426,7 +440,7 @@ fn wakeups(builder: &mut Builder, samples: u64) -> Result<Vec<u64>> {
         match poll(&*sampler, 0)? {
             0 => {}
             libc::POLLIN => wakeups.push(k),
-            other => bail!("poll() says {other:#x}"),
+            other => bail!("poll() returned {other:#x}"),
         }
     }
     let mut there = 0;
@@ -434,7 +448,7 @@ fn wakeups(builder: &mut Builder, samples: u64) -> Result<Vec<u64>> {
         there += 1;
         Ok(())
     })?;
-    expect("one a window", "samples", there, samples)?;
+    expect("one per run", "samples", there, samples)?;
     Ok(wakeups)
 }
 
@@ -445,13 +459,14 @@ fn wakeup_by_events(ctx: &Ctx) -> Result<()> {
         let want: Vec<u64> = (1..=40).filter(|k| k % events as u64 == 0).collect();
         ensure!(
             wakeups == want,
-            "wakeups at samples {wakeups:?}, {want:?} were due"
+            "wakeups at samples {wakeups:?}, expected {want:?}"
         );
     }
     Ok(())
 }
 
-/// A wakeup whenever there are more bytes than so many above the last one's mark.
+/// There is a wakeup when the buffer grows past a mark. Each wakeup moves the mark
+/// up by `wakeup_watermark`.
 fn wakeup_by_watermark(ctx: &Ctx) -> Result<()> {
     const RECORD: u64 = 16;
     let pmu = ctx.pmu()?;
@@ -471,17 +486,17 @@ fn wakeup_by_watermark(ctx: &Ctx) -> Result<()> {
         }
         ensure!(
             wakeups == want,
-            "wakeups at samples {wakeups:?}, {want:?} were due"
+            "wakeups at samples {wakeups:?}, expected {want:?}"
         );
     }
     Ok(())
 }
 
-/// One that sleeps in poll() is woken when there are enough samples, and when
-/// there will be no more.
+/// poll() sleeps until there are enough samples (POLLIN), then until the task has
+/// exited (POLLHUP).
 fn poll_till_the_end(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
-    // The suite has a time limit of its own.
+    // The suite has a time limit.
     const FOR_EVER: libc::c_int = -1;
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000_000);
@@ -490,7 +505,7 @@ fn poll_till_the_end(ctx: &Ctx) -> Result<()> {
     let (tell_fd, fd) = mpsc::channel::<RawFd>();
     let (tell_end, end) = mpsc::channel::<()>();
     thread::scope(|scope| {
-        // Ends when it is told, or the other end of a channel is gone.
+        // Exits when told to, or if the other end of a channel is dropped.
         let watched = scope.spawn(move || -> Result<()> {
             tell_tid.send(gettid())?;
             workload::tight_loop(1_000_000).measure(&fd.recv()?)?;
@@ -506,16 +521,16 @@ fn poll_till_the_end(ctx: &Ctx) -> Result<()> {
         let events = poll(&*sampler, FOR_EVER)?;
         ensure!(
             events == libc::POLLIN,
-            "poll() says {events:#x}, not POLLIN"
+            "poll() returned {events:#x}, expected POLLIN"
         );
         drain(&mut sampler)?.expect("at the wakeup", samples)?;
         tell_end.send(())?;
         let events = poll(&*sampler, FOR_EVER)?;
         ensure!(
             events == libc::POLLHUP,
-            "poll() says {events:#x}, not POLLHUP"
+            "poll() returned {events:#x}, expected POLLHUP"
         );
-        watched.join().expect("it does not panic")?;
+        watched.join().expect("the thread does not panic")?;
         expect(
             "at the end",
             "instructions",
@@ -526,8 +541,8 @@ fn poll_till_the_end(ctx: &Ctx) -> Result<()> {
     })
 }
 
-/// What does not fit into the buffer is counted: by the record that is written
-/// as soon as there is room, and by PERF_FORMAT_LOST.
+/// Samples that do not fit into the buffer are counted by PERF_FORMAT_LOST, and by
+/// a LOST record that is written as soon as there is room.
 fn lost_samples(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_009;
     const RECORD: usize = 16;
@@ -544,7 +559,7 @@ fn lost_samples(ctx: &Ctx) -> Result<()> {
         workload.measure(&*sampler)?;
         let data = sampler.read_full()?;
         let count = round * workload.instructions();
-        expect("in all", "instructions", data.count(), count)?;
+        expect("in total", "instructions", data.count(), count)?;
         let format = data.lost().context("no PERF_FORMAT_LOST")?;
         let mut records = 0;
         for_each_record(&mut sampler, |record| {
@@ -556,9 +571,9 @@ fn lost_samples(ctx: &Ctx) -> Result<()> {
             Ok(())
         })?;
         if round == 1 {
-            // The buffer is never filled to its last byte.
-            expect("first", "samples", records, (PAGE / RECORD - 1) as u64)?;
-            expect("first", "samples lost, by records", lost, 0)?;
+            // The kernel never fills the buffer to its last byte.
+            expect("round 1", "samples", records, (PAGE / RECORD - 1) as u64)?;
+            expect("round 1", "samples lost, by records", lost, 0)?;
         }
         written += records;
         expect(
@@ -568,7 +583,7 @@ fn lost_samples(ctx: &Ctx) -> Result<()> {
             count / PERIOD,
         )?;
     }
-    // The third round's are still to be told.
+    // There is no LOST record yet for those of the third round.
     let room = sampler.read_full()?.lost().context("no PERF_FORMAT_LOST")?;
     workload::tight_loop(1_000).measure(&*sampler)?;
     for_each_record(&mut sampler, |record| {
@@ -579,7 +594,7 @@ fn lost_samples(ctx: &Ctx) -> Result<()> {
         }
         Ok(())
     })?;
-    expect("by the records", "samples lost", lost, room)?;
+    expect("by records", "samples lost", lost, room)?;
     expect(
         "written and lost",
         "samples",
@@ -588,7 +603,7 @@ fn lost_samples(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// attr.sigtrap: a SIGTRAP for each overflow, in the instruction behind it.
+/// `sigtrap`: each overflow raises SIGTRAP, before the next instruction.
 fn traps(ctx: &Ctx) -> Result<()> {
     const N: u64 = 2_000;
     const PERIOD: u64 = 1_009;
@@ -606,23 +621,23 @@ fn traps(ctx: &Ctx) -> Result<()> {
     let traps = workload::traps();
     let count = workload.instructions() + traps.len() as u64 * workload::TRAP;
     expect("with handlers", "instructions", event.read()?, count)?;
-    expect("one a period", "traps", traps.len() as u64, count / PERIOD)?;
+    expect("per period", "traps", traps.len() as u64, count / PERIOD)?;
     for (trap, k) in traps.into_iter().zip(1..) {
-        // The handlers so far are no part of the code.
+        // The handlers have retired k - 1 times TRAP instructions so far.
         let place = k * PERIOD - (k - 1) * workload::TRAP;
         let want = Trap {
             code: libc::TRAP_PERF.into(),
             data: DATA,
             type_: pmu.type_,
             flags: 0,
-            ip: workload::block_ip(N, place).context("a trap behind the loop")?,
+            ip: workload::block_ip(N, place).context("a trap after the loop")?,
         };
-        ensure!(trap == want, "trap {k}: {trap:x?}, {want:x?} was due");
+        ensure!(trap == want, "trap {k}: {trap:x?}, expected {want:x?}");
     }
     Ok(())
 }
 
-/// Samples with a BPF program on the event.
+/// Samples with a BPF program attached, which decides whether to keep the samples.
 fn with_bpf(ctx: &Ctx, keep: bool) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;
@@ -630,33 +645,33 @@ fn with_bpf(ctx: &Ctx, keep: bool) -> Result<()> {
     sampler.set_bpf(program.as_raw_fd()).context("SET_BPF")?;
     let workload = workload::tight_loop(1_000_000);
     let (records, count) = record(&mut sampler, &workload)?;
-    expect("in all", "instructions", count, workload.instructions())?;
+    expect("in total", "instructions", count, workload.instructions())?;
     let want = Overflows {
         number: count / PERIOD,
         periods: count / PERIOD * PERIOD,
     };
     let got = program.read()?;
-    ensure!(got == want, "the program saw {got:?}, {want:?} were due");
+    ensure!(got == want, "the program saw {got:?}, expected {want:?}");
     records.expect("recorded", if keep { count / PERIOD } else { 0 })
 }
 
-/// A BPF program is called for each overflow.
+/// The kernel calls a BPF program for each overflow.
 fn bpf_program_counts(ctx: &Ctx) -> Result<()> {
     with_bpf(ctx, true)
 }
 
-/// One that returns 0 keeps the overflow from being recorded.
+/// An overflow is not recorded if the BPF program returns 0.
 fn bpf_program_filters(ctx: &Ctx) -> Result<()> {
     with_bpf(ctx, false)
 }
 
-/// The samples of a family: each of its processes begins a period of its own.
+/// With `inherit`, each child starts a period of its own.
 fn inherited_samples(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;
-    let installed = FAMILY.install()?;
+    let installed = FORK_WAIT.install()?;
     let child = installed.stopped()?;
-    // The buffer of an inherited event is one CPU's.
+    // An inherited event can only have a ring buffer if it is bound to one CPU.
     let mut cpus = CpuSet::new();
     cpus.set(0)?;
     sched_setaffinity(child.pid(), &cpus)?;
@@ -667,23 +682,24 @@ fn inherited_samples(ctx: &Ctx) -> Result<()> {
         .inherit(true)
         .enable_on_exec(true)
         .sample_period(PERIOD)
-        // With READ, perf does not swap the events of relatives to save time.
+        // Without READ, perf core may swap the contexts of parent and child at a
+        // context switch, as an optimization.
         .sample(SampleFlag::TID | SampleFlag::READ)
         .read_format(ReadFormat::empty());
     let mut sampler = builder.build()?.sampled(RING)?;
     let parent = child.pid().as_raw() as u32;
     child.finish()?;
     expect(
-        "family",
+        "parent and children",
         "instructions",
         sampler.read()?,
-        FAMILY.instructions,
+        FORK_WAIT.instructions,
     )?;
 
     let mut counts: Vec<(u32, Vec<u64>)> = Vec::new();
     for_each_sample(&mut sampler, |sample| {
         let pid = sample.pid().context("no PID")?;
-        ensure!(pid != parent, "the parent's periods are not that short");
+        ensure!(pid != parent, "the parent is too short for a sample");
         let values = sample.values().context("no READ")?;
         let value = values.entries().next().context("no value")?.value();
         match counts.iter_mut().find(|(known, _)| *known == pid) {
@@ -694,18 +710,18 @@ fn inherited_samples(ctx: &Ctx) -> Result<()> {
     })?;
     expect("with samples", "children", counts.len() as u64, 5)?;
     for (_, values) in counts {
-        let want: Vec<u64> = (1..=FAMILY_CHILD / PERIOD).map(|k| k * PERIOD).collect();
-        ensure!(values == want, "a child's samples at {values:?}");
+        let want: Vec<u64> = (1..=FORK_WAIT_CHILD / PERIOD).map(|k| k * PERIOD).collect();
+        ensure!(values == want, "samples {values:?}, expected {want:?}");
     }
     Ok(())
 }
 
-/// attr.remove_on_exec: the count ends with the program.
+/// With `remove_on_exec`, an event ends when its task calls execve().
 fn removed_on_exec(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;
-    let installed = AGAIN.install()?;
-    for (remove, want) in [(false, AGAIN.instructions), (true, AGAIN_ONCE)] {
+    let installed = EXEC_SELF.install()?;
+    for (remove, want) in [(false, EXEC_SELF.instructions), (true, EXEC_SELF_BEFORE)] {
         let child = installed.spawn_self_stopping()?;
         let mut builder = pmu.event(Event::Instructions);
         builder
@@ -716,41 +732,43 @@ fn removed_on_exec(ctx: &Ctx) -> Result<()> {
         let mut sampler = open(&mut builder)?;
         child.finish()?;
         let what = if remove {
-            "one program"
+            "before the exec"
         } else {
-            "two programs"
+            "across the exec"
         };
         expect(what, "instructions", sampler.read()?, want)?;
         drain(&mut sampler)?.expect(what, want / PERIOD)?;
         let events = poll(&*sampler, 0)?;
         ensure!(
             events == libc::POLLHUP,
-            "poll() says {events:#x}, not POLLHUP"
+            "poll() returned {events:#x}, expected POLLHUP"
         );
     }
     Ok(())
 }
 
-/// PERF_EVENT_IOC_MODIFY_ATTRIBUTES is for breakpoints only, and does no harm.
-fn attributes_stay(ctx: &Ctx) -> Result<()> {
+/// PERF_EVENT_IOC_MODIFY_ATTRIBUTES is for breakpoints only. Here it fails and
+/// changes nothing.
+fn attributes_cannot_be_modified(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
     let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
     let mut attrs = *pmu.event(Event::Branches).attrs();
-    // SAFETY: the event is open, the attributes are whole.
+    // SAFETY: `sampler` is an open event. `attrs` is a whole `perf_event_attr` that
+    // lives during the call.
     let status = unsafe { ioctls::MODIFY_ATTRIBUTES(sampler.as_raw_fd(), &mut attrs) };
     let error = io::Error::last_os_error();
     ensure!(
         status == -1 && error.raw_os_error() == Some(libc::EOPNOTSUPP),
-        "{status}, {error}"
+        "ioctl returned {status} ({error}), expected EOPNOTSUPP"
     );
     let workload = workload::branches(50_000);
     let (records, count) = record(&mut sampler, &workload)?;
-    expect("as before", "instructions", count, workload.instructions())?;
-    records.expect("as before", count / PERIOD)
+    expect("afterwards", "instructions", count, workload.instructions())?;
+    records.expect("afterwards", count / PERIOD)
 }
 
-/// An event that is stopped for overflowing too often goes on where it was.
+/// A throttled event later continues at the count where it was stopped.
 fn throttled_counts_are_exact(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 20_011;
     let pmu = ctx.pmu()?;
@@ -773,11 +791,11 @@ fn throttled_counts_are_exact(ctx: &Ctx) -> Result<()> {
                     expect("throttled", "instructions", value, samples * PERIOD)?;
                 }
                 Record::Throttle(_) => {
-                    ensure!(!stopped, "throttled twice");
+                    ensure!(!stopped, "two THROTTLE records in a row");
                     stopped = true;
                 }
                 Record::Unthrottle(_) => {
-                    ensure!(stopped, "started twice");
+                    ensure!(stopped, "UNTHROTTLE without THROTTLE");
                     stopped = false;
                     pairs += 1;
                 }
@@ -785,7 +803,7 @@ fn throttled_counts_are_exact(ctx: &Ctx) -> Result<()> {
             }
             Ok(())
         })?;
-        ensure!(pairs > 0, "never throttled");
+        ensure!(pairs > 0, "no THROTTLE and UNTHROTTLE records");
         expect("throttled", "samples", samples, count / PERIOD)
     })
 }

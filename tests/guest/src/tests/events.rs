@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The events that the emulated PMU derives from instructions and branches, by
-//! the table in tools/pmu-model (`event`), and the fields of EVENTSEL.
+//! The events that the PMU model derives from instructions and branches, and the
+//! fields of EVENTSEL.
 
 use std::thread;
 use std::time::Duration;
@@ -8,23 +8,24 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 use perf_event::Counter;
 
-use super::{cpus, expect, measure_alone, need_general, need_global_control};
+use super::{cpus, expect, measure_alone};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{read_all, BuilderExt, CpuPmu, Event, Mode, Pmu, UNKNOWN_EVENT};
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
+    all need [EmulatedPmu];
     derived_events,
-    cycles_of_any_code,
-    halted_cpu_counts_no_cycles,
+    cycles_of_any_code: [General(4)],
+    halted_cpu_counts_no_cycles: [General(4), GlobalControl],
     counter_mask,
     inverted,
     edges,
     unknown_event_counts_nothing,
 ];
 
-/// What the table gives for a stretch of whole periods.
+/// The count that the model defines for [`workload::whole_periods`].
 fn modelled(event: Event, instructions: u64, branches: u64) -> u64 {
     let branch_misses = branches / 64;
     let cache_misses = instructions / 4096;
@@ -42,7 +43,7 @@ fn modelled(event: Event, instructions: u64, branches: u64) -> u64 {
 
 fn derived_events(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    // Short enough for a window between two ticks, with -icount too.
+    // Short enough to run between two timer ticks, with -icount too.
     for periods in [1, 100, 250] {
         let workload = workload::whole_periods(periods);
         for event in pmu.events() {
@@ -55,7 +56,7 @@ fn derived_events(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The events that cycles are made of, in one group.
+/// Cycles, and the events from which the model derives them.
 const CYCLE_PARTS: [Event; 4] = [
     Event::CpuCycles,
     Event::Instructions,
@@ -70,13 +71,13 @@ fn expect_cycles(what: &str, group: &mut [Counter]) -> Result<u64> {
     Ok(counts[0])
 }
 
-/// Seen together, they fit together on any stretch and in any mode.
+/// The counts of one group satisfy the model's formula for cycles, for any code
+/// and in any mode.
 fn cycles_of_any_code(ctx: &Ctx) -> Result<()> {
-    need_general(4)?;
     let pmu = ctx.pmu()?;
     let modes: &[Mode] = match CpuPmu::probe().global_control {
         true => &[Mode::User, Mode::Kernel, Mode::Both],
-        // The group sees the same of user mode only.
+        // The counters do not start at once, so they agree in user mode only.
         false => &[Mode::User],
     };
     for &mode in modes {
@@ -90,11 +91,9 @@ fn cycles_of_any_code(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// An idle CPU stands in HLT; cycles that it counted there would be too many for
-/// the instructions that it ran.
+/// An idle CPU is in HLT, where cycles must not count: they would exceed what the
+/// formula gives for its instructions.
 fn halted_cpu_counts_no_cycles(ctx: &Ctx) -> Result<()> {
-    need_general(4)?;
-    need_global_control()?;
     let pmu = ctx.pmu()?;
     for cpu in 0..cpus()? {
         let mut group: Vec<Counter> = Vec::new();
@@ -132,7 +131,8 @@ fn count_raw(pmu: &Pmu, config: u64, workload: &Workload) -> Result<u64> {
     Ok(counter.read()?)
 }
 
-/// An event happens once in its cycle, a cycle is no less than itself.
+/// In the model an event happens at most once per cycle, so cmask=1 changes
+/// nothing and with cmask=2 nothing counts.
 fn counter_mask(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::whole_periods(100);
@@ -146,7 +146,7 @@ fn counter_mask(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Cycles in which the event does not happen.
+/// `inv` counts the cycles in which the event does not happen.
 fn inverted(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::whole_periods(100);
@@ -174,7 +174,7 @@ fn inverted(ctx: &Ctx) -> Result<()> {
     expect("inv,cmask=1", "cycles", count, 0)
 }
 
-/// A pulse has an edge each time, cycles have none.
+/// Each branch is an edge. Cycles are continuous, so they have no edge.
 fn edges(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::whole_periods(100);

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
-//! More events than counters: what fits, what takes turns, what is refused.
+//! Groups and multiplexing: which events fit on the counters, which are
+//! multiplexed, and which are refused.
 
 use anyhow::{ensure, Context, Result};
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
-use super::{expect, measure_alone, need_general};
-use crate::ctx::{skip, Ctx, Test};
+use super::{expect, measure_alone};
+use crate::ctx::{Ctx, Test};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     every_counter_counts,
-    full_group,
-    group_too_large,
-    group_with_software_events,
-    fixed_counters_first,
-    makes_room,
+    full_group: [ExactCounts],
+    group_too_large: [ExactCounts],
+    group_with_software_events: [ExactCounts],
+    fixed_counters_first: [EmulatedPmu],
+    moves_to_fixed_counter: [Fixed(1)],
     multiplexed,
-    multiplexed_groups,
+    multiplexed_groups: [General(2)],
     pinned,
 ];
 
-/// As many branch events as there are general counters: branches have no fixed
-/// counter to go to.
+/// A group of `n` branch events, which no fixed counter can count.
 fn branch_group(pmu: &Pmu, n: u32) -> Result<Vec<Counter>> {
     pmu.open_group(&vec![(Event::Branches, Mode::User); n as usize])
 }
 
-/// Events on their own, all at once.
+/// One event on each general counter, without a group.
 fn every_counter_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut events = Vec::new();
@@ -47,7 +47,7 @@ fn every_counter_counts(ctx: &Ctx) -> Result<()> {
         let data = event.read_full()?;
         ensure!(
             data.time_running() == data.time_enabled(),
-            "it had to wait for a counter"
+            "the event was multiplexed"
         );
         ensure!(data.count() >= 1_000_000, "only {} branches", data.count());
     }
@@ -64,7 +64,8 @@ fn full_group(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The first event that has no counter left gets EINVAL, those before it work.
+/// The first event for which the group has no counter is EINVAL. Those before it
+/// work.
 fn group_too_large(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::branches(100_000);
@@ -78,7 +79,7 @@ fn group_too_large(ctx: &Ctx) -> Result<()> {
         .context("a group with more events than counters")?;
     ensure!(
         error.raw_os_error() == Some(libc::EINVAL),
-        "{error}, not EINVAL"
+        "{error}, expected EINVAL"
     );
     workload.measure(&group[0])?;
     for event in &mut group {
@@ -115,12 +116,12 @@ fn group_with_software_events(ctx: &Ctx) -> Result<()> {
         )?;
     }
     expect("in the group", "page faults", faults.read()?, PAGES)?;
-    ensure!(clock.read()? > 0, "no time has passed");
+    ensure!(clock.read()? > 0, "task-clock reads 0");
     Ok(())
 }
 
-/// Instructions and cycles can go to fixed counters, so they fit beside a group
-/// that takes all general ones.
+/// Instructions and cycles use fixed counters, so they fit into a group that uses
+/// all general ones.
 fn fixed_counters_first(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let CpuPmu { general, fixed, .. } = CpuPmu::probe();
@@ -138,7 +139,7 @@ fn fixed_counters_first(ctx: &Ctx) -> Result<()> {
         let want = match event {
             Event::Branches => workload.branches(),
             Event::Instructions => workload.instructions(),
-            // By the table in tools/pmu-model.
+            // Cycles, by the model's formula.
             _ => workload.instructions() + 15 * (workload.branches() / 64) + 100 * 50,
         };
         expect("with fixed counters", event.name(), counter.read()?, want)?;
@@ -146,15 +147,12 @@ fn fixed_counters_first(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// An event that counts on a general counter gives it up to one that can count
-/// nowhere else, when a fixed counter has become free for it.
-fn makes_room(ctx: &Ctx) -> Result<()> {
+/// An event moves from a general to a freed fixed counter if another event needs
+/// the general one.
+fn moves_to_fixed_counter(ctx: &Ctx) -> Result<()> {
     const N: u64 = 1_000_000;
     let pmu = ctx.pmu()?;
-    let CpuPmu { general, fixed, .. } = CpuPmu::probe();
-    if fixed == 0 {
-        return skip("no fixed counters");
-    }
+    let general = CpuPmu::probe().general;
     let loop_once = workload::tight_loop(N);
     let start = |event| -> Result<Counter> {
         let mut counter = pmu.open(event, Mode::User)?;
@@ -176,26 +174,27 @@ fn makes_room(ctx: &Ctx) -> Result<()> {
         let data = counter.read_full()?;
         ensure!(
             data.time_running() == data.time_enabled(),
-            "{what} had to wait"
+            "{what} was multiplexed"
         );
-        // The rest is between the events' ioctls.
+        // The excess is what runs between the ioctls.
         let count = data.count();
         let good = (least..least + 200_000).contains(&count);
         ensure!(good, "{what}: {count}, {least} of them in the loops");
         Ok(())
     };
     expect("the last event", &mut last, N)?;
-    expect("the one that was moved", &mut moved, 4 * N)?;
+    expect("the moved event", &mut moved, 4 * N)?;
     for event in &mut branches {
-        expect("one that was there", event, 2 * N)?;
+        expect("an event that stayed", event, 2 * N)?;
     }
     Ok(())
 }
 
-/// Checks events that took turns, `at_once` of them at a time.
+/// Checks multiplexed events, of which `at_once` count at any time.
 ///
-/// However they are scheduled, each branch is counted that many times: that
-/// does not depend on the emulator's speed, which is not the same in each turn.
+/// However they are scheduled, `at_once` events count each branch. So the sum of
+/// the counts does not depend on the emulator's speed, but the scaled counts do,
+/// because the speed varies.
 fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()> {
     let mut sum = 0;
     let mut waited = 0;
@@ -209,7 +208,7 @@ fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()>
             .time_running()
             .context("no time_running")?
             .as_secs_f64();
-        ensure!(running > 0.0, "one never ran");
+        ensure!(running > 0.0, "an event never ran");
         if running < 0.99 * enabled {
             waited += 1;
         }
@@ -217,17 +216,17 @@ fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()>
         let ratio = scaled / truth as f64;
         ensure!(
             (0.33..3.0).contains(&ratio),
-            "{scaled:.0} scaled from {running:.3} s of {enabled:.3} s, {truth} in truth"
+            "{scaled:.0} scaled from {running:.3} s of {enabled:.3} s, expected {truth}"
         );
         sum += data.count();
     }
-    ensure!(waited > 0, "none of {} had to wait", events.len());
+    ensure!(waited > 0, "none of the {} was multiplexed", events.len());
     let least = at_once * truth;
-    // The rest is between the events' ioctls.
+    // The excess is what runs between the ioctls.
     let most = least + 2_000 * events.len() as u64;
     ensure!(
         (least..=most).contains(&sum),
-        "{sum} branches in all, {least} in the loops"
+        "{sum} branches in total, {least} of them in the loops"
     );
     Ok(())
 }
@@ -250,11 +249,10 @@ fn multiplexed(ctx: &Ctx) -> Result<()> {
     expect_shared(&mut events, general.into(), 100_000_000)
 }
 
-/// A group takes its turn whole: its members always agree.
+/// A group is scheduled as a whole, so the counts of its members always agree.
 fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     let pmu = ctx.pmu()?;
-    // More than half of the counters, so there is room for one group only.
+    // More than half of the counters, so that only one group fits.
     let size = CpuPmu::probe().general / 2 + 1;
     let workload = workload::tight_loop(100_000_000);
     let mut groups = (0..3)
@@ -270,7 +268,7 @@ fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
     for group in &mut groups {
         let first = group[0].read()?;
         for member in &mut group[1..] {
-            expect("a group of equals", "branches", member.read()?, first)?;
+            expect("a member of the group", "branches", member.read()?, first)?;
         }
     }
     let mut leaders: Vec<Counter> = groups
@@ -280,8 +278,8 @@ fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
     expect_shared(&mut leaders, 1, 100_000_000)
 }
 
-/// A pinned event takes the counter from those that take turns, and one that
-/// finds none because of other pinned events is in error: it reads nothing.
+/// Pinned events are never multiplexed. A pinned event that gets no counter goes
+/// into the error state, and its read() fails.
 fn pinned(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let general = CpuPmu::probe().general;
@@ -298,12 +296,12 @@ fn pinned(ctx: &Ctx) -> Result<()> {
         let data = event.read_full()?;
         ensure!(
             data.time_running() == data.time_enabled(),
-            "a pinned event had to wait"
+            "a pinned event was multiplexed"
         );
     }
     ensure!(
         events[general as usize].read().is_err(),
-        "a pinned event without a counter reads"
+        "read() of a pinned event without a counter succeeded"
     );
     Ok(())
 }

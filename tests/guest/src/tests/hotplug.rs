@@ -1,48 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
-//! CPUs that go and come.
-
-use std::fs;
+//! CPU hotplug.
 
 use anyhow::{ensure, Context, Result};
-use nix::sched::{sched_getaffinity, sched_setaffinity};
-use nix::unistd::gettid;
 
-use super::counting::pin;
 use super::{cpus, expect, expect_exact};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Mode};
+use crate::setting::{Affinity, Setting};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
+    all need [Root, Cpus(2), ExactCounts, ZeroSkid];
     counts_and_samples_on_all_cpus,
     while_nothing_counts,
     while_the_task_counts,
     while_the_cpu_counts,
 ];
 
-fn set_online(on: bool) -> Result<()> {
-    let file = "/sys/devices/system/cpu/cpu1/online";
-    fs::write(file, if on { "1" } else { "0" }).context(file)
-}
-
-/// Off and on again, with something done in between.
-fn replug<T>(between: impl FnOnce() -> Result<T>) -> Result<T> {
-    set_online(false)?;
+/// Takes CPU 1 offline, calls `between`, and brings the CPU online again.
+pub(super) fn replug<T>(between: impl FnOnce() -> Result<T>) -> Result<T> {
+    let online = Setting::change("/sys/devices/system/cpu/cpu1/online", 0)?;
     let result = between();
-    set_online(true)?;
+    online.restore()?;
     result
 }
 
-/// Counts and PMIs on each CPU.
+/// Counts and PMIs are right on each CPU.
 fn counts_and_samples_on_all_cpus(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
-    let thread = gettid();
-    let before = sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let workload = workload::tight_loop(1_000_000);
     for cpu in 0..cpus()? {
-        pin(thread, cpu)?;
+        affinity.pin(cpu)?;
         expect_exact(&pmu, &workload).with_context(|| format!("on CPU {cpu}"))?;
         let nmis = super::interrupts("NMI")?;
         let mut sampler = pmu
@@ -52,7 +43,7 @@ fn counts_and_samples_on_all_cpus(ctx: &Ctx) -> Result<()> {
         workload.measure(&sampler)?;
         let count = sampler.read()?;
         expect(
-            "on each CPU",
+            "sampling event",
             "instructions",
             count,
             workload.instructions(),
@@ -60,7 +51,7 @@ fn counts_and_samples_on_all_cpus(ctx: &Ctx) -> Result<()> {
         let nmis = super::interrupts("NMI")? - nmis;
         expect(&format!("on CPU {cpu}"), "NMIs", nmis, count / PERIOD)?;
     }
-    sched_setaffinity(thread, &before).context("sched_setaffinity")
+    Ok(())
 }
 
 fn while_nothing_counts(ctx: &Ctx) -> Result<()> {
@@ -68,14 +59,13 @@ fn while_nothing_counts(ctx: &Ctx) -> Result<()> {
     counts_and_samples_on_all_cpus(ctx)
 }
 
-/// The task is on the CPU that goes, and has to go on elsewhere.
+/// The counted task may have to migrate because its CPU goes offline.
 fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(10_000_000);
     let mut counter = pmu.open(Event::Instructions, Mode::User)?;
-    let thread = gettid();
-    let before = sched_getaffinity(thread)?;
-    let result = std::thread::scope(|scope| {
+    let affinity = Affinity::save()?;
+    std::thread::scope(|scope| {
         let plug = scope.spawn(|| (0..3).try_for_each(|_| replug(|| Ok(()))));
         let mut runs = 0;
         while !plug.is_finished() || runs == 0 {
@@ -84,18 +74,17 @@ fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
         }
         plug.join().expect("the plugging thread does not panic")?;
         expect(
-            "replugged",
+            "during hotplug",
             "instructions",
             counter.read()?,
             runs * workload.instructions(),
         )
-    });
-    sched_setaffinity(thread, &before)?;
-    result?;
+    })?;
+    drop(affinity);
     counts_and_samples_on_all_cpus(ctx)
 }
 
-/// An event of the CPU itself stops with it.
+/// A CPU-wide event stops when its CPU goes offline.
 fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut counter = pmu
@@ -109,6 +98,6 @@ fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
         expect("CPU offline", "instructions", second, first)
     })?;
     drop(counter);
-    ensure!(cpus()? >= 2, "the CPU did not come back");
+    ensure!(cpus()? >= 2, "CPU 1 did not come online again");
     counts_and_samples_on_all_cpus(ctx)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The kernel gives way to another one while events are running.
+//! kexec while events are running.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -17,16 +17,19 @@ use crate::pmu::{Event, Mode};
 use crate::tests;
 use crate::workload;
 
-pub const TESTS: &[Test] = tests![next_kernel_finds_nothing_running];
+pub const TESTS: &[Test] = tests![
+    all need [InTree, ExactCounts];
+    next_kernel_finds_nothing_running,
+];
 
-/// What the second kernel's command line has, and the first's has not.
+/// A word that only the second kernel's command line has.
 const MARK: &str = "rust_perf.second_kernel";
 
-/// Where the runner puts the initramfs that this guest was booted with.
+/// The initramfs that xtask booted this guest with.
 const INITRAMFS: &str = "/run/xtask/initramfs";
 
-/// Boots the kernel again, with events running on every CPU and of this task.
-/// Does nothing in the kernel that was booted so.
+/// Boots a second kernel by kexec while events of this task and of every CPU are
+/// running. Does nothing in the second kernel.
 pub fn reboot_once(ctx: &Ctx) -> Result<()> {
     let cmdline = fs::read_to_string("/proc/cmdline")?;
     if cmdline.contains(MARK) {
@@ -51,7 +54,8 @@ pub fn reboot_once(ctx: &Ctx) -> Result<()> {
     let vmlinuz = Path::new("/usr/lib/modules").join(release).join("vmlinuz");
     let open = |path: &Path| File::open(path).with_context(|| format!("{}", path.display()));
     let cmdline = CString::new(format!("{} {MARK}", cmdline.trim()))?;
-    // SAFETY: the descriptors are open, and the command line is a string of that length.
+    // SAFETY: the two temporary files are open until the end of the statement. `cmdline`
+    // is a NUL-terminated string of the given length.
     let loaded = unsafe {
         libc::syscall(
             libc::SYS_kexec_file_load,
@@ -67,13 +71,14 @@ pub fn reboot_once(ctx: &Ctx) -> Result<()> {
         "kexec_file_load: {}",
         io::Error::last_os_error()
     );
-    // SAFETY: this is what the guest is for.
+    // SAFETY: the reboot ends all processes of the guest without a shutdown. This guest
+    // exists only for that, and nothing in it needs to be saved.
     unsafe { libc::reboot(libc::LINUX_REBOOT_CMD_KEXEC) };
     bail!("kexec: {}", io::Error::last_os_error())
 }
 
-/// The in-tree driver looks, when it is initialised, for counters that firmware
-/// has left running.
+/// The in-tree driver warns at boot if it finds a counter that runs. There is no such
+/// warning, and both PMUs count.
 fn next_kernel_finds_nothing_running(ctx: &Ctx) -> Result<()> {
     let found: Vec<String> = Kmsg::from_boot()?
         .lines()?

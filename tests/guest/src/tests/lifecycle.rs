@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The module comes and goes, and leaves the hardware as it found it.
+//! Loading and unloading the module, which leaves the hardware as it was.
 
 use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
@@ -13,12 +13,13 @@ use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    load_use_unload,
+    all need [Root, Module];
+    load_use_unload: [ExactCounts],
     hundred_times,
-    hundred_times_with_events,
-    in_use,
+    hundred_times_with_events: [ExactCounts],
+    in_use: [ExactCounts],
     not_twice,
-    in_tree_as_before,
+    in_tree_as_before: [InTreeCounts, ExactCounts],
 ];
 
 fn insert(ctx: &Ctx) -> Result<()> {
@@ -33,7 +34,7 @@ fn load_use_unload(ctx: &Ctx) -> Result<()> {
     insert(ctx)?;
     let result = expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000));
     remove()?;
-    ensure!(!module::is_loaded(), "still loaded");
+    ensure!(!module::is_loaded(), "the module is still loaded");
     ensure!(Pmu::find(RUST_PMU).is_err(), "the PMU is still in sysfs");
     result
 }
@@ -51,7 +52,7 @@ fn hundred_times(ctx: &Ctx) -> Result<()> {
         .collect();
     ensure!(
         trouble.is_empty(),
-        "the kernel complains\n{}",
+        "warnings in the kernel log\n{}",
         trouble.join("\n")
     );
     Ok(())
@@ -68,7 +69,7 @@ fn hundred_times_with_events(ctx: &Ctx) -> Result<()> {
                 .build()?;
             workload.measure(&counter)?;
             expect(
-                "loaded again",
+                "after loading again",
                 "instructions",
                 counter.read()?,
                 workload.instructions(),
@@ -80,7 +81,7 @@ fn hundred_times_with_events(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// An open event keeps the module, and keeps counting.
+/// While an event is open, the module cannot be unloaded, and the event counts.
 fn in_use(ctx: &Ctx) -> Result<()> {
     insert(ctx)?;
     let workload = workload::tight_loop(100_000);
@@ -113,9 +114,9 @@ fn not_twice(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The in-tree PMU counts and samples after rmmod as it did before insmod.
+/// The in-tree PMU counts after rmmod as before insmod.
 fn in_tree_as_before(ctx: &Ctx) -> Result<()> {
-    let in_tree = ctx.in_tree_counts()?;
+    let in_tree = ctx.in_tree()?;
     let workload = workload::branches(100_000);
     let check = || -> Result<()> {
         expect_exact(&in_tree, &workload)?;
@@ -132,7 +133,7 @@ fn in_tree_as_before(ctx: &Ctx) -> Result<()> {
     };
     check().context("before insmod")?;
     insert(ctx)?;
-    let between = check().context("while loaded, unused");
+    let between = check().context("while the module is loaded but not in use");
     let used = ctx.pmu().and_then(|pmu| expect_exact(&pmu, &workload));
     remove()?;
     between?;

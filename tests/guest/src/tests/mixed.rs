@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The group that perf tutorials open: generic hardware events and software
-//! events, switched and read as one.
+//! A group of generic hardware events and software events, as perf tutorials open
+//! it. It is enabled, disabled and read as a whole.
 
 use std::time::Instant;
 
@@ -8,13 +8,17 @@ use anyhow::{ensure, Context, Result};
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
 
-use super::{alone, expect, need_general};
+use super::{alone, expect};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Pmu;
 use crate::tests;
 use crate::workload::{self, Workload};
 
-pub const TESTS: &[Test] = tests![group_of_all_kinds, group_with_page_faults];
+pub const TESTS: &[Test] = tests![
+    all need [General(2), EmulatedPmu];
+    group_of_all_kinds,
+    group_with_page_faults,
+];
 
 /// The events of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +32,12 @@ enum Member {
 
 use Member::*;
 
-/// In the order of the tutorials; other orders are rotations of it.
+/// The order of the tutorials. The tests also use its rotations.
 const GROUP: [Member; 5] = [Cycles, CacheMisses, PageFaults, CpuClock, TaskClock];
 
 impl Member {
-    /// The event, of the calling thread and disabled. The generic hardware
-    /// events name the PMU in the upper half of `config`.
+    /// The event of the calling thread, disabled. Generic hardware events name
+    /// the PMU in the upper half of `config`.
     fn builder(self, pmu: &Pmu) -> Builder<'static> {
         let hardware = |event| {
             let mut builder = Builder::new(event);
@@ -55,7 +59,7 @@ impl Member {
         }
     }
 
-    /// What it counts when it is opened by itself.
+    /// The count of the event outside of a group.
     fn by_itself(self, pmu: &Pmu, workload: impl Fn() -> Result<Workload>) -> Result<u64> {
         let mut counter = self.builder(pmu).build()?;
         alone(|| {
@@ -67,7 +71,7 @@ impl Member {
     }
 }
 
-/// Opens the group in this order, measures it, and reads it with one read().
+/// Opens the group in the given order, measures it, and reads it with one read().
 fn measure(
     pmu: &Pmu,
     order: &[Member],
@@ -100,25 +104,25 @@ fn measure(
     let data = leader.read_group()?;
     ensure!(
         data.time_running() == data.time_enabled(),
-        "it had to wait: {data:?}"
+        "the group was multiplexed: {data:?}"
     );
     expect("in the group", "values", data.len() as u64, 5)?;
     let values: Vec<u64> = std::iter::once(&*leader)
         .chain(&*members)
-        .map(|counter| Ok(data.get(counter).context("an id is missing")?.value()))
+        .map(|counter| Ok(data.get(counter).context("no value with this id")?.value()))
         .collect::<Result<_>>()?;
     for (member, value) in order.iter().zip(&values) {
         if [CpuClock, TaskClock].contains(member) {
             ensure!(
                 (1..=outside).contains(value),
-                "{member:?}: {value} ns in a window of {outside} ns"
+                "{member:?}: {value} ns, expected 1 to {outside} ns"
             );
         }
     }
     Ok(values)
 }
 
-/// The group, each of its members being the leader once.
+/// The orders of the group, each with another leader.
 fn orders() -> impl Iterator<Item = Vec<Member>> {
     (0..GROUP.len()).map(|first| {
         let mut order = GROUP.to_vec();
@@ -127,14 +131,13 @@ fn orders() -> impl Iterator<Item = Vec<Member>> {
     })
 }
 
-/// Hardware events count what they count by themselves.
+/// Hardware events count the same in the group as outside of it.
 fn group_of_all_kinds(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     let pmu = ctx.pmu()?;
     let periods = || Ok(workload::whole_periods(50));
     let workload = periods()?;
     let truth = |member: Member| match member {
-        // By the table in tools/pmu-model.
+        // By the model's formulas.
         Cycles => Some(workload.instructions() + 15 * (workload.branches() / 64) + 100 * 50),
         CacheMisses => Some(50),
         PageFaults => Some(0),
@@ -159,10 +162,9 @@ fn group_of_all_kinds(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// With page faults in the window, which fill no whole number of the hardware
-/// events' steps: those may differ by one of these.
+/// The same with page faults. The workload is no multiple of the derived events'
+/// steps, so their counts may differ by one step.
 fn group_with_page_faults(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const PAGES: u64 = 300;
     let pmu = ctx.pmu()?;
     let touch = || workload::touch(PAGES);
@@ -170,7 +172,7 @@ fn group_with_page_faults(ctx: &Ctx) -> Result<()> {
         let values = measure(&pmu, &order, touch)?;
         for (member, value) in order.iter().zip(values) {
             let step = match member {
-                // A mispredicted branch and a cache miss.
+                // One mispredicted branch and one cache miss.
                 Cycles => 15 + 100,
                 CacheMisses => 1,
                 PageFaults => 0,
@@ -179,7 +181,7 @@ fn group_with_page_faults(ctx: &Ctx) -> Result<()> {
             let by_itself = member.by_itself(&pmu, touch)?;
             ensure!(
                 value.abs_diff(by_itself) <= step,
-                "{member:?} in {order:?}: {value}, {by_itself} alone"
+                "{member:?} in {order:?}: {value}, but {by_itself} alone"
             );
             if *member == PageFaults {
                 expect("in the group", "page faults", value, PAGES)?;

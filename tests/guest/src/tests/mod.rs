@@ -6,15 +6,21 @@ pub mod compare;
 pub mod contents;
 pub mod counting;
 pub mod delivery;
+pub mod event_zero;
 pub mod events;
+pub mod exclude;
 pub mod faults;
+pub mod foreign_writes;
+pub mod gp_fault;
 pub mod groups;
 pub mod hotplug;
 pub mod kexec;
 pub mod lifecycle;
+pub mod lvtpc;
 pub mod mixed;
 pub mod modes;
 pub mod no_pmu;
+pub mod offline;
 pub mod overflow;
 pub mod parameters;
 pub mod perf_tool;
@@ -24,6 +30,7 @@ pub mod sharing;
 pub mod sleep;
 pub mod sysfs;
 pub mod tasks;
+pub mod unreserved;
 pub mod user_read;
 pub mod watchdog;
 
@@ -33,11 +40,10 @@ use anyhow::{bail, ensure, Context, Result};
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
-use crate::ctx::skip;
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::workload::Workload;
 
-/// Counts a workload's user instructions and branches; both must be right.
+/// Counts a workload's user instructions and branches; both must be exact.
 fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
     let mut instructions = pmu.open(Event::Instructions, Mode::User)?;
     let mut branches = if CpuPmu::probe().general >= 2 {
@@ -45,7 +51,7 @@ fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
             .enabled(true)
             .build_with_group(&mut instructions)?
     } else {
-        // They have to share the only counter, so one after the other.
+        // There is only one counter: measure twice.
         let branches = pmu.open(Event::Branches, Mode::User)?;
         workload.measure(&branches)?;
         branches
@@ -60,11 +66,12 @@ fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
     )
 }
 
-/// Measures a workload for events that are functions of instructions and
-/// branches, with no other task in between.
+/// Measures a workload without a context switch, for events that the model
+/// derives from instructions and branches.
 ///
-/// Such an event goes on from where it was on this CPU, and what others run
-/// there meanwhile moves that place by a part of a step.
+/// The model steps such an event once every N instructions of a CPU, whichever
+/// task retires them. If another task ran meanwhile, the count could be off by
+/// one step.
 fn measure_alone(workload: &Workload, leader: &mut Counter) -> Result<()> {
     alone(|| {
         leader.reset_group()?;
@@ -73,22 +80,23 @@ fn measure_alone(workload: &Workload, leader: &mut Counter) -> Result<()> {
     .with_context(|| workload.name().to_string())
 }
 
-/// Does something again and again till no other task ran in between.
+/// Repeats a measurement until no other task ran meanwhile.
 fn alone(mut measure: impl FnMut() -> Result<()>) -> Result<()> {
     find_undisturbed(|| Ok(undisturbed(&mut measure)?.then_some(())))
 }
 
-/// Tries something again and again till it has a result, as nothing disturbed it.
+/// Repeats an attempt until it returns a result. An attempt that another task has
+/// disturbed returns `None`.
 fn find_undisturbed<T>(mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     for _ in 0..200 {
         if let Some(result) = attempt()? {
             return Ok(result);
         }
     }
-    bail!("never alone on the CPU")
+    bail!("each of 200 attempts was disturbed by another task")
 }
 
-/// Does something, and says whether no other task ran in between.
+/// Measures once. Returns whether there was no context switch meanwhile.
 fn undisturbed(measure: impl FnOnce() -> Result<()>) -> Result<bool> {
     let mut switches = Builder::new(Software::CONTEXT_SWITCHES)
         .include_kernel()
@@ -99,7 +107,7 @@ fn undisturbed(measure: impl FnOnce() -> Result<()>) -> Result<bool> {
     Ok(switches.read()? == 0)
 }
 
-/// The user instructions of a workload, all and no more.
+/// Checks a count of a workload's user instructions.
 fn expect_count(workload: &Workload, count: u64) -> Result<()> {
     let want = workload.instructions();
     expect(workload.name(), "instructions", count, want)
@@ -109,32 +117,12 @@ fn expect(what: &str, unit: &str, got: u64, want: u64) -> Result<()> {
     let off = got as i128 - want as i128;
     ensure!(
         got == want,
-        "{what}: {got} {unit} where {want} were due ({off:+})"
+        "{what}: {got} {unit}, expected {want} ({off:+})"
     );
     Ok(())
 }
 
-/// Skips a test where there are not so many general counters.
-fn need_general(n: u32) -> Result<()> {
-    let general = CpuPmu::probe().general;
-    if general >= n {
-        Ok(())
-    } else {
-        skip(format!("needs {n} general counters"))
-    }
-}
-
-/// Skips a test of what one group counts in the kernel, where the counters of a
-/// group do not see the same of it.
-fn need_global_control() -> Result<()> {
-    if CpuPmu::probe().global_control {
-        Ok(())
-    } else {
-        skip("the counters of a group start one after the other")
-    }
-}
-
-/// How often an interrupt came, over all CPUs: a row of /proc/interrupts.
+/// The sum of a row of /proc/interrupts over all CPUs.
 fn interrupts(row: &str) -> Result<u64> {
     let text = fs::read_to_string("/proc/interrupts")?;
     let label = format!("{row}:");
@@ -148,7 +136,7 @@ fn interrupts(row: &str) -> Result<u64> {
         .sum())
 }
 
-/// The number of CPUs that are up.
+/// The number of online CPUs.
 fn cpus() -> Result<usize> {
     Ok(std::thread::available_parallelism()?.get())
 }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-//! User and kernel counts, and their sum.
+//! Counts of user mode, of kernel mode, and of both.
 
 use anyhow::{ensure, Result};
 
-use super::{expect, expect_exact, need_general, need_global_control};
+use super::{expect, expect_exact};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{read_all, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
-    instructions_add_up,
-    branches_add_up,
-    user_only_in_user,
+    instructions_add_up: [ExactCounts, General(3), GlobalControl],
+    branches_add_up: [ExactCounts, General(3), GlobalControl],
+    user_only_in_user: [ExactCounts],
     kernel_only_in_kernel,
     both_excluded,
 ];
 
-/// Code that spends its time on both sides.
+/// Workloads that run in user mode and in the kernel.
 fn both_sides() -> Result<[Workload; 4]> {
     Ok([
         workload::syscalls(20_000),
@@ -27,11 +27,9 @@ fn both_sides() -> Result<[Workload; 4]> {
     ])
 }
 
-/// In one group all events see the same window, so the sum is exact although
-/// what the kernel does is not known.
+/// All events of a group count over the same interval. So the user and the kernel
+/// count add up exactly, although the kernel count is not known.
 fn add_up(pmu: &Pmu, event: Event, user: fn(&Workload) -> u64) -> Result<()> {
-    need_general(3)?;
-    need_global_control()?;
     for workload in both_sides()? {
         let mut group = pmu.open_group(&[
             (event, Mode::Both),
@@ -56,7 +54,7 @@ fn branches_add_up(ctx: &Ctx) -> Result<()> {
     add_up(&ctx.pmu()?, Event::Branches, Workload::branches)
 }
 
-/// What is the user's stays the user's, however much the kernel does meanwhile.
+/// User counts are exact, however much the kernel runs meanwhile.
 fn user_only_in_user(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     both_sides()?
@@ -64,7 +62,7 @@ fn user_only_in_user(ctx: &Ctx) -> Result<()> {
         .try_for_each(|workload| expect_exact(&pmu, workload))
 }
 
-/// System calls cost the kernel instructions, a loop hardly any.
+/// System calls retire many kernel instructions, a loop hardly any.
 fn kernel_only_in_kernel(ctx: &Ctx) -> Result<()> {
     const N: u64 = 10_000;
     let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::Kernel)?;
@@ -72,16 +70,16 @@ fn kernel_only_in_kernel(ctx: &Ctx) -> Result<()> {
     let calls = counter.read()?;
     ensure!(
         calls > 20 * N,
-        "{N} system calls, {calls} kernel instructions"
+        "only {calls} kernel instructions in {N} system calls"
     );
     counter.reset()?;
     workload::tight_loop(N).measure(&counter)?;
     let idle = counter.read()?;
-    ensure!(idle < calls / 4, "a loop, {idle} kernel instructions");
+    ensure!(idle < calls / 4, "{idle} kernel instructions in a loop");
     Ok(())
 }
 
-/// An event that excludes both user and kernel mode.
+/// An event that excludes both user and kernel mode counts nothing.
 fn both_excluded(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut counter = pmu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! When counters overflow: several at once, in the instructions that stop them,
-//! in every instruction, or after more than they can count to.
+//! Corner cases of overflows: several counters at once, while an event is being
+//! stopped, on every instruction, and periods wider than the counter.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,49 +11,52 @@ use perf_event::{Builder, SampleFlag, Sampler};
 use perf_event_open_sys::ioctls;
 
 use super::sampling::{drain, open, record, sampler, set_period, with_sample_rate, RING};
-use super::{expect, expect_count, expect_exact, interrupts, need_general};
-use crate::ctx::{skip, Ctx, Test};
-use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
+use super::{expect, expect_count, expect_exact, interrupts};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::{BuilderExt, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    three_at_once,
+    all need [ExactCounts, ZeroSkid];
+    three_at_once: [General(3)],
     in_the_last_instructions,
     while_disabling,
     while_closing,
     while_switching,
-    every_instruction,
+    every_instruction: [Module],
     small_periods,
     long_periods_shortened,
 ];
 
-/// What the generations of the hardware do differently.
+/// The tests whose outcome may depend on the generation of the hardware.
 pub const QUICK: &[Test] = tests![
-    three_at_once,
+    all need [ExactCounts, ZeroSkid];
+    three_at_once: [General(3)],
     in_the_last_instructions,
     while_disabling,
     while_switching,
-    every_instruction,
+    every_instruction: [Module],
     small_periods,
     long_periods_shortened,
 ];
 
-/// What depends on how wide the counters are.
+/// The tests whose outcome may depend on the width of the counters.
 pub const WIDTH: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
     small_periods,
     long_periods_shortened,
-    longer_than_the_counter,
+    longer_than_the_counter: [General(2), WidthAtMost(32)],
 ];
 
-/// The instructions, and more, that the kernel runs to disable an event.
-const WAY: u64 = 1_500;
-/// Samples enough for periods of one instruction.
+/// More instructions than the kernel runs to disable or close an event.
+const DISABLE_INSTRUCTIONS: u64 = 1_500;
+/// A maximum sample rate that no period exceeds.
 const UNLIMITED: u64 = 1_000_000_000;
 
-/// Three counters that overflow in one instruction: one NMI, a sample of each.
+/// Three counters that overflow on the same instruction share one NMI and give a
+/// sample each.
 fn three_at_once(ctx: &Ctx) -> Result<()> {
-    need_general(3)?;
     const N: u64 = 100_000;
     const PERIOD: u64 = 4_001;
     let pmu = ctx.pmu()?;
@@ -74,29 +77,30 @@ fn three_at_once(ctx: &Ctx) -> Result<()> {
     let (records, count) = record(&mut leader, &workload)?;
     let nmis = interrupts("NMI")? - before;
     expect_count(&workload, count)?;
-    expect("one for all three", "NMIs", nmis, count / PERIOD)?;
+    expect("one for all three events", "NMIs", nmis, count / PERIOD)?;
     let mut all = vec![records];
     for member in &mut members {
-        expect("member", "instructions", member.read()?, count)?;
+        expect("group member", "instructions", member.read()?, count)?;
         all.push(drain(member)?);
     }
     for records in all {
-        records.expect("each", count / PERIOD)?;
+        records.expect("each event", count / PERIOD)?;
         for (sample, k) in records.samples.iter().zip(1..) {
-            let want = workload::block_ip(N, k * PERIOD).context("behind the loop")?;
-            expect("sample", "as its IP", sample.ip, want)?;
+            let want = workload::block_ip(N, k * PERIOD).context("a sample after the loop")?;
+            expect("sample", "as IP", sample.ip, want)?;
         }
     }
     Ok(())
 }
 
-/// Samples user and kernel mode.
+/// An event that samples user and kernel mode, first with a period that is too
+/// long to end.
 fn both_sides(pmu: &Pmu, event: Event) -> Result<Sampler> {
     let mut builder = pmu.event(event);
     open(builder.filter(Mode::Both).sample_period(1 << 40))
 }
 
-/// The period ends in one of the last user instructions, or just does not.
+/// The period ends on one of the last user instructions, or shortly after them.
 fn in_the_last_instructions(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(1_000);
     let total = workload.instructions();
@@ -105,17 +109,18 @@ fn in_the_last_instructions(ctx: &Ctx) -> Result<()> {
         set_period(&sampler, period)?;
         sampler.reset()?;
         let (records, count) = record(&mut sampler, &workload)?;
-        expect("window", "instructions", count, total)?;
+        expect(&format!("period {period}"), "instructions", count, total)?;
         records.expect(&format!("period {period} of {total}"), total / period)?;
     }
     Ok(())
 }
 
-/// The period ends in one of the kernel's instructions that disable the event,
-/// in every one of them in turn: however late, the overflow is sampled.
+/// The period ends on each of the kernel instructions that disable the event, in
+/// turn. However late the overflow is, there is a sample.
 fn while_disabling(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    // Periods longer than what an NMI itself adds, or there is no end of them.
+    // The periods must be longer than the counted part of an NMI, or each NMI
+    // would cause the next.
     let workload = workload::tight_loop(5_000);
     for event in [Event::Instructions, Event::Branches] {
         let mut sampler = both_sides(&pmu, event)?;
@@ -126,7 +131,7 @@ fn while_disabling(ctx: &Ctx) -> Result<()> {
             total = total.min(sampler.read()?);
         }
         let mut outlived = false;
-        for period in total - WAY..total + 20 {
+        for period in total - DISABLE_INSTRUCTIONS..total + 20 {
             set_period(&sampler, period)?;
             sampler.reset()?;
             let (records, count) = record(&mut sampler, &workload)?;
@@ -134,17 +139,18 @@ fn while_disabling(ctx: &Ctx) -> Result<()> {
             records.expect(&what, count / period)?;
             outlived |= count < period;
         }
-        // So the overflow has gone all the way, and out at the end.
-        ensure!(outlived, "each of the periods has ended");
+        // The longest periods must end after the event was disabled.
+        ensure!(outlived, "no period outlasted the event");
     }
     Ok(())
 }
 
-/// The same with an event that is closed while it counts. What it counted is
-/// then gone, so the end is where there is no sample any more.
+/// The period ends on each of the kernel instructions that close a running event,
+/// in turn. A closed event cannot be read, so the test searches for the longest
+/// period that still gives a sample.
 fn while_closing(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    // The event's own buffer would keep it open.
+    // A buffer of the event's own would keep it open.
     let mut buffer = open(&mut Builder::new(Software::DUMMY))?;
     let mut samples = |period| -> Result<u64> {
         let mut event = pmu
@@ -153,14 +159,15 @@ fn while_closing(ctx: &Ctx) -> Result<()> {
             .sample_period(period)
             .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::CPU | SampleFlag::PERIOD)
             .build()?;
-        // SAFETY: both events are open.
+        // SAFETY: both descriptors are open events, and the kernel accesses no
+        // memory of ours.
         let status = unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), buffer.as_raw_fd()) };
         ensure!(status == 0, "SET_OUTPUT: {}", io::Error::last_os_error());
         event.enable()?;
         workload::around_close(event, 5_000).run();
         Ok(drain(&mut buffer)?.samples.len() as u64)
     };
-    // Interrupts make the way to the end longer at times, but not every time.
+    // An interrupt may add instructions, but not in each of four attempts.
     let mut ends_before = |period| -> Result<bool> {
         for _ in 0..4 {
             if samples(period)? == 0 {
@@ -180,22 +187,22 @@ fn while_closing(ctx: &Ctx) -> Result<()> {
             outside = middle;
         }
     }
-    // No overflow on the way is lost.
-    for period in inside - WAY..=inside {
+    // No overflow is lost while the event is being closed.
+    for period in inside - DISABLE_INSTRUCTIONS..=inside {
         ensure!(
             samples(period)? > 0,
-            "no sample of period {period}, but of {inside}"
+            "no sample of period {period}, but one of {inside}"
         );
     }
-    // Nothing is left of them.
+    // The closed events have left nothing behind.
     expect_exact(&pmu, &workload::tight_loop(1_000))
 }
 
-/// The period ends anywhere on the way to another task and back.
+/// The period ends anywhere in a context switch to another task and back.
 fn while_switching(ctx: &Ctx) -> Result<()> {
     let mut sampler = both_sides(&ctx.pmu()?, Event::Instructions)?;
     let workload = workload::around_sleep(1, 10);
-    // Longer than what an NMI itself adds.
+    // Longer than the counted part of an NMI.
     for period in (2_000..6_000).step_by(7) {
         set_period(&sampler, period)?;
         sampler.reset()?;
@@ -205,10 +212,9 @@ fn while_switching(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Period 1: a sample of each instruction, with the address of the next.
+/// Period 1 gives a sample for each instruction, with the address of the next. The
+/// in-tree driver rounds period 1 up to 2.
 fn every_instruction(ctx: &Ctx) -> Result<()> {
-    // The in-tree driver makes it 2.
-    ctx.need_module()?;
     const N: u64 = 100;
     with_sample_rate(UNLIMITED, || {
         let workload = workload::block(N);
@@ -223,7 +229,7 @@ fn every_instruction(ctx: &Ctx) -> Result<()> {
         records.expect("every instruction", count)?;
         for (sample, k) in records.samples.iter().zip(1..) {
             if let Some(want) = workload::block_ip(N, k) {
-                expect("sample", "as its IP", sample.ip, want)?;
+                expect("sample", "as IP", sample.ip, want)?;
             }
         }
         Ok(())
@@ -247,7 +253,7 @@ fn small_periods(ctx: &Ctx) -> Result<()> {
             records.expect(&format!("period {period}"), count / period)?;
             for (sample, k) in records.samples.iter().zip(1..) {
                 if let Some(want) = workload::block_ip(N, k * period) {
-                    expect("sample", "as its IP", sample.ip, want)?;
+                    expect("sample", "as IP", sample.ip, want)?;
                 }
             }
         }
@@ -255,8 +261,8 @@ fn small_periods(ctx: &Ctx) -> Result<()> {
     })
 }
 
-/// Periods that end in hours or years give no sample now, and when they are
-/// made shorter, count from there.
+/// Periods too long to end give no sample. If the period is shortened meanwhile,
+/// the new one starts at that moment.
 fn long_periods_shortened(ctx: &Ctx) -> Result<()> {
     const N: u64 = 50_000;
     const PERIOD: u64 = 1_009;
@@ -278,20 +284,16 @@ fn long_periods_shortened(ctx: &Ctx) -> Result<()> {
         let (records, count) = record(&mut sampler, &workload)?;
         let what = format!("period {long}, then {PERIOD}");
         expect(&what, "instructions", count, workload.instructions())?;
-        records.expect(&what, workload::behind_call(N) / PERIOD)?;
+        records.expect(&what, workload::after_call(N) / PERIOD)?;
     }
     Ok(())
 }
 
-/// A period longer than the counter's range takes several rounds, of which only
-/// the last ends in a sample; and a count longer than that is right, too.
+/// A period longer than the range of the counter takes several overflows, and only
+/// the last gives a sample. A count longer than the range is exact, too.
 fn longer_than_the_counter(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = (1 << 32) + 5;
     const N: u64 = PERIOD / 15 + 1_000;
-    let width = CpuPmu::probe().width;
-    if width > 32 {
-        return skip(format!("a round of a {width}-bit counter takes too long"));
-    }
     let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;
     let mut counter = ctx
         .pmu()?
@@ -300,9 +302,9 @@ fn longer_than_the_counter(ctx: &Ctx) -> Result<()> {
         .build_with_group(&mut *sampler)?;
     let workload = workload::block(N);
     let (records, count) = record(&mut sampler, &workload)?;
-    expect("sampled", "instructions", count, workload.instructions())?;
-    expect("counted", "instructions", counter.read()?, count)?;
-    records.expect("of a long period", 1)?;
-    let want = workload::block_ip(N, PERIOD).context("behind the loop")?;
-    expect("its sample", "as its IP", records.samples[0].ip, want)
+    expect("sampling", "instructions", count, workload.instructions())?;
+    expect("counting", "instructions", counter.read()?, count)?;
+    records.expect("long period", 1)?;
+    let want = workload::block_ip(N, PERIOD).context("a sample after the loop")?;
+    expect("sample", "as IP", records.samples[0].ip, want)
 }

@@ -8,21 +8,23 @@ use nix::errno::Errno;
 use perf_event::Counter;
 
 use super::{expect, expect_count};
-use crate::ctx::{skip, Ctx, Test};
+use crate::ctx::{Ctx, Test};
 use crate::module;
 use crate::pmu::{CpuPmu, Event, Mode, Pmu, Vendor};
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    no_fixed_counters,
-    fewer_general_counters,
-    more_than_there_are,
-    an_older_generation,
+    all need [Root, Module];
+    no_fixed_counters: [Fixed(1), ExactCounts],
+    fewer_general_counters: [ExactCounts],
+    general_is_an_upper_limit: [ExactCounts],
+    an_older_generation: [ExactCounts, ZeroSkid],
     refused_parameters,
 ];
 
-/// Loads the module with parameters, and unloads it after `f`.
+/// Loads the module with parameters, checks that it counts, calls `f`, and unloads the
+/// module.
 fn loaded(ctx: &Ctx, parameters: &CStr, f: impl FnOnce(&Pmu) -> Result<()>) -> Result<()> {
     module::insert_with(ctx, parameters)?.with_context(|| format!("insmod {parameters:?}"))?;
     let result = ctx.pmu().and_then(|pmu| {
@@ -37,17 +39,17 @@ fn loaded(ctx: &Ctx, parameters: &CStr, f: impl FnOnce(&Pmu) -> Result<()>) -> R
     result.with_context(|| format!("{parameters:?}"))
 }
 
-/// A group of so many events, if they ever fit.
+/// Opens a group of `n` events. It is an error if they do not fit on the counters.
 fn group(pmu: &Pmu, event: Event, n: u32) -> Result<Vec<Counter>> {
     pmu.open_group(&vec![(event, Mode::User); n as usize])
 }
 
-/// Fails unless just `n` events fit in a group.
+/// Checks that `n` events fit in a group, but not one more.
 fn expect_most(pmu: &Pmu, event: Event, n: u32) -> Result<()> {
     group(pmu, event, n).with_context(|| format!("{n} events of {}", event.name()))?;
     ensure!(
         group(pmu, event, n + 1).is_err(),
-        "{} events of {} fit",
+        "{} events of {} fit in a group",
         n + 1,
         event.name()
     );
@@ -55,15 +57,12 @@ fn expect_most(pmu: &Pmu, event: Event, n: u32) -> Result<()> {
 }
 
 fn no_fixed_counters(ctx: &Ctx) -> Result<()> {
-    let CpuPmu { general, fixed, .. } = CpuPmu::probe();
-    if fixed == 0 {
-        return skip("no fixed counters");
-    }
+    let general = CpuPmu::probe().general;
     loaded(ctx, c"fixed=0", |pmu| {
         expect_most(pmu, Event::Instructions, general)?;
         ensure!(
             !pmu.dir().join("events/ref-cycles").exists(),
-            "ref-cycles has no counter any more"
+            "events/ref-cycles exists, but no counter counts it"
         );
         Ok(())
     })?;
@@ -79,7 +78,7 @@ fn fewer_general_counters(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-fn more_than_there_are(ctx: &Ctx) -> Result<()> {
+fn general_is_an_upper_limit(ctx: &Ctx) -> Result<()> {
     let general = CpuPmu::probe().general;
     for parameters in [c"general=0", c"general=200"] {
         loaded(ctx, parameters, |pmu| {
@@ -89,7 +88,7 @@ fn more_than_there_are(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// What the module calls each generation when it is loaded, from 1 on.
+/// The name in the module's log of each value of `generation`, from 1 on.
 fn generations(vendor: Vendor) -> &'static [&'static str] {
     match vendor {
         Vendor::Intel | Vendor::Zhaoxin => &[
@@ -101,7 +100,7 @@ fn generations(vendor: Vendor) -> &'static [&'static str] {
     }
 }
 
-/// Each works on newer hardware, with its counters, and overflows.
+/// Newer hardware can be driven as each older generation, which counts and overflows.
 fn an_older_generation(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_009;
     let CpuPmu {
@@ -112,7 +111,7 @@ fn an_older_generation(ctx: &Ctx) -> Result<()> {
         (c"generation=2", 6),
         (c"generation=3", 15),
     ]) {
-        // AMD's older ones have so many counters and no more.
+        // AMD's older generations have a fixed number of counters.
         let most = match vendor {
             Vendor::Intel | Vendor::Zhaoxin => general,
             Vendor::Amd | Vendor::Hygon => general.min(most),
@@ -122,7 +121,7 @@ fn an_older_generation(ctx: &Ctx) -> Result<()> {
             let lines = log.lines()?;
             ensure!(
                 lines.iter().any(|line| line.contains(name)),
-                "{lines:?} where {name:?} was due"
+                "kernel log {lines:?}, expected a line with {name:?}"
             );
             expect_most(pmu, Event::Branches, most)?;
             let code = workload::tight_loop(100_000);
@@ -144,7 +143,7 @@ fn refused_parameters(ctx: &Ctx) -> Result<()> {
         (c"fixed=2", Errno::EINVAL),
         (c"fixed=yes", Errno::EINVAL),
         (c"general=-1", Errno::EINVAL),
-        // One that this CPU does not reach, and one that nobody knows.
+        // A generation that this CPU does not have, and one that does not exist.
         (c"generation=5", Errno::ENODEV),
         (c"generation=200", Errno::ENODEV),
     ] {
@@ -154,7 +153,7 @@ fn refused_parameters(ctx: &Ctx) -> Result<()> {
         }
         ensure!(
             result == Err(errno),
-            "insmod {parameters:?}: {result:?}, not {errno}"
+            "insmod {parameters:?}: {result:?}, expected {errno}"
         );
     }
     Ok(())

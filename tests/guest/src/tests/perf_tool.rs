@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The real perf tool: list, stat, record, report, script.
+//! The perf tool: list, stat, record, report, script.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -19,24 +19,25 @@ use crate::tests;
 use crate::tool::{check, parse_rows, Perf, Row};
 
 pub const TESTS: &[Test] = tests![
-    list,
-    stat,
-    stat_as_in_tree,
-    stat_short_names,
-    stat_group_with_software_events,
-    stat_repeated,
+    all need [PerfTool];
+    list: [Module],
+    stat: [ExactCounts],
+    stat_as_in_tree: [InTreeCounts, ExactCounts],
+    stat_short_names: [EmulatedPmu],
+    stat_group_with_software_events: [ExactCounts],
+    stat_repeated: [ExactCounts],
     stat_system_wide,
     stat_one_cpu,
     stat_per_core,
     stat_per_cpu,
-    stat_process,
-    stat_intervals,
+    stat_process: [ExactCounts],
+    stat_intervals: [ExactCounts],
     stat_multiplexed,
-    record_every_period,
+    record_every_period: [ExactCounts, ZeroSkid],
     record_system_wide,
-    report_three_to_one,
+    report_three_to_one: [ExactCounts, ZeroSkid],
     report_by_frequency,
-    script_shows_addresses,
+    script_shows_addresses: [ExactCounts, ZeroSkid],
     call_graph,
 ];
 
@@ -46,7 +47,6 @@ fn user_instructions(ctx: &Ctx) -> Result<String> {
 
 fn list(ctx: &Ctx) -> Result<()> {
     // perf lists the in-tree PMU's events by their generic names only.
-    ctx.need_module()?;
     let pmu = ctx.pmu()?;
     let text = Perf::new("list").args(["--no-desc", "pmu"]).text()?;
     let rows: Vec<&str> = text.lines().filter(|row| row.contains(&pmu.name)).collect();
@@ -61,7 +61,7 @@ fn list(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The one row of an event.
+/// The row of an event.
 fn row<'a>(rows: &'a [Row], event: &str) -> Result<&'a Row> {
     rows.iter()
         .find(|row| row.event == event)
@@ -73,7 +73,7 @@ fn expect_row(rows: &[Row], event: &str, want: u64) -> Result<()> {
     expect(event, "counted", row.value as u64, want)?;
     ensure!(
         row.running == 100.0,
-        "{event} counted {} % of the time",
+        "{event} counted only {} % of the time",
         row.running
     );
     Ok(())
@@ -92,12 +92,13 @@ fn stat(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Both PMUs, one after the other as they share the counters.
+/// Both PMUs count the same, one after the other, because only one driver can hold
+/// the counters.
 fn stat_as_in_tree(ctx: &Ctx) -> Result<()> {
     for program in [LOOP, MIXED] {
         let installed = program.install()?;
         let mut counts = Vec::new();
-        for pmu in [ctx.pmu()?, ctx.in_tree_counts()?] {
+        for pmu in [ctx.pmu()?, ctx.in_tree()?] {
             let event = pmu.tool_event(Event::Instructions, "u");
             let rows = Perf::stat()
                 .args(["-e", &event])
@@ -115,7 +116,7 @@ fn stat_as_in_tree(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The names that people type.
+/// `cycles`, `instructions` and `branches` are names of events.
 fn stat_short_names(ctx: &Ctx) -> Result<()> {
     let installed = LOOP.install()?;
     let events = ["cycles", "instructions", "branches"].map(|e| format!("{}/{e}/u", ctx.pmu));
@@ -130,7 +131,10 @@ fn stat_short_names(ctx: &Ctx) -> Result<()> {
         "{branches} branches in 10,000,000 rounds"
     );
     let cycles = row(&rows, &events[0])?.value as u64;
-    ensure!(cycles > LOOP.instructions, "{cycles} cycles");
+    ensure!(
+        cycles > LOOP.instructions,
+        "{cycles} cycles, expected more than instructions"
+    );
     Ok(())
 }
 
@@ -144,7 +148,7 @@ fn stat_group_with_software_events(ctx: &Ctx) -> Result<()> {
         .rows()?;
     expect_row(&rows, &event, MIXED.instructions)?;
     let faults = row(&rows, "page-faults")?.value;
-    // 512 pages that the program touches, and those it consists of.
+    // The program touches 512 pages. Loading it takes page faults, too.
     ensure!((512.0..600.0).contains(&faults), "{faults} page faults");
     row(&rows, "task-clock").map(drop)
 }
@@ -159,12 +163,12 @@ fn stat_repeated(ctx: &Ctx) -> Result<()> {
     expect_row(&rows, &event, LOOP.instructions)?;
     ensure!(
         row(&rows, &event)?.deviation == Some(0.0),
-        "the runs differ: {rows:?}"
+        "the counts of the runs differ: {rows:?}"
     );
     Ok(())
 }
 
-/// What all CPUs counted while a program ran, by the place that perf names.
+/// The rows of `perf stat -a` with these options while a program runs.
 fn system_wide(ctx: &Ctx, options: &[&str], program: &Program) -> Result<Vec<Row>> {
     let event = user_instructions(ctx)?;
     let installed = program.install()?;
@@ -175,10 +179,10 @@ fn system_wide(ctx: &Ctx, options: &[&str], program: &Program) -> Result<Vec<Row
         .rows()?;
     let sum: f64 = rows.iter().map(|row| row.value).sum();
     let least = program.instructions as f64;
-    // The rest is perf itself, and whoever else had something to do.
+    // The excess is perf itself and other tasks.
     ensure!(
         (least..least + 50e6).contains(&sum),
-        "{sum} instructions, {least} in the program"
+        "{sum} instructions, {least} of them in the program"
     );
     Ok(rows)
 }
@@ -192,7 +196,7 @@ fn stat_per_core(ctx: &Ctx) -> Result<()> {
     let rows = system_wide(ctx, &["--per-core"], &LOOP)?;
     ensure!(
         rows.iter().all(|row| row.place.starts_with('S')),
-        "no cores: {rows:?}"
+        "a row without a core: {rows:?}"
     );
     Ok(())
 }
@@ -201,7 +205,10 @@ fn stat_per_cpu(ctx: &Ctx) -> Result<()> {
     let rows = system_wide(ctx, &["-A"], &LOOP)?;
     expect("-A", "rows", rows.len() as u64, cpus()? as u64)?;
     for (row, cpu) in rows.iter().zip(0..) {
-        ensure!(row.place == format!("CPU{cpu}"), "no CPU{cpu}: {rows:?}");
+        ensure!(
+            row.place == format!("CPU{cpu}"),
+            "no row of CPU{cpu}: {rows:?}"
+        );
     }
     Ok(())
 }
@@ -213,7 +220,7 @@ fn stat_one_cpu(ctx: &Ctx) -> Result<()> {
         let cpu = cpu.to_string();
         for (program_cpu, here) in [(&cpu, true), (&other(&cpu)?, false)] {
             if cpu == *program_cpu && !here {
-                continue; // There is no other CPU.
+                continue; // There is only one CPU.
             }
             let rows = Perf::stat()
                 .args(["-C", &cpu, "-e", &event, "taskset", "-c", program_cpu])
@@ -234,8 +241,8 @@ fn other(cpu: &str) -> Result<String> {
     Ok(((cpu + 1) % cpus()?).to_string())
 }
 
-/// Attaches to a process that is stopped at a known place, so that the count is
-/// known too.
+/// `perf stat -p` of a process that is stopped at a known instruction, so that the
+/// count is known.
 fn stat_process(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     let installed = STOPPED_LOOP.install()?;
@@ -261,22 +268,22 @@ fn stat_process(ctx: &Ctx) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .context("perf")?;
-    // perf opens them for reading and writing: neither open waits for long.
+    // perf opens both for reading and writing, so these opens do not block for long.
     File::options()
         .write(true)
         .open(&control)?
         .write_all(b"enable\n")?;
     let mut answer = String::new();
     BufReader::new(File::open(&ack)?).read_line(&mut answer)?;
-    ensure!(answer.starts_with("ack"), "perf said «{answer}»");
+    ensure!(answer.starts_with("ack"), "perf answered «{answer}»");
     child.finish()?;
     let output = running.wait_with_output()?;
     let rows = parse_rows(&check(perf.command(), output)?)?;
     expect_row(&rows, &event, STOPPED_LOOP.instructions)
 }
 
-/// The intervals are parts of the whole. perf itself loses the last one now and
-/// then, when the program ends while a row is printed: with any PMU.
+/// The intervals add up to no more than the whole. They may add up to less, because
+/// perf loses the last interval if the program ends while it prints a row.
 fn stat_intervals(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     let installed = THREE_TO_ONE.install()?;
@@ -305,12 +312,13 @@ fn stat_multiplexed(ctx: &Ctx) -> Result<()> {
     expect("-e", "rows", rows.len() as u64, 20)?;
     ensure!(
         rows.iter().any(|row| row.running < 99.0),
-        "nobody had to wait: {rows:?}"
+        "no event was multiplexed: {rows:?}"
     );
     Ok(())
 }
 
-/// Records a program into a file beside it.
+/// Records a program. Returns the path of `perf.data`, which is in the program's
+/// directory.
 fn record(installed: &Installed, event: &str, options: &[&str]) -> Result<String> {
     let data = installed.dir().join("perf.data").display().to_string();
     Perf::new("record")
@@ -321,7 +329,7 @@ fn record(installed: &Installed, event: &str, options: &[&str]) -> Result<String
     Ok(data)
 }
 
-/// The numbers of `perf report --stats`: how many records of each kind.
+/// The number of records of each type, from `perf report --stats`.
 fn stats(data: &str) -> Result<HashMap<String, u64>> {
     let text = Perf::new("report").args(["-i", data, "--stats"]).text()?;
     Ok(text
@@ -371,16 +379,16 @@ fn record_system_wide(ctx: &Ctx) -> Result<()> {
         .args(["-i", &data, "--comms", "loop", "-F", "comm,ip"])
         .text()?;
     let samples = text.lines().filter(|line| !line.trim().is_empty()).count() as u64;
-    // It shares each CPU's periods with all others there, so one more or less.
+    // A CPU-wide event's periods span all tasks, so the last one may be another's.
     let want = LOOP.instructions / PERIOD;
     ensure!(
         samples.abs_diff(want) <= 2,
-        "{samples} samples of the program, {want} were due"
+        "{samples} samples of the program, expected about {want}"
     );
     Ok(())
 }
 
-/// Percent by symbol, from `perf report`.
+/// The overhead of each symbol in percent, from `perf report`.
 fn overheads(data: &str) -> Result<HashMap<String, f64>> {
     let text = Perf::new("report")
         .args(["-i", data, "--stdio", "-q", "-F", "overhead,sym", "-t", ","])
@@ -405,7 +413,7 @@ fn expect_three_to_one(data: &str) -> Result<()> {
         let got = overheads.get(symbol).copied().unwrap_or(0.0);
         ensure!(
             (got - want).abs() <= 2.0,
-            "{symbol} has {got} %, {want} were due: {overheads:?}"
+            "{symbol} has {got} %, expected {want} %: {overheads:?}"
         );
     }
     Ok(())
@@ -419,7 +427,7 @@ fn report_three_to_one(ctx: &Ctx) -> Result<()> {
     expect_three_to_one(&data)
 }
 
-/// The default of `perf record`, with kernel samples among the others.
+/// Sampling by frequency, perf's default, in user mode and the kernel.
 fn report_by_frequency(ctx: &Ctx) -> Result<()> {
     let event = ctx.pmu()?.tool_event(Event::CpuCycles, "");
     let installed = THREE_TO_ONE.install()?;
@@ -427,12 +435,16 @@ fn report_by_frequency(ctx: &Ctx) -> Result<()> {
     expect_samples(&data, None)?;
     let overheads = overheads(&data)?;
     let (three, one) = (overheads.get("three"), overheads.get("one"));
-    let (three, one) = (three.context("no three")?, one.context("no one")?);
+    let (three, one) = (
+        three.context("no samples in `three`")?,
+        one.context("no samples in `one`")?,
+    );
     let share = 100.0 * three / (three + one);
-    // By time now, whose samples are fewer and beat with the program's rounds.
+    // There are fewer samples than by period, and they may beat with the program's
+    // rounds, so the tolerance is wider.
     ensure!(
         (share - 75.0).abs() <= 8.0,
-        "three has {share} % of the two: {overheads:?}"
+        "`three` has {share} % of both, expected 75 %: {overheads:?}"
     );
     Ok(())
 }
@@ -469,16 +481,16 @@ fn script_shows_addresses(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// Where a program's code is, by its ELF header: its entry to the segment's end.
+/// The range of a program's code, which starts at the entry in its ELF header.
 fn symbols(path: &Path) -> Result<(u64, u64)> {
     let elf = fs::read(path)?;
     let entry = elf.get(24..32).context("no ELF header")?;
     let entry = u64::from_le_bytes(entry.try_into()?);
-    // The program is shorter than that.
+    // The code is shorter than 64 bytes.
     Ok((entry, entry + 64))
 }
 
-/// The kernel walks the stack for each sample, from the NMI.
+/// `perf record -g` has call chains of the kernel.
 fn call_graph(ctx: &Ctx) -> Result<()> {
     let event = ctx.pmu()?.tool_event(Event::Instructions, "");
     let installed = MIXED.install()?;
@@ -487,7 +499,8 @@ fn call_graph(ctx: &Ctx) -> Result<()> {
     let text = Perf::new("script")
         .args(["-i", &data, "-F", "ip,sym"])
         .text()?;
-    // Half of what the kernel does for this program is to serve its faults.
+    // The kernel handles page faults for about half of the time that it spends on
+    // this program.
     let chains = text.split("\n\n");
     let faults = chains.filter(|chain| {
         let mut frames = chain.lines().filter(|line| !line.trim().is_empty());

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! More events than counters under a steady load: how perf has them take turns.
+//! Multiplexing of more events than counters under a steady load.
 //!
-//! [`STEADY`] is for a guest whose clock is its instructions (`-icount`): there
-//! a loop is a steady load, whatever else the host does.
+//! [`STEADY`] needs a guest under `-icount`, whose clock advances with its
+//! instructions. There a loop is a steady load, whatever the load of the host.
 
-use std::fs;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -12,45 +11,47 @@ use anyhow::{ensure, Context, Result};
 use perf_event::{Builder, Counter, SampleFlag};
 
 use super::delivery::poll;
+use super::expect;
 use super::sampling::{drain, for_each_sample, open, RING};
-use super::{expect, need_general};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::program::STOPPED_LOOP;
+use crate::setting::Setting;
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const STEADY: &[Test] = tests![
-    twelve_events,
-    eighty_four_events,
-    turns_of_groups,
-    exclusive,
-    pinned_in_error,
-    frequency,
+    all need [Icount];
+    twelve_events: [ExactCounts],
+    eighty_four_events: [EmulatedPmu],
+    turns_of_groups: [General(2)],
+    exclusive: [General(2)],
+    pinned_in_error: [ExactCounts],
+    frequency: [ExactCounts],
 ];
 
-pub const MANY: &[Test] = tests![many_processes];
+pub const MANY: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
+    many_processes,
+];
 
-/// How long a turn is.
+/// The multiplexing interval of these tests.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Has the PMU's events take turns of [`TURN`] while something runs.
+/// Runs `run` with a multiplexing interval of [`TURN`].
 fn with_short_turns<T>(pmu: &Pmu, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let file = pmu.dir().join("perf_event_mux_interval_ms");
-    let before = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    fs::write(&file, TURN.as_millis().to_string())?;
-    let result = run();
-    fs::write(&file, before.trim())?;
-    result
+    let _interval = Setting::change(file, TURN.as_millis())?;
+    run()
 }
 
-/// The counters that an event of user instructions can go to.
+/// The number of counters that can count instructions.
 fn instruction_counters() -> u32 {
     let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     general + fixed.min(1)
 }
 
-/// What an event counted while it had its turns, and its times in seconds.
+/// The count of a multiplexed event, and its times in seconds.
 struct Share {
     count: u64,
     enabled: f64,
@@ -58,7 +59,7 @@ struct Share {
 }
 
 impl Share {
-    /// Up to now.
+    /// Reads the event.
     fn of(counter: &mut Counter) -> Result<Self> {
         let data = counter.read_full()?;
         let enabled = data.time_enabled().context("no time_enabled")?;
@@ -78,15 +79,16 @@ impl Share {
         }
     }
 
-    /// The estimate for all the time it was enabled.
+    /// The estimate for the whole time that the event was enabled.
     fn scaled(&self) -> f64 {
         self.count as f64 * self.enabled / self.running
     }
 }
 
-/// What each of the events has of a workload, while all are enabled.
+/// Runs a workload with all events enabled. Returns the share of each event.
 ///
-/// It takes a while to enable the last one, and that is no steady load.
+/// The shares do not include the time to enable and disable the events, which is
+/// no steady load.
 fn share(events: &mut [Counter], workload: &Workload) -> Result<Vec<Share>> {
     events.iter_mut().try_for_each(Counter::enable)?;
     let start = shares(events)?;
@@ -101,18 +103,18 @@ fn shares(events: &mut [Counter]) -> Result<Vec<Share>> {
     events.iter_mut().map(Share::of).collect()
 }
 
-/// Within so many percent of the truth?
+/// Checks that a value is within `percent` of the expected one.
 fn expect_near(what: &str, got: f64, want: f64, percent: f64) -> Result<()> {
     let off = 100.0 * (got / want - 1.0);
     ensure!(
         off.abs() <= percent,
-        "{what}: {got:.6} where {want:.6} were due ({off:+.2} %)"
+        "{what}: {got:.6}, expected {want:.6} ({off:+.2} %)"
     );
     Ok(())
 }
 
-/// Over a hundred turns and more each event's estimate is right, and the time
-/// that they ran is that of all counters.
+/// Over at least 100 intervals the scaled count of each event is right, and the
+/// running times add up to the number of counters.
 fn twelve_events(ctx: &Ctx) -> Result<()> {
     const N: u64 = 120_000_000;
     let pmu = ctx.pmu()?;
@@ -124,18 +126,18 @@ fn twelve_events(ctx: &Ctx) -> Result<()> {
     let enabled = shares[0].enabled;
     ensure!(
         enabled >= 100.0 * TURN.as_secs_f64(),
-        "only {enabled} s for turns of {TURN:?}"
+        "enabled for {enabled} s, expected at least 100 times {TURN:?}"
     );
     let mut counters = 0.0;
     for share in &shares {
-        ensure!(share.running < share.enabled, "one did not have to wait");
-        expect_near("scaled", share.scaled(), 2.0 * N as f64, 2.0)?;
+        ensure!(share.running < share.enabled, "not multiplexed");
+        expect_near("scaled count", share.scaled(), 2.0 * N as f64, 2.0)?;
         counters += share.running / share.enabled;
     }
-    expect_near("counters", counters, instruction_counters().into(), 0.1)
+    expect_near("in use", counters, instruction_counters().into(), 0.1)
 }
 
-/// As many events of all kinds as no PMU has counters, of everything on a CPU.
+/// 84 CPU-wide events of all kinds, far more than any PMU has counters.
 fn eighty_four_events(ctx: &Ctx) -> Result<()> {
     const N: u64 = 150_000_000;
     let pmu = ctx.pmu()?;
@@ -158,10 +160,10 @@ fn eighty_four_events(ctx: &Ctx) -> Result<()> {
         let name = kinds[i % kinds.len()].name();
         ensure!(
             share.running >= mean / 3.0,
-            "{name} (event {i}) ran {} s, {mean} s was the mean",
+            "{name} (event {i}) ran {} s, the mean is {mean} s",
             share.running
         );
-        // By the table in tools/pmu-model.
+        // By the model's formulas.
         let cycles = 2 * N + 15 * (N / 64) + 100 * (2 * N / 4096);
         let truth = match kinds[i % kinds.len()] {
             Event::Instructions => 2 * N,
@@ -177,9 +179,8 @@ fn eighty_four_events(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Groups that cannot run beside each other have equal turns.
+/// Groups that do not fit on the counters together get equal shares.
 fn turns_of_groups(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const N: u64 = 60_000_000;
     const GROUPS: usize = 3;
     let pmu = ctx.pmu()?;
@@ -203,21 +204,20 @@ fn turns_of_groups(ctx: &Ctx) -> Result<()> {
         let leader = Share::of(&mut group[0])?;
         for member in &mut group[1..] {
             expect(
-                "a group of equals",
+                "a member of the group",
                 "branches",
                 member.read()?,
                 leader.count,
             )?;
         }
-        expect_near("scaled", leader.scaled(), N as f64, 2.0)?;
+        expect_near("scaled count", leader.scaled(), N as f64, 2.0)?;
         counters += leader.running / leader.enabled;
     }
-    expect_near("groups at a time", counters, 1.0, 0.1)
+    expect_near("groups at once", counters, 1.0, 0.1)
 }
 
-/// attr.exclusive: it never runs while others do.
+/// An event with `exclusive` never counts at the same time as others.
 fn exclusive(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     const N: u64 = 60_000_000;
     let pmu = ctx.pmu()?;
     let mut events = vec![
@@ -227,20 +227,20 @@ fn exclusive(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(N);
     let shares = with_short_turns(&pmu, || share(&mut events, &workload))?;
     for share in &shares {
-        expect_near("scaled", share.scaled(), N as f64, 2.0)?;
+        expect_near("scaled count", share.scaled(), N as f64, 2.0)?;
     }
     let at_once: f64 = shares
         .iter()
         .map(|share| share.running / share.enabled)
         .sum();
-    expect_near("at a time", at_once, 1.0, 0.1)?;
-    // Each branch of the loop was counted by one of them.
+    expect_near("events at once", at_once, 1.0, 0.1)?;
+    // One of the two events counted each branch of the loop.
     let sum = shares.iter().map(|share| share.count).sum::<u64>();
-    expect_near("in all", sum as f64, N as f64, 0.1)
+    expect_near("sum of the counts", sum as f64, N as f64, 0.1)
 }
 
-/// A pinned event that finds no counter is in error: read() is at its end, and
-/// poll() says so.
+/// A pinned event that gets no counter goes into the error state: read() returns 0
+/// (end of file), and poll() POLLERR.
 fn pinned_in_error(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let general = CpuPmu::probe().general;
@@ -252,7 +252,8 @@ fn pinned_in_error(ctx: &Ctx) -> Result<()> {
     }
     let mut last = events.pop().context("no events")?;
     let mut values = [0u64; 5];
-    // SAFETY: a buffer of ours, of this length.
+    // SAFETY: `values` is a buffer of `size_of_val(&values)` bytes, for which any
+    // bytes are valid.
     let read = unsafe {
         libc::read(
             last.as_raw_fd(),
@@ -260,14 +261,14 @@ fn pinned_in_error(ctx: &Ctx) -> Result<()> {
             size_of_val(&values),
         )
     };
-    ensure!(read == 0, "read() returns {read}, not 0");
+    ensure!(read == 0, "read() returned {read}, expected 0");
     let events_of_poll = poll(&last, 0)?;
     ensure!(
         events_of_poll == libc::POLLERR,
-        "poll() says {events_of_poll:#x}, not POLLERR"
+        "poll() returned {events_of_poll:#x}, expected POLLERR"
     );
 
-    // It can be enabled once there is a counter.
+    // It can be enabled again once there is a counter.
     events.pop();
     last.enable()?;
     let workload = workload::tight_loop(1_000);
@@ -282,7 +283,7 @@ fn pinned_in_error(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// Sampling at a frequency finds the period that fits.
+/// With `freq`, the kernel finds a period that gives the frequency.
 fn frequency(ctx: &Ctx) -> Result<()> {
     const HZ: u64 = 1_000;
     let pmu = ctx.pmu()?;
@@ -298,15 +299,15 @@ fn frequency(ctx: &Ctx) -> Result<()> {
         ));
         Ok(())
     })?;
-    // It takes some samples to get there.
-    let settled = samples.get(100..).context("not even 100 samples")?;
+    // The kernel adjusts the period during the first samples.
+    let settled = samples.get(100..).context("fewer than 100 samples")?;
     let (first, last) = (settled[0], settled[settled.len() - 1]);
     let seconds = (last.0 - first.0) as f64 / 1e9;
     let rate = (settled.len() - 1) as f64 / seconds;
-    expect_near("samples a second", rate, HZ as f64, 1.0)
+    expect_near("samples per second", rate, HZ as f64, 1.0)
 }
 
-/// A process each, and an event each: every one of them counts its own process.
+/// 128 processes, each with its own event.
 fn many_processes(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_000_003;
     const PROCESSES: usize = 128;
@@ -331,12 +332,12 @@ fn many_processes(ctx: &Ctx) -> Result<()> {
     for sampler in &mut samplers {
         let count = sampler.read()?;
         expect(
-            "one of many",
+            "one process of many",
             "instructions",
             count,
             STOPPED_LOOP.instructions,
         )?;
-        drain(sampler)?.expect("one of many", count / PERIOD)?;
+        drain(sampler)?.expect("one process of many", count / PERIOD)?;
     }
     Ok(())
 }

@@ -1,59 +1,61 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Samples: as many as there are periods, and each where it belongs.
-
-use std::fs;
+//! Sampling: one sample for each period, at the right address.
 
 use anyhow::{bail, ensure, Context, Result};
 use perf_event::data::{self, Record};
 use perf_event::{Builder, SampleFlag, Sampler};
 
-use super::{cpus, expect, expect_count, interrupts, need_general};
-use crate::ctx::{skip, Ctx, Test};
+use super::{expect, expect_count, interrupts};
+use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode, Pmu};
 use crate::program::LOOP;
+use crate::setting::SampleRate;
 use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
     one_sample_a_period,
     no_skid,
     no_skid_at_branches,
     other_events,
     nmi_a_sample,
-    two_events_at_once,
+    two_events_at_once: [General(2)],
     tiny_periods,
     long_periods,
     kernel_samples,
     new_period,
     stops_after_refresh,
     frequency,
-    throttled,
-    rate_is_lowered,
+    throttled: [Root],
+    rate_is_lowered: [Root],
     period_in_record,
-    sampled_counts_are_exact,
-    moving_between_cpus,
+    sampled_counts_are_exact: [General(2)],
+    moving_between_cpus: [Cpus(2)],
     many_programs,
 ];
 
+/// A selection for suites that run on many machines.
 pub const QUICK: &[Test] = tests![
+    all need [ExactCounts, ZeroSkid];
     one_sample_a_period,
     no_skid,
     other_events,
     long_periods,
     new_period,
-    sampled_counts_are_exact,
+    sampled_counts_are_exact: [General(2)],
 ];
 
-/// Room for all samples of a run: nothing may be lost here.
+/// The size of the ring buffer, large enough that no sample is lost.
 pub(super) const RING: usize = 1 << 20;
 
-/// What a sample has.
+/// The fields of a sample.
 pub(super) const FLAGS: SampleFlag = SampleFlag::IP
     .union(SampleFlag::TID)
     .union(SampleFlag::CPU)
     .union(SampleFlag::PERIOD);
 
-/// An event that records where it overflows.
+/// An event that samples with this period.
 pub(super) fn sampler(pmu: &Pmu, event: Event, period: u64) -> Result<Sampler> {
     let mut builder = pmu.event(event);
     builder.sample_period(period);
@@ -84,7 +86,7 @@ impl Records {
     }
 }
 
-/// Takes all records out of the ring buffer; a lost one is an error.
+/// Takes all records out of the ring buffer. A lost record is an error.
 pub(super) fn drain(sampler: &mut Sampler) -> Result<Records> {
     let mut records = Records::default();
     for_each_record(sampler, |record| {
@@ -111,13 +113,13 @@ pub(super) fn for_each_record(
     while let Some(record) = sampler.next_record() {
         let record = record
             .parse_record()
-            .context("a record that makes no sense")?;
+            .context("cannot parse a record of the ring buffer")?;
         each(record)?;
     }
     Ok(())
 }
 
-/// Takes all records out of the ring buffer, which must be samples.
+/// Takes all records out of the ring buffer. Each must be a sample.
 pub(super) fn for_each_sample(
     sampler: &mut Sampler,
     mut each: impl FnMut(data::Sample<'_>) -> Result<()>,
@@ -128,7 +130,7 @@ pub(super) fn for_each_sample(
     })
 }
 
-/// Runs a workload under a sampling event.
+/// Runs a workload under a sampling event. Returns the records and the count.
 pub(super) fn record(sampler: &mut Sampler, workload: &Workload) -> Result<(Records, u64)> {
     workload.measure(&*sampler)?;
     let count = sampler.read()?;
@@ -146,15 +148,15 @@ fn one_sample_a_period(ctx: &Ctx) -> Result<()> {
         let tid = nix::unistd::gettid().as_raw() as u32;
         ensure!(
             records.samples.iter().all(|sample| sample.tid == tid),
-            "another thread's sample"
+            "a sample of another thread"
         );
     }
     Ok(())
 }
 
-/// The k-th sample shows the instruction behind the (k * period)-th: in a loop
-/// whose instructions all have addresses of their own, and with periods that
-/// have no common divisor with its length, that is every address in turn.
+/// Sample k has the address of the instruction after number k * period. The
+/// periods have no common divisor with the length of the loop, so that the samples
+/// hit each of its instructions.
 fn no_skid(ctx: &Ctx) -> Result<()> {
     const N: u64 = 200_000;
     let pmu = ctx.pmu()?;
@@ -164,10 +166,10 @@ fn no_skid(ctx: &Ctx) -> Result<()> {
         let (records, count) = record(&mut sampler, &workload)?;
         records.expect(&format!("period {period}"), count / period)?;
         for (sample, k) in records.samples.iter().zip(1..) {
-            let want = workload::block_ip(N, k * period).context("a sample behind the loop")?;
+            let want = workload::block_ip(N, k * period).context("a sample after the loop")?;
             ensure!(
                 sample.ip == want,
-                "sample {k} of period {period}: IP {:#x} where {want:#x} was due",
+                "sample {k} of period {period}: IP {:#x}, expected {want:#x}",
                 sample.ip
             );
         }
@@ -186,7 +188,7 @@ fn no_skid_at_branches(ctx: &Ctx) -> Result<()> {
     for sample in &records.samples {
         ensure!(
             sample.ip == head,
-            "IP {:#x} is not the branch's target",
+            "IP {:#x} is not the target of the branch",
             sample.ip
         );
     }
@@ -214,7 +216,7 @@ fn other_events(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// No interrupt is lost, and none comes for nothing.
+/// Each sample takes exactly one NMI.
 fn nmi_a_sample(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
@@ -224,12 +226,11 @@ fn nmi_a_sample(ctx: &Ctx) -> Result<()> {
     let (records, count) = record(&mut sampler, &workload)?;
     let nmis = interrupts("NMI")? - before;
     records.expect("period", count / PERIOD)?;
-    expect("one a sample", "NMIs", nmis, count / PERIOD)
+    expect("one per sample", "NMIs", nmis, count / PERIOD)
 }
 
-/// Overflows that come close together, or in one instruction.
+/// Overflows of two events close together, or in the same instruction.
 fn two_events_at_once(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     let pmu = ctx.pmu()?;
     for (first, second) in [(10_000, 10_000), (10_000, 10_001), (3_001, 50_000)] {
         let workload = workload::tight_loop(2_000_000);
@@ -257,7 +258,7 @@ fn tiny_periods(ctx: &Ctx) -> Result<()> {
         expect_count(&workload, count)?;
         records.expect(&format!("period {period}"), count / period)?;
     }
-    // A driver may set a counter two events from its overflow at the least.
+    // A driver may round period 1 up to 2.
     let mut sampler = sampler(&pmu, Event::Instructions, 1)?;
     let (records, count) = record(&mut sampler, &workload)?;
     expect_count(&workload, count)?;
@@ -269,8 +270,8 @@ fn tiny_periods(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Periods that a counter is too narrow for, or as wide as, give no sample, and
-/// counting goes on all the same.
+/// Periods about as long as the range of a counter, and longer ones, give no
+/// sample here, and the count is exact.
 fn long_periods(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(100_000);
@@ -292,12 +293,12 @@ fn kernel_samples(ctx: &Ctx) -> Result<()> {
     let (records, count) = record(&mut sampler, &workload::syscalls(20_000))?;
     ensure!(count / PERIOD >= 10, "only {count} kernel instructions");
     records.expect("kernel", count / PERIOD)?;
-    // Where the SYSRET overflowed, the next instruction is the user's.
+    // If SYSRET overflows, the next instruction is in user mode.
     let back = workload::syscall_return();
     for sample in &records.samples {
         ensure!(
             sample.ip >> 63 == 1 || sample.ip == back,
-            "IP {:#x} is not the kernel's",
+            "IP {:#x} is not in the kernel",
             sample.ip
         );
     }
@@ -318,10 +319,11 @@ fn new_period(ctx: &Ctx) -> Result<()> {
 }
 
 pub(super) fn set_period(sampler: &Sampler, period: u64) -> Result<()> {
-    // The kernel wants a pointer here, whatever the binding's type says.
+    // The kernel takes a pointer, although the binding's type is u64.
     let pointer = std::ptr::from_ref(&period) as u64;
     ioctl(sampler, |fd| {
-        // SAFETY: the event is open, and the period is read during the call.
+        // SAFETY: `fd` is an open event. `pointer` is the address of `period`,
+        // which outlives the call, and the kernel only reads it.
         unsafe { perf_event_open_sys::ioctls::PERIOD(fd, pointer) }
     })
     .context("PERF_EVENT_IOC_PERIOD")
@@ -337,7 +339,7 @@ pub(super) fn ioctl(
     Ok(())
 }
 
-/// PERF_EVENT_IOC_REFRESH enables an event for so many overflows.
+/// PERF_EVENT_IOC_REFRESH enables an event for a number of overflows.
 fn stops_after_refresh(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_000;
     let pmu = ctx.pmu()?;
@@ -345,7 +347,7 @@ fn stops_after_refresh(ctx: &Ctx) -> Result<()> {
     for limit in [1, 3] {
         let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
         ioctl(&sampler, |fd| {
-            // SAFETY: the event is open.
+            // SAFETY: `fd` is an open event, and the argument is a number.
             unsafe { perf_event_open_sys::ioctls::REFRESH(fd, limit as libc::c_int) }
         })
         .context("PERF_EVENT_IOC_REFRESH")?;
@@ -357,8 +359,8 @@ fn stops_after_refresh(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The kernel finds a period for the frequency that is asked for. How well it
-/// does is up to the host, whose other work makes the emulated CPU's speed jump.
+/// With `freq`, the kernel adjusts the period. The tolerance is wide because the
+/// speed of the emulated CPU varies with the load of the host.
 fn frequency(ctx: &Ctx) -> Result<()> {
     const HZ: u64 = 1_000;
     let pmu = ctx.pmu()?;
@@ -376,64 +378,50 @@ fn frequency(ctx: &Ctx) -> Result<()> {
     let want = ran.as_secs_f64() * HZ as f64;
     ensure!(
         (0.2..=5.0).contains(&(samples / want)),
-        "{samples} samples in {ran:?}, {want:.0} were due"
+        "{samples} samples in {ran:?}, expected about {want:.0}"
     );
     let sum: u64 = records.samples.iter().map(|sample| sample.period).sum();
     let count = sampler.read()?;
     ensure!(
         sum <= count,
-        "the samples stand for {sum} cycles of {count}"
+        "the periods sum up to {sum}, more than the count {count}"
     );
     Ok(())
 }
 
-/// How many samples in a second are allowed at the most.
-const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
-/// How much of the time they may take, or else that is lowered; 0 for never.
-const PERCENT: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
-
-/// Runs something under another limit of the samples in a second.
+/// Runs `run` with another maximum sample rate.
 pub(super) fn with_sample_rate<T>(limit: u64, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    let (rate, percent) = (fs::read_to_string(RATE)?, fs::read_to_string(PERCENT)?);
-    let set = |rate: &str| -> Result<()> {
-        // The rate cannot be set while its automatic lowering is off.
-        fs::write(PERCENT, "25")?;
-        fs::write(RATE, rate)?;
-        Ok(fs::write(PERCENT, percent.trim())?)
-    };
-    set(&limit.to_string())?;
-    let result = run();
-    set(rate.trim())?;
-    result
+    let _rate = SampleRate::limit(limit)?;
+    run()
 }
 
-/// An event that overflows too often is stopped till the next tick, and says so.
+/// An event that exceeds the sample rate is stopped until the next tick, and the
+/// ring buffer has a record of both.
 fn throttled(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     with_sample_rate(1_000, || {
         let mut sampler = sampler(&pmu, Event::Instructions, 20_000)?;
         let workload = workload::tight_loop(30_000_000);
         let (records, count) = record(&mut sampler, &workload)?;
-        ensure!(records.throttled > 0, "not throttled");
-        ensure!(records.unthrottled > 0, "not started again");
-        ensure!(count < workload.instructions(), "it counted on");
+        ensure!(records.throttled > 0, "no THROTTLE record");
+        ensure!(records.unthrottled > 0, "no UNTHROTTLE record");
+        ensure!(count < workload.instructions(), "counted while throttled");
         records.expect("throttled", count / 20_000)
     })
 }
 
-/// Samples that take too much of the time lower the limit: a millionth of a
-/// second is too short for any, and 1 % of that is what they may take.
+/// The kernel lowers the maximum sample rate if samples take too long. Here they
+/// may take 1 % of a microsecond each, which is too short for any.
 fn rate_is_lowered(ctx: &Ctx) -> Result<()> {
     const ALLOWED: u64 = 1_000_000;
     let pmu = ctx.pmu()?;
-    with_sample_rate(ALLOWED, || {
-        fs::write(PERCENT, "1")?;
-        let mut sampler = sampler(&pmu, Event::Instructions, 10_007)?;
-        record(&mut sampler, &workload::tight_loop(5_000_000))?;
-        let lowered: u64 = fs::read_to_string(RATE)?.trim().parse()?;
-        ensure!(lowered < ALLOWED, "the limit is still {lowered}");
-        Ok(())
-    })
+    let rate = SampleRate::limit(ALLOWED)?;
+    rate.set_percent(1)?;
+    let mut sampler = sampler(&pmu, Event::Instructions, 10_007)?;
+    record(&mut sampler, &workload::tight_loop(5_000_000))?;
+    let lowered = rate.get()?;
+    ensure!(lowered < ALLOWED, "the maximum rate is still {lowered}");
+    Ok(())
 }
 
 fn period_in_record(ctx: &Ctx) -> Result<()> {
@@ -442,14 +430,13 @@ fn period_in_record(ctx: &Ctx) -> Result<()> {
     let (records, _) = record(&mut sampler, &workload::tight_loop(100_000))?;
     ensure!(!records.samples.is_empty(), "no sample");
     for sample in &records.samples {
-        expect("sample", "instructions", sample.period, PERIOD)?;
+        expect("period of a sample", "instructions", sample.period, PERIOD)?;
     }
     Ok(())
 }
 
-/// Overflows do not disturb what other events count.
+/// Overflows of one event do not disturb the counts of others.
 fn sampled_counts_are_exact(ctx: &Ctx) -> Result<()> {
-    need_general(2)?;
     let pmu = ctx.pmu()?;
     for workload in [
         workload::branches(300_000),
@@ -473,13 +460,9 @@ fn sampled_counts_are_exact(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// A period goes on where it was on the other CPU.
+/// A period continues on another CPU.
 fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
-    let cpus = cpus()?;
-    if cpus < 2 {
-        return skip("one CPU");
-    }
     let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;
     let workload = workload::tight_loop(10_000_000);
     super::counting::while_moving(|| workload.measure(&*sampler))?;
@@ -488,7 +471,7 @@ fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
     drain(&mut sampler)?.expect("period", count / PERIOD)
 }
 
-/// Processes that share the CPUs: to each its own period.
+/// Five processes that share the CPUs, each with its own event and period.
 fn many_programs(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;

@@ -1,36 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The system sleeps while events are open.
+//! System sleep while events are open.
 //!
-//! Neither virtio's 9p nor its ports survive that. So what this program needs is
-//! in memory before, it reports on the serial console, and ends by powering off.
+//! Neither 9p over virtio nor virtio ports survive it. So this program locks itself
+//! into memory, reports on the serial console, and powers the guest off at the end.
 
 use std::fs::{self, File};
 
 use anyhow::{ensure, Context, Result};
-use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::sys::mman::{mlockall, MlockAllFlags};
-use nix::unistd::{dup2_stderr, dup2_stdout, gettid, sync};
+use nix::unistd::{dup2_stderr, dup2_stdout, sync};
 
-use super::counting::pin;
 use super::{cpus, expect, expect_exact, interrupts};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Event;
+use crate::setting::{Affinity, Setting};
 use crate::tests;
 use crate::workload;
 
-pub const TESTS: &[Test] = tests![to_ram, to_idle, counts_as_before];
+pub const TESTS: &[Test] = tests![
+    all need [Root, ExactCounts, ZeroSkid];
+    to_ram,
+    to_idle,
+    counts_as_before: [InTree],
+];
 
-/// What the runner reads when the guest has ended.
+/// The file from which xtask reads the exit status after the guest has ended.
 const STATUS: &str = "/run/xtask/status";
 
 const CONSOLE: &str = "/dev/ttyS0";
 
 const RTC: &str = "/sys/class/rtc/rtc0";
 
-/// Gets ready to sleep.
+/// Prepares this program for sleep.
 pub fn prepare() -> Result<()> {
     mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE).context("mlockall")?;
-    // How it went the report says.
+    // Written now, because it cannot be written later. The report tells which tests
+    // failed.
     fs::write(STATUS, "0").context(STATUS)?;
     sync();
     let console = File::options().write(true).open(CONSOLE).context(CONSOLE)?;
@@ -38,9 +43,10 @@ pub fn prepare() -> Result<()> {
     dup2_stderr(&console).context(CONSOLE)
 }
 
-/// Ends the guest.
+/// Powers the guest off.
 pub fn power_off() {
-    // SAFETY: all that was to be kept has been written.
+    // SAFETY: this ends all processes without a shutdown. `prepare` has synced the files,
+    // and the report is on the console.
     unsafe { libc::reboot(libc::LINUX_REBOOT_CMD_POWER_OFF) };
 }
 
@@ -48,25 +54,29 @@ fn set(file: &str, value: &str) -> Result<()> {
     fs::write(file, value).with_context(|| format!("echo {value} >{file}"))
 }
 
-/// Sleeps in this way till the clock wakes the system up.
+/// Suspends the system until the RTC wakes it. `how` is a state of
+/// `/sys/power/mem_sleep`.
 fn sleep(how: &str) -> Result<()> {
-    set("/sys/power/mem_sleep", how)?;
-    set(&format!("{RTC}/device/power/wakeup"), "enabled")?;
+    let _mem_sleep = Setting::change("/sys/power/mem_sleep", how)?;
+    let _wakeup = Setting::change(format!("{RTC}/device/power/wakeup"), "enabled")?;
     set(&format!("{RTC}/wakealarm"), "0")?;
-    // So long that a busy host does not let it go off before the system sleeps.
+    // Long enough that the alarm does not expire before the system sleeps, even on a
+    // busy host.
     set(&format!("{RTC}/wakealarm"), "+10")?;
-    set("/sys/power/state", "mem")
+    let result = set("/sys/power/state", "mem");
+    // No alarm is left if the system did not sleep.
+    set(&format!("{RTC}/wakealarm"), "0")?;
+    result
 }
 
-/// Events of the task and of the CPU that stays on, open all the time, count
-/// before and after alike, and their overflows arrive.
+/// Events of a task and of CPU 0 stay open across sleep. They count and overflow
+/// afterwards as before.
 fn across(ctx: &Ctx, how: &str) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000_000);
     let due = workload.instructions();
-    let thread = gettid();
-    let affinity = sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let mut task = pmu
         .event(Event::Instructions)
         .sample_period(PERIOD)
@@ -76,11 +86,11 @@ fn across(ctx: &Ctx, how: &str) -> Result<()> {
     let mut on_cpu = builder.build()?;
 
     let mut round = |cpu| -> Result<()> {
-        pin(thread, cpu)?;
+        affinity.pin(cpu)?;
         let before = (interrupts("NMI")?, task.read()?, on_cpu.read()?);
         workload.measure(&task)?;
         let counted = task.read()? - before.1;
-        expect("the task's", "instructions", counted, due)?;
+        expect("task event", "instructions", counted, due)?;
         let seen = on_cpu.read()? - before.2;
         ensure!(
             if cpu == 0 {
@@ -88,39 +98,37 @@ fn across(ctx: &Ctx, how: &str) -> Result<()> {
             } else {
                 seen < due / 10
             },
-            "CPU 0 has {seen} instructions where the task on CPU {cpu} has {due}"
+            "{seen} instructions on CPU 0, with {due} of the task on CPU {cpu}"
         );
-        // What is left of a period is for the next round.
+        // An unfinished period ends in the next round.
         let nmis = interrupts("NMI")? - before.0;
         ensure!(
             (due / PERIOD..=due / PERIOD + 1).contains(&nmis),
-            "CPU {cpu} has {nmis} NMIs"
+            "{nmis} NMIs with the task on CPU {cpu}, expected {} or one more",
+            due / PERIOD
         );
         Ok(())
     };
     let mut everywhere = || (0..cpus()?).try_for_each(&mut round);
-    everywhere().context("before")?;
+    everywhere().context("before sleep")?;
     sleep(how)?;
-    everywhere().context("after")?;
-    sched_setaffinity(thread, &affinity).context("sched_setaffinity")
+    everywhere().context("after sleep")
 }
 
-/// The hardware loses what it holds (ACPI S3).
+/// Suspend to RAM (ACPI S3), in which the CPUs lose their state.
 fn to_ram(ctx: &Ctx) -> Result<()> {
     across(ctx, "deep")
 }
 
-/// All of suspending to idle but the idling: the emulated clock cannot wake the
-/// system up from there.
+/// Suspend to idle, up to the last step. The CPUs do not idle, because the emulated RTC
+/// cannot wake the system from there.
 fn to_idle(ctx: &Ctx) -> Result<()> {
-    set("/sys/module/suspend/parameters/pm_test_delay", "1")?;
-    set("/sys/power/pm_test", "platform")?;
-    let result = across(ctx, "s2idle");
-    set("/sys/power/pm_test", "none")?;
-    result
+    let _delay = Setting::change("/sys/module/suspend/parameters/pm_test_delay", 1)?;
+    let _test = Setting::change("/sys/power/pm_test", "platform")?;
+    across(ctx, "s2idle")
 }
 
-/// Events that are opened afterwards, on either PMU.
+/// Events of both PMUs that are opened after sleep count exactly.
 fn counts_as_before(ctx: &Ctx) -> Result<()> {
     for pmu in [ctx.pmu()?, ctx.in_tree()?, ctx.pmu()?] {
         expect_exact(&pmu, &workload::tight_loop(10_000)).with_context(|| pmu.name.clone())?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What sysfs tells of the PMU, and that it is true.
+//! The PMU's files in sysfs.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,12 @@ use crate::ctx::{Ctx, Test};
 use crate::pmu::{CpuPmu, Event, Vendor};
 use crate::tests;
 
-pub const TESTS: &[Test] = tests![format, events, events_as_in_tree, module_is_live];
+pub const TESTS: &[Test] = tests![
+    format,
+    events,
+    events_as_in_tree: [InTree],
+    module_is_live: [Module],
+];
 
 fn content(file: &Path) -> Result<String> {
     let text = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
@@ -21,7 +26,7 @@ fn expect_text(file: &Path, want: &str) -> Result<()> {
     let got = content(file)?;
     ensure!(
         got == want,
-        "{}: «{got}» where «{want}» was due",
+        "{}: «{got}», expected «{want}»",
         file.display()
     );
     Ok(())
@@ -44,15 +49,15 @@ fn format(ctx: &Ctx) -> Result<()> {
     ] {
         expect_text(&dir.join(field), &format!("config:{bits}"))?;
     }
-    // AMD has no pin control. AnyThread came with version 3, EQ with 6.
+    // AMD has no PC bit. AnyThread exists from version 3 on, EQ from version 6 on.
     for (field, bits, there) in [
         ("pc", "19", !amd),
         ("any", "21", version >= 3),
         ("eq", "36", version >= 6),
     ] {
         let file = dir.join(field);
-        if ctx.need_module().is_ok() && !there {
-            ensure!(!file.exists(), "format/{field} on such a CPU");
+        if ctx.is_rust_pmu() && !there {
+            ensure!(!file.exists(), "format/{field} on a CPU without it");
         }
         if file.exists() {
             expect_text(&file, &format!("config:{bits}"))?;
@@ -61,7 +66,8 @@ fn format(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// What the file of an event is to say, `None` where the CPU has no such event.
+/// The expected contents of an event's file, or `None` if the CPU does not have the
+/// event.
 fn terms(event: Event) -> Option<&'static str> {
     let CpuPmu {
         vendor,
@@ -73,8 +79,7 @@ fn terms(event: Event) -> Option<&'static str> {
     let zen = family >= 0x17;
     match vendor {
         // SDM vol. 3, table "UMask and Event Select Encodings for Pre-Defined
-        // Architectural Performance Events"; ref-cycles is what fixed counter 2
-        // counts.
+        // Architectural Performance Events". Fixed counter 2 counts ref-cycles.
         Vendor::Intel => match event {
             Event::CpuCycles => Some("event=0x3c"),
             Event::Instructions => Some("event=0xc0"),
@@ -96,11 +101,10 @@ fn terms(event: Event) -> Option<&'static str> {
             Event::CacheMisses if zen => Some("event=0x64,umask=0x09"),
             Event::CacheMisses => Some("event=0x7e,umask=0x07"),
             Event::BusCycles => None,
-            // It came with Zen 4, and so did PerfMonV2.
+            // Since Zen 4, like PerfMonV2.
             Event::RefCycles => global_control.then_some("event=0x120,umask=0x01"),
         },
-        // What arch/x86/events/zhaoxin/core.c has for the ZXD; a manual of these
-        // CPUs is not to be had.
+        // arch/x86/events/zhaoxin/core.c, ZXD. There is no public manual.
         Vendor::Zhaoxin => match event {
             Event::CpuCycles => Some("event=0x82"),
             Event::Instructions => Some("event=0xc0"),
@@ -120,7 +124,7 @@ fn events(ctx: &Ctx) -> Result<()> {
         let file = dir.join(event.name());
         match terms(event) {
             Some(terms) => expect_text(&file, terms)?,
-            None => ensure!(!file.exists(), "{} on such a CPU", file.display()),
+            None => ensure!(!file.exists(), "{} on a CPU without it", file.display()),
         }
     }
     Ok(())
@@ -129,8 +133,8 @@ fn events(ctx: &Ctx) -> Result<()> {
 fn events_as_in_tree(ctx: &Ctx) -> Result<()> {
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
     for event in Event::ALL {
-        // The in-tree driver shows Intel's whether or not there is a counter for
-        // it, and takes Hygon's caches, which are those of Zen, for a K7's.
+        // The in-tree driver shows Intel's ref-cycles even if no counter counts it. On
+        // Hygon it shows the K7's cache events instead of Zen's.
         let cache = matches!(event, Event::CacheReferences | Event::CacheMisses);
         if event == Event::RefCycles && terms(event).is_none()
             || cache && CpuPmu::probe().vendor == Vendor::Hygon
@@ -144,14 +148,13 @@ fn events_as_in_tree(ctx: &Ctx) -> Result<()> {
                 &content(&theirs.dir().join(&file))?,
             )?;
         } else {
-            ensure!(!ours.has(event), "only we have {}", event.name());
+            ensure!(!ours.has(event), "only rust_pmu has {}", event.name());
         }
     }
     Ok(())
 }
 
-fn module_is_live(ctx: &Ctx) -> Result<()> {
-    ctx.need_module()?;
+fn module_is_live(_: &Ctx) -> Result<()> {
     ensure!(
         Path::new("/sys/module/rust_perf").is_dir(),
         "no /sys/module/rust_perf"

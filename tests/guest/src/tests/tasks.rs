@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the core of perf does with an event: inheritance, exec, the ioctls.
+//! Events of tasks and of CPUs: the ioctls, exec, inheritance.
 
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
-use nix::unistd::gettid;
+use anyhow::{ensure, Result};
 use perf_event::Counter;
 
-use super::counting::pin;
 use super::{cpus, expect};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode};
-use crate::program::{FAMILY, FAMILY_PARENT, MIXED};
+use crate::program::{FORK_WAIT, FORK_WAIT_PARENT, MIXED};
+use crate::setting::Affinity;
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     off_till_enabled,
-    enable_and_disable_again,
-    reset,
-    reading_while_counting,
-    enabled_on_exec,
-    inherited_by_children,
-    not_inherited_unasked,
+    enable_and_disable_again: [ExactCounts],
+    reset: [ExactCounts],
+    reading_while_counting: [ExactCounts],
+    enabled_on_exec: [ExactCounts],
+    inherited_by_children: [ExactCounts],
+    not_inherited_unasked: [ExactCounts],
     inherited_by_threads,
     event_of_one_cpu,
-    event_of_task_on_one_cpu,
-    closed_while_counting,
-    many_events_opened_and_closed,
+    event_of_task_on_one_cpu: [ExactCounts],
+    closed_while_counting: [ExactCounts],
+    many_events_opened_and_closed: [ExactCounts],
 ];
 
 fn off_till_enabled(ctx: &Ctx) -> Result<()> {
@@ -47,7 +46,7 @@ fn enable_and_disable_again(ctx: &Ctx) -> Result<()> {
         workload.measure(&counter)?;
         workload.run();
         let want = round * workload.instructions();
-        expect("in pieces", "instructions", counter.read()?, want)?;
+        expect("sum of the runs", "instructions", counter.read()?, want)?;
     }
     Ok(())
 }
@@ -67,13 +66,13 @@ fn reset(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// The steps between the readings are alike, so they must count alike.
+/// The same code runs between each two readings, so the differences must be equal.
 fn reading_while_counting(ctx: &Ctx) -> Result<()> {
     let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     counter.enable()?;
     let readings = read_often(&mut counter)?;
     let step = readings[1] - readings[0];
-    ensure!(step > 2_000, "only {step} instructions");
+    ensure!(step > 2_000, "only {step} instructions between readings");
     for pair in readings.windows(2) {
         expect(
             "between two readings",
@@ -115,9 +114,9 @@ fn enabled_on_exec(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// Counts a program that forks, with or without its children.
+/// Counts a program that forks; `inherit` includes its children.
 fn count_family(ctx: &Ctx, inherit: bool) -> Result<u64> {
-    let installed = FAMILY.install()?;
+    let installed = FORK_WAIT.install()?;
     let child = installed.stopped()?;
     let mut counter = ctx
         .pmu()?
@@ -132,10 +131,10 @@ fn count_family(ctx: &Ctx, inherit: bool) -> Result<u64> {
 
 fn inherited_by_children(ctx: &Ctx) -> Result<()> {
     expect(
-        "family",
+        "parent and children",
         "instructions",
         count_family(ctx, true)?,
-        FAMILY.instructions,
+        FORK_WAIT.instructions,
     )
 }
 
@@ -144,11 +143,11 @@ fn not_inherited_unasked(ctx: &Ctx) -> Result<()> {
         "parent",
         "instructions",
         count_family(ctx, false)?,
-        FAMILY_PARENT,
+        FORK_WAIT_PARENT,
     )
 }
 
-/// Threads share the process, but each has its own copy of the event.
+/// Each thread inherits its own copy of the event.
 fn inherited_by_threads(ctx: &Ctx) -> Result<()> {
     const THREADS: u64 = 4;
     let mut counter = ctx
@@ -172,12 +171,11 @@ fn inherited_by_threads(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// An event of a CPU counts whoever runs there, and nobody elsewhere.
+/// A CPU-wide event counts every task on its CPU, and nothing on others.
 fn event_of_one_cpu(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(10_000_000);
-    let thread = gettid();
-    let before = nix::sched::sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let cpus = cpus()?;
     for here in 0..cpus {
         let mut counters = (0..cpus)
@@ -188,7 +186,7 @@ fn event_of_one_cpu(ctx: &Ctx) -> Result<()> {
                     .build()
             })
             .collect::<Result<Vec<_>, _>>()?;
-        pin(thread, here)?;
+        affinity.pin(here)?;
         for counter in &mut counters {
             counter.enable()?;
         }
@@ -201,22 +199,21 @@ fn event_of_one_cpu(ctx: &Ctx) -> Result<()> {
             let counted = count >= 20_000_000;
             ensure!(
                 counted == (cpu == here),
-                "{count} instructions on CPU {cpu}, 20,000,000 of a loop on CPU {here}"
+                "{count} instructions on CPU {cpu}, with a loop of 20,000,000 on CPU {here}"
             );
         }
     }
-    nix::sched::sched_setaffinity(thread, &before).context("sched_setaffinity")
+    Ok(())
 }
 
-/// An event of a task on one CPU: counts there only.
+/// An event of a task and a CPU counts the task only on this CPU.
 fn event_of_task_on_one_cpu(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000_000);
-    let thread = gettid();
-    let before = nix::sched::sched_getaffinity(thread)?;
+    let affinity = Affinity::save()?;
     let cpus = cpus()?;
     for here in 0..cpus {
-        pin(thread, here)?;
+        affinity.pin(here)?;
         for cpu in 0..cpus {
             let mut counter = pmu.event(Event::Instructions).one_cpu(cpu).build()?;
             workload.measure(&counter)?;
@@ -228,10 +225,10 @@ fn event_of_task_on_one_cpu(ctx: &Ctx) -> Result<()> {
             expect("on one CPU", "instructions", counter.read()?, want)?;
         }
     }
-    nix::sched::sched_setaffinity(thread, &before).context("sched_setaffinity")
+    Ok(())
 }
 
-/// Its counter must be free for the next one.
+/// Closing a running event frees its counter for the next event.
 fn closed_while_counting(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000);

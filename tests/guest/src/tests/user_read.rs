@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Reading counters in user mode: the mapped page, RDPMC, and who may use it.
+//! Reading counters in user mode: the mapped page, RDPMC, and which tasks may use
+//! it.
 
 use std::arch::asm;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::hint::spin_loop;
 use std::io::{Read, Write};
 use std::num::NonZeroUsize;
@@ -22,34 +23,36 @@ use nix::unistd::{fork, gettid, pipe, ForkResult, Pid};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
-use super::counting::pin;
-use super::{cpus, expect};
+use super::expect;
 use crate::ctx::{Ctx, Test, IN_TREE};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
-use crate::program::PEEK;
+use crate::program::RDPMC_PROBE;
+use crate::setting::{pin, Setting};
 use crate::tests;
 use crate::workload;
 
+/// The needs `InTree`: the kernel takes the width of the counters from the in-tree driver.
+/// Without the width, pages do not allow RDPMC.
 pub const TESTS: &[Test] = tests![
-    rdpmc_is_exact,
-    the_page_says_where,
-    nothing_to_read_while_stopped,
-    across_overflows,
-    every_thread_may,
-    nobody_else_may,
-    no_longer_once_unmapped,
-    counters_of_others_are_cleared,
-    children_find_nothing_either,
-    left_by_the_in_tree_driver,
-    as_the_in_tree_pmu_says,
+    rdpmc_is_exact: [InTree, ExactCounts],
+    page_is_as_in_tree,
+    no_index_while_stopped: [InTree, ExactCounts],
+    across_overflows: [InTree, ExactCounts],
+    rdpmc_in_every_thread: [InTree, Cpus(2)],
+    no_rdpmc_without_mapping: [InTree],
+    no_rdpmc_after_munmap: [InTree],
+    dirty_counters_are_cleared: [InTree],
+    dirty_counters_are_cleared_for_children: [InTree],
+    dirty_counters_of_in_tree_driver: [InTreeCounts, ExactCounts],
+    follows_rdpmc_setting: [Root, InTree, ExactCounts],
 ];
 
-/// The first page of an event, mapped.
+/// The mapped control page of an event.
 struct Page(NonNull<perf_event_mmap_page>);
 
-/// What a page said at one time.
+/// A consistent copy of a page's fields.
 struct Snapshot {
-    /// The counter's number for RDPMC.
+    /// The counter's RDPMC index.
     index: Option<u32>,
     offset: i64,
     width: u16,
@@ -62,20 +65,20 @@ impl Page {
     fn map(event: &Counter) -> Result<Self> {
         let length = NonZeroUsize::new(4096).expect("not 0");
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: the descriptor is open as long as `event` lives.
+        // SAFETY: `event` keeps the descriptor open while it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) };
-        // SAFETY: a new mapping, wherever the kernel likes.
+        // SAFETY: the kernel chooses the address, so that no existing mapping is replaced.
         let page = unsafe { mmap(None, length, prot, MapFlags::MAP_SHARED, fd, 0) };
         Ok(Self(page.context("mmap")?.cast()))
     }
 
-    /// The kernel changes the page in interrupts of this CPU, and says so in
-    /// `lock`.
-    fn look(&self) -> Snapshot {
+    /// Reads the page. The kernel changes it in interrupts of this CPU, and changes
+    /// `lock` each time.
+    fn snapshot(&self) -> Snapshot {
         let page = self.0.as_ptr();
         loop {
-            // SAFETY: the page is mapped as long as `self` lives; whatever the kernel writes,
-            // these are numbers.
+            // SAFETY: the page is mapped as long as `self` lives. All fields are integers,
+            // so that whatever the kernel writes is a valid value.
             let (snapshot, lock) = unsafe {
                 let lock = (&raw const (*page).lock).read_volatile();
                 fence(SeqCst);
@@ -97,51 +100,54 @@ impl Page {
         }
     }
 
-    /// The count, as `perf_event_open(2)` says how to work it out.
+    /// The count, computed as perf_event_open(2) describes.
     fn count(&self) -> i64 {
         loop {
-            let before = self.look();
+            let before = self.snapshot();
             let mut count = before.offset;
             if let Some(index) = before.index {
                 let unused = 64 - u32::from(before.width);
-                // SAFETY: the page says that it may be read.
+                // SAFETY: a page has an index only while the kernel allows RDPMC of it.
                 let value = unsafe { rdpmc(index) };
                 count += (value << unused) as i64 >> unused;
             }
-            if self.look().lock == before.lock {
+            if self.snapshot().lock == before.lock {
                 return count;
             }
         }
     }
 
-    /// The counter to read, where there has to be one.
+    /// The RDPMC index. It is an error if the page has none.
     fn index(&self) -> Result<u32> {
-        let page = self.look();
+        let page = self.snapshot();
         ensure!(page.may_rdpmc, "the page does not allow RDPMC");
-        page.index.context("the page has no counter")
+        page.index.context("the page has no RDPMC index")
     }
 }
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and nobody has a reference into it.
+        // SAFETY: `map` mapped this page of 4096 bytes, and only `self` refers to it.
         let _ = unsafe { munmap(self.0.cast(), 4096) };
     }
 }
 
+/// Reads a counter.
+///
 /// # Safety
 ///
-/// CR4.PCE must be set and the counter exist, or this process dies of it.
+/// CR4.PCE must be set and the counter must exist, or the process gets SIGSEGV.
 unsafe fn rdpmc(index: u32) -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: by the caller.
+    // SAFETY: RDPMC changes EAX and EDX only. It does not fault, because CR4.PCE is set and
+    // the counter exists.
     unsafe { asm!("rdpmc", in("ecx") index, out("eax") low, out("edx") high) };
     (u64::from(high) << 32) | u64::from(low)
 }
 
-/// Runs `f` in a process of its own, and returns how that ended.
+/// Runs `f` in a child process, and returns how that ended.
 fn in_child(f: impl FnOnce() -> Result<()>) -> Result<WaitStatus> {
-    // SAFETY: this program has no other thread at this point that could hold a lock.
+    // SAFETY: this program has only one thread here, so that no lock is held in the child.
     match unsafe { fork() }? {
         ForkResult::Child => process::exit(match f() {
             Ok(()) => 0,
@@ -154,45 +160,45 @@ fn in_child(f: impl FnOnce() -> Result<()>) -> Result<WaitStatus> {
     }
 }
 
-/// As [`in_child`], and all must be well.
-fn in_good_child(f: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Like [`in_child`], but it is an error if the child fails.
+fn expect_child_succeeds(f: impl FnOnce() -> Result<()>) -> Result<()> {
     let status = in_child(f)?;
     ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
     Ok(())
 }
 
-/// The status with which [`faults_in_child`]'s children end.
+/// The exit status of a child of [`expect_child_faults`] after a fault.
 const FAULTED: i32 = 3;
 
 extern "C" fn end_faulted(_: i32) {
-    // SAFETY: ends the process, and may be called by a signal handler.
+    // SAFETY: _exit() is async-signal-safe.
     unsafe { libc::_exit(FAULTED) }
 }
 
-/// As [`in_child`], and `f` must end with a fault.
-fn faults_in_child(f: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Like [`in_child`], but `f` must raise SIGSEGV.
+fn expect_child_faults(f: impl FnOnce() -> Result<()>) -> Result<()> {
     let status = in_child(|| {
-        // The kernel logs faults that nobody handles.
+        // Without a handler the kernel would log the fault.
         let handler = SigHandler::Handler(end_faulted);
-        // SAFETY: all it does is to end the process.
+        // SAFETY: the handler only calls _exit(), which is async-signal-safe.
         unsafe { signal(Signal::SIGSEGV, handler) }?;
         f()
     })?;
     ensure!(
         matches!(status, WaitStatus::Exited(_, FAULTED)),
-        "RDPMC does not fault: {status:?}"
+        "RDPMC did not fault: {status:?}"
     );
     Ok(())
 }
 
-/// A process that counts all the time, on CPU 0; ended when this is dropped.
-struct Rival(Pid);
+/// A process on CPU 0 that uses all counters. Drop kills it.
+struct CountingProcess(Pid);
 
-impl Rival {
-    /// Starts it, and waits till it counts.
+impl CountingProcess {
+    /// Starts the process, and waits until it counts.
     fn spawn(ctx: &Ctx) -> Result<Self> {
         let (ready, tell) = pipe()?;
-        // SAFETY: as in `in_child`.
+        // SAFETY: this program has only one thread here, so that no lock is held in the child.
         match unsafe { fork() }? {
             ForkResult::Child => {
                 drop(ready);
@@ -200,37 +206,39 @@ impl Rival {
             }
             ForkResult::Parent { child } => {
                 drop(tell);
-                let rival = Self(child);
+                let other = Self(child);
                 let told = File::from(ready).read(&mut [0])?;
-                ensure!(told == 1, "the rival does not count");
-                Ok(rival)
+                ensure!(told == 1, "the counting process does not count");
+                Ok(other)
             }
         }
     }
 
-    /// Fails unless it still counts.
+    /// Fails if the process has ended.
     fn check(&self) -> Result<()> {
         let status = waitpid(self.0, Some(WaitPidFlag::WNOHANG))?;
-        ensure!(status == WaitStatus::StillAlive, "the rival: {status:?}");
+        ensure!(
+            status == WaitStatus::StillAlive,
+            "the counting process has ended: {status:?}"
+        );
         Ok(())
     }
 }
 
-impl Drop for Rival {
+impl Drop for CountingProcess {
     fn drop(&mut self) {
-        // Gone already if it failed, which its user finds out.
+        // If the process has ended already, `check` reports it.
         let _ = kill(self.0, Signal::SIGKILL);
         let _ = waitpid(self.0, None);
     }
 }
 
-/// The RDPMC numbers of all counters, as they are in events' pages when each has
-/// one.
+/// The RDPMC indices of all counters, from the pages of events that use all of them.
 fn counters(pmu: &Pmu) -> Result<Vec<u32>> {
     let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     let mut found = BTreeSet::new();
     let (mut events, mut pages) = (Vec::new(), Vec::new());
-    // Branches have general counters only; each of the fixed ones counts one thing.
+    // Each fixed counter counts one of these events. Branches use general counters only.
     let mut on_fixed = vec![Event::Instructions, Event::CpuCycles, Event::RefCycles];
     on_fixed.retain(|event| pmu.has(*event));
     on_fixed.truncate(fixed.min(3) as usize);
@@ -248,60 +256,36 @@ fn counters(pmu: &Pmu) -> Result<Vec<u32>> {
     Ok(found.into_iter().collect())
 }
 
-/// The in-tree PMU's setting, put back when dropped.
-struct Setting(String);
-
+/// The setting of the in-tree PMU that says who may use RDPMC, for all PMUs.
 const SETTING: &str = "/sys/bus/event_source/devices/cpu/rdpmc";
 
-impl Setting {
-    fn set(value: &str) -> Result<Self> {
-        let before = fs::read_to_string(SETTING).context(SETTING)?;
-        fs::write(SETTING, value).context(SETTING)?;
-        Ok(Self(before))
-    }
-}
-
-impl Drop for Setting {
-    fn drop(&mut self) {
-        // The next test would see it.
-        let _ = fs::write(SETTING, self.0.trim());
-    }
-}
-
-/// The PMU, where its pages tell how wide the counters are: they have that from
-/// the in-tree driver.
-fn readable(ctx: &Ctx) -> Result<Pmu> {
-    ctx.in_tree()?;
-    ctx.pmu()
-}
-
-/// Two reads with code in between differ by just its instructions, and it is
-/// the count that read() returns, too.
+/// Two RDPMCs differ by exactly the instructions between them. Page and read() give the
+/// same count.
 fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
-    let mut event = readable(ctx)?.open(Event::Instructions, Mode::User)?;
+    let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     let page = Page::map(&event)?;
     event.enable()?;
     for n in [1, 10, 1_000, 100_000] {
         let code = workload::tight_loop(n);
         let index = page.index()?;
-        // Nothing else may move the event to another counter meanwhile.
-        let (moved, due) = code.between(index);
-        ensure!(page.index()? == index, "the event has moved");
-        expect(code.name(), "instructions", moved, due)?;
+        let (delta, want) = code.rdpmc_delta(index);
+        // The difference means nothing if the event moved.
+        ensure!(page.index()? == index, "the event moved to another counter");
+        expect(code.name(), "instructions", delta, want)?;
     }
     event.disable()?;
     expect_same_count(&page, &mut event)
 }
 
-/// The count is the same by the page and by read().
+/// Checks that the page and read() give the same count.
 fn expect_same_count(page: &Page, event: &mut Counter) -> Result<()> {
     let count = page.count() as u64;
     expect("the page", "instructions", count, event.read()?)
 }
 
-/// The page is as the in-tree driver's is for the same event.
-fn the_page_says_where(ctx: &Ctx) -> Result<()> {
-    let look = |pmu: &str| -> Result<_> {
+/// The page has the same fields as that of the in-tree PMU for the same event.
+fn page_is_as_in_tree(ctx: &Ctx) -> Result<()> {
+    let snapshot = |pmu: &str| -> Result<_> {
         let mut event = Pmu::find(pmu)?.open(Event::Instructions, Mode::User)?;
         let page = Page::map(&event)?;
         event.enable()?;
@@ -311,31 +295,34 @@ fn the_page_says_where(ctx: &Ctx) -> Result<()> {
             may_rdpmc,
             may_time,
             ..
-        } = page.look();
+        } = page.snapshot();
         Ok((index, width, may_rdpmc, may_time))
     };
-    let ours = look(&ctx.pmu)?;
+    let ours = snapshot(&ctx.pmu)?;
     if ctx.in_tree().is_err() {
         ensure!(
             matches!(ours, (None, 0, false, _)),
-            "{ours:?} where the width is not known"
+            "{ours:?} without the in-tree driver, expected no index and width 0"
         );
         return Ok(());
     }
-    let in_tree = look(IN_TREE)?;
-    ensure!(ours == in_tree, "{ours:?}, in-tree {in_tree:?}");
+    let in_tree = snapshot(IN_TREE)?;
+    ensure!(ours == in_tree, "{ours:?}, but in-tree {in_tree:?}");
     Ok(())
 }
 
-/// An event that does not count has no counter to read; the page has it all.
-fn nothing_to_read_while_stopped(ctx: &Ctx) -> Result<()> {
-    let mut event = readable(ctx)?.open(Event::Instructions, Mode::User)?;
+/// The page of a stopped event has no RDPMC index, and `offset` is the whole count.
+fn no_index_while_stopped(ctx: &Ctx) -> Result<()> {
+    let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     let page = Page::map(&event)?;
     let code = workload::tight_loop(1000);
     for runs in 1..=3 {
-        ensure!(page.look().index.is_none(), "there is a counter");
+        ensure!(
+            page.snapshot().index.is_none(),
+            "the page has an RDPMC index"
+        );
         code.measure(&event)?;
-        let count = page.look().offset as u64;
+        let count = page.snapshot().offset as u64;
         expect(
             "the page",
             "instructions",
@@ -347,9 +334,9 @@ fn nothing_to_read_while_stopped(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The page stays right when periods end, which restarts the counter.
+/// The page stays right when overflows reload the counter.
 fn across_overflows(ctx: &Ctx) -> Result<()> {
-    let mut builder = readable(ctx)?.event(Event::Instructions);
+    let mut builder = ctx.pmu()?.event(Event::Instructions);
     builder.sample_period(997);
     let mut event = builder.build()?;
     let page = Page::map(&event)?;
@@ -363,9 +350,12 @@ fn across_overflows(ctx: &Ctx) -> Result<()> {
         let after = event.read()? as i64;
         ensure!(
             (before..=after).contains(&count),
-            "{count} in the page, read() {before} before and {after} after"
+            "the page gives {count}, but read() {before} before and {after} after"
         );
-        ensure!(count >= last, "{count} where {last} are due at least");
+        ensure!(
+            count >= last,
+            "the page gives {count}, expected at least {last}"
+        );
         code.run();
         last = count + 2 * LOOPS as i64 + 1;
     }
@@ -373,13 +363,10 @@ fn across_overflows(ctx: &Ctx) -> Result<()> {
     expect_same_count(&page, &mut event)
 }
 
-/// A mapping is for all threads, also those that run at that moment.
-fn every_thread_may(ctx: &Ctx) -> Result<()> {
-    if cpus()? < 2 {
-        return crate::ctx::skip("one CPU");
-    }
-    let pmu = readable(ctx)?;
-    in_good_child(|| {
+/// A mapping allows RDPMC in all threads, also in those that are running on other CPUs.
+fn rdpmc_in_every_thread(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    expect_child_succeeds(|| {
         let (running, mapped) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             let reader = scope.spawn(|| {
@@ -387,7 +374,8 @@ fn every_thread_may(ctx: &Ctx) -> Result<()> {
                 while !mapped.load(SeqCst) {
                     spin_loop();
                 }
-                // SAFETY: allowed, or else this process is the one that faults.
+                // SAFETY: counter 0 exists, and the mapping sets CR4.PCE. If it does not, the
+                // fault ends only this child, and the test fails.
                 unsafe { rdpmc(0) }
             });
             while !running.load(SeqCst) {
@@ -396,45 +384,46 @@ fn every_thread_may(ctx: &Ctx) -> Result<()> {
             let event = pmu.open(Event::Instructions, Mode::User)?;
             let _page = Page::map(&event)?;
             mapped.store(true, SeqCst);
-            reader.join().expect("no panic");
+            reader.join().expect("the thread does not panic");
             Ok(())
         })
     })
 }
 
-/// A program that has no event mapped may not, whoever else has.
-fn nobody_else_may(ctx: &Ctx) -> Result<()> {
-    let mut event = readable(ctx)?.open(Event::Instructions, Mode::User)?;
+/// RDPMC faults in a program without a mapping, even if another task has one.
+fn no_rdpmc_without_mapping(ctx: &Ctx) -> Result<()> {
+    let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     let page = Page::map(&event)?;
     event.enable()?;
     page.index()?;
-    let status = Command::new(PEEK.install()?.path()).status()?;
-    ensure!(status.code() == Some(0), "RDPMC does not fault: {status}");
+    let status = Command::new(RDPMC_PROBE.install()?.path()).status()?;
+    ensure!(status.code() == Some(0), "RDPMC did not fault: {status}");
     Ok(())
 }
 
-fn no_longer_once_unmapped(ctx: &Ctx) -> Result<()> {
-    let pmu = readable(ctx)?;
-    faults_in_child(|| {
+fn no_rdpmc_after_munmap(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    expect_child_faults(|| {
         let event = pmu.open(Event::Instructions, Mode::User)?;
         let first = Page::map(&event)?;
         let second = Page::map(&event)?;
         for page in [first, second] {
-            // SAFETY: there is still a mapping.
+            // SAFETY: counter 0 exists, and `page` is still mapped.
             unsafe { rdpmc(0) };
             drop(page);
         }
-        // SAFETY: it is meant to fault.
+        // SAFETY: this must fault, and the SIGSEGV handler of `expect_child_faults` ends the
+        // process.
         unsafe { rdpmc(0) };
         Ok(())
     })
 }
 
-/// Keeps the counters of CPU 0 busy with events of this task, for ever, and says
-/// so once it does.
+/// Uses all counters of CPU 0 for events of this task, forever. Writes a byte to `tell`
+/// once it does.
 fn keep_counting(ctx: &Ctx, tell: OwnedFd) -> Result<()> {
     pin(gettid(), 0)?;
-    let pmu = readable(ctx)?;
+    let pmu = ctx.pmu()?;
     let mut events = Vec::new();
     let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     for _ in 0..general + fixed {
@@ -443,7 +432,7 @@ fn keep_counting(ctx: &Ctx, tell: OwnedFd) -> Result<()> {
         events.push(event);
     }
     workload::tight_loop(1000).run();
-    ensure!(events[0].read()? > 1000, "it counts nothing");
+    ensure!(events[0].read()? > 1000, "the event does not count");
     File::from(tell).write_all(&[1])?;
     loop {
         workload::tight_loop(1000).run();
@@ -451,17 +440,18 @@ fn keep_counting(ctx: &Ctx, tell: OwnedFd) -> Result<()> {
     }
 }
 
-/// Fails if any of the counters but `own` has something to tell, at any time that
-/// this task runs in turn with another.
-fn find_nothing(counters: &[u32], own: Option<u32>) -> Result<()> {
+/// Fails if any counter but `own` is ever not 0, while this task and another alternate on
+/// the CPU. This task must be allowed to use RDPMC.
+fn expect_cleared(counters: &[u32], own: Option<u32>) -> Result<()> {
     const TIMES: i64 = 300;
     let before = switches()?;
     for _ in 0..TIMES {
         for &index in counters {
-            // SAFETY: the callers see to it that it is allowed.
+            // SAFETY: the counter exists. The callers have a mapping, have inherited one, or
+            // have set `rdpmc` to 2. If RDPMC faults all the same, only a child process ends.
             let value = unsafe { rdpmc(index) };
             if value != 0 && own != Some(index) {
-                bail!("counter {index:#x} holds {value:#x} of another task");
+                bail!("counter {index:#x} is {value:#x}, left by another task");
             }
         }
         thread::yield_now();
@@ -469,51 +459,51 @@ fn find_nothing(counters: &[u32], own: Option<u32>) -> Result<()> {
     let switches = switches()? - before;
     ensure!(
         switches >= TIMES / 2,
-        "only {switches} turns with another task"
+        "only {switches} context switches in {TIMES} rounds"
     );
     Ok(())
 }
 
-/// How often this task has given way to another.
+/// The number of context switches of this task.
 fn switches() -> Result<i64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     Ok(usage.voluntary_context_switches() + usage.involuntary_context_switches())
 }
 
-/// What the counters have counted for one task no other can read.
-fn counters_of_others_are_cleared(ctx: &Ctx) -> Result<()> {
-    let pmu = readable(ctx)?;
+/// A task cannot read what the counters have counted for another.
+fn dirty_counters_are_cleared(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
-    let rival = Rival::spawn(ctx)?;
-    in_good_child(|| {
+    let other = CountingProcess::spawn(ctx)?;
+    expect_child_succeeds(|| {
         pin(gettid(), 0)?;
         let mut event = pmu.open(Event::Instructions, Mode::User)?;
         let page = Page::map(&event)?;
-        find_nothing(&counters, None)?;
+        expect_cleared(&counters, None)?;
         event.enable()?;
-        find_nothing(&counters, Some(page.index()?))
+        expect_cleared(&counters, Some(page.index()?))
     })?;
-    rival.check()
+    other.check()
 }
 
-/// A child may use RDPMC as its parent did, whatever became of that, and of its
-/// mapping.
-fn children_find_nothing_either(ctx: &Ctx) -> Result<()> {
-    let pmu = readable(ctx)?;
+/// A child inherits the permission for RDPMC. It finds no count of others, even after its
+/// parent has unmapped and closed the event.
+fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
-    let rival = Rival::spawn(ctx)?;
-    in_good_child(|| {
+    let other = CountingProcess::spawn(ctx)?;
+    expect_child_succeeds(|| {
         pin(gettid(), 0)?;
         let event = pmu.open(Event::Instructions, Mode::User)?;
         let page = Page::map(&event)?;
         let (gone, goes) = pipe()?;
-        // SAFETY: as in `in_child`.
+        // SAFETY: this process has only one thread, so that no lock is held in the child.
         match unsafe { fork() }? {
             ForkResult::Child => {
                 drop(goes);
-                // The end of the file is the parent's.
+                // Wait until the parent has closed everything.
                 File::from(gone).read_to_end(&mut Vec::new())?;
-                find_nothing(&counters, None)
+                expect_cleared(&counters, None)
             }
             ForkResult::Parent { child } => {
                 drop((page, event, goes));
@@ -523,60 +513,64 @@ fn children_find_nothing_either(ctx: &Ctx) -> Result<()> {
             }
         }
     })?;
-    rival.check()
+    other.check()
 }
 
-/// The in-tree driver clears its leftovers when a task may read counters: not
-/// when they are ours.
-fn left_by_the_in_tree_driver(ctx: &Ctx) -> Result<()> {
-    let in_tree = ctx.in_tree_counts()?;
-    in_good_child(|| {
+/// When a task becomes allowed to use RDPMC, the in-tree driver clears its own dirty
+/// counters. It must not clear those that rust_pmu now uses.
+fn dirty_counters_of_in_tree_driver(ctx: &Ctx) -> Result<()> {
+    let in_tree = ctx.in_tree()?;
+    expect_child_succeeds(|| {
         pin(gettid(), 0)?;
         let code = workload::tight_loop(10_000);
-        let mut left = in_tree.open(Event::Branches, Mode::User)?;
-        code.measure(&left)?;
-        expect("in-tree", "branches", left.read()?, code.branches())?;
-        drop(left);
+        let mut dirty = in_tree.open(Event::Branches, Mode::User)?;
+        code.measure(&dirty)?;
+        expect("in-tree", "branches", dirty.read()?, code.branches())?;
+        drop(dirty);
 
-        let mut event = readable(ctx)?.open(Event::Branches, Mode::User)?;
+        let mut event = ctx.pmu()?.open(Event::Branches, Mode::User)?;
         event.enable()?;
         code.run();
-        // Here the kernel sets CR4.PCE, and calls the in-tree driver.
+        // mmap() sets CR4.PCE and calls the in-tree driver.
         let page = Page::map(&event)?;
         event.disable()?;
         let count = event.read()?;
-        // Those of the loop, and some of this function's: cleared counters would have lost the
-        // former, or seem to have wrapped.
+        // The branches of the loop, and some of this function. If the counter had been cleared,
+        // the former would be missing or the counter would seem to have wrapped.
         ensure!(
             (10_000..15_000).contains(&count),
-            "{count} branches after a loop of 10000"
+            "{count} branches, expected 10000 to 14999"
         );
         expect("the page", "branches", page.count() as u64, count)
     })
 }
 
-/// `rdpmc` of the in-tree PMU is for all PMUs: 0 forbids, 2 allows everyone.
-fn as_the_in_tree_pmu_says(ctx: &Ctx) -> Result<()> {
-    let pmu = readable(ctx)?;
+/// The `rdpmc` setting of the in-tree PMU applies to all PMUs: with 0 no task may use
+/// RDPMC, with 2 every task may.
+fn follows_rdpmc_setting(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
     {
-        let _setting = Setting::set("0")?;
+        let _setting = Setting::change(SETTING, 0)?;
         let mut event = pmu.open(Event::Instructions, Mode::User)?;
         let page = Page::map(&event)?;
         let code = workload::tight_loop(1000);
         event.enable()?;
-        ensure!(!page.look().may_rdpmc, "the page allows it all the same");
-        ensure!(page.look().index.is_none(), "the page has a counter");
+        ensure!(!page.snapshot().may_rdpmc, "the page allows RDPMC");
+        ensure!(
+            page.snapshot().index.is_none(),
+            "the page has an RDPMC index"
+        );
         event.disable()?;
         event.reset()?;
         code.measure(&event)?;
         expect("read()", "instructions", event.read()?, code.instructions())?;
     }
-    let _setting = Setting::set("2")?;
-    let rival = Rival::spawn(ctx)?;
-    in_good_child(|| {
+    let _setting = Setting::change(SETTING, 2)?;
+    let other = CountingProcess::spawn(ctx)?;
+    expect_child_succeeds(|| {
         pin(gettid(), 0)?;
-        find_nothing(&counters, None)
+        expect_cleared(&counters, None)
     })?;
-    rival.check()
+    other.check()
 }

@@ -1,39 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The NMI watchdog holds a counter of each CPU (kernel command line
-//! nmi_watchdog=1): rust_pmu has to wait until it is switched off.
+//! The NMI watchdog (nmi_watchdog=1 on the kernel command line) uses a counter of
+//! each CPU. So rust_pmu's events are refused until the watchdog is disabled.
 
 use std::fs;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{ensure, Result};
 
 use super::sharing::expect_busy;
 use super::{expect_exact, interrupts};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Event;
+use crate::setting::Setting;
 use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
+    all need [Root, InTree];
     watchdog_is_on,
-    busy_and_said_so,
-    free_when_switched_off,
+    busy_with_hint: [Module, InTreeReserves],
+    free_when_switched_off: [ExactCounts],
     watchdog_comes_back,
 ];
 
 const SWITCH: &str = "/proc/sys/kernel/nmi_watchdog";
 
-fn switch(on: bool) -> Result<()> {
-    fs::write(SWITCH, if on { "1" } else { "0" }).context(SWITCH)
-}
-
-/// It is the in-tree driver that drives it: the emulated hardware must do.
+/// The watchdog uses the in-tree driver, which must work on the emulated hardware.
 fn watchdog_is_on(_: &Ctx) -> Result<()> {
     let on = fs::read_to_string(SWITCH)?;
     ensure!(on.trim() == "1", "{SWITCH} is {on}");
     Ok(())
 }
 
-fn busy_and_said_so(ctx: &Ctx) -> Result<()> {
+fn busy_with_hint(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut log = ctx.module_log()?;
     for _ in 0..3 {
@@ -42,28 +40,30 @@ fn busy_and_said_so(ctx: &Ctx) -> Result<()> {
     let lines = log.lines()?;
     ensure!(
         lines.len() == 1,
-        "{} lines in the kernel log: {lines:?}",
+        "{} lines in the kernel log, expected 1: {lines:?}",
         lines.len()
     );
     ensure!(
         lines[0].contains("nmi_watchdog"),
-        "no hint at what to do: {lines:?}"
+        "the kernel log does not mention nmi_watchdog: {lines:?}"
     );
     Ok(())
 }
 
 fn free_when_switched_off(ctx: &Ctx) -> Result<()> {
-    switch(false)?;
+    let _off = Setting::change(SWITCH, 0)?;
     expect_exact(&ctx.pmu()?, &workload::branches(100_000))
 }
 
-/// Switched on again it gets its counters, and interrupts while a CPU is busy.
+/// When it is enabled again, the watchdog gets its counters, and NMIs while a CPU is
+/// busy.
 fn watchdog_comes_back(ctx: &Ctx) -> Result<()> {
-    // It counts cycles for so many seconds of the clock rate that the kernel
-    // calibrated. By the instruction, that is long enough.
-    fs::write("/proc/sys/kernel/watchdog_thresh", "1")?;
-    switch(true)?;
-    if ctx.need_module().is_ok() {
+    // The watchdog's period is this many seconds at the CPU's calibrated clock rate.
+    // The emulated CPU is much slower, so use the shortest.
+    let watchdog = Setting::change(SWITCH, 0)?;
+    let _thresh = Setting::change("/proc/sys/kernel/watchdog_thresh", 1)?;
+    watchdog.set(1)?;
+    if ctx.is_rust_pmu() {
         expect_busy(ctx.pmu()?.event(Event::Instructions).build(), "rust_pmu")?;
     }
     let before = interrupts("NMI")?;
@@ -74,5 +74,5 @@ fn watchdog_comes_back(ctx: &Ctx) -> Result<()> {
             return Ok(());
         }
     }
-    anyhow::bail!("the watchdog's NMI never came")
+    anyhow::bail!("no NMI of the watchdog came")
 }

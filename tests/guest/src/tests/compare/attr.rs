@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `struct perf_event_attr` as a row of bits, so that every field of it, and
-//! every bit that is none, can be set by the same code.
+//! `struct perf_event_attr` as an array of bits, so that the same code can set every
+//! field, and every reserved bit.
 
 use std::fmt;
 
-/// A field: its name in `include/uapi/linux/perf_event.h` and its place.
+/// A field of `struct perf_event_attr`, with its name in
+/// `include/uapi/linux/perf_event.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     name: &'static str,
@@ -23,7 +24,7 @@ impl Field {
         }
     }
 
-    /// A part of the word of flags.
+    /// A bit field in the 64-bit word after `read_format`.
     const fn flags(name: &'static str, bit: usize, bits: u32) -> Self {
         Self {
             name,
@@ -32,12 +33,12 @@ impl Field {
         }
     }
 
-    /// All of its bits.
+    /// The highest value: all bits are set.
     pub fn max(self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }
 
-    /// Whether it lies within the first `size` bytes.
+    /// Whether the field lies within the first `size` bytes of the struct.
     pub fn is_within(self, size: u64) -> bool {
         self.start as u64 + u64::from(self.bits) <= 8 * size
     }
@@ -57,7 +58,7 @@ macro_rules! fields {
     ($($id:ident: $new:ident($name:literal, $start:literal, $bits:literal);)*) => {
         $(pub const $id: Field = Field::$new($name, $start, $bits);)*
 
-        /// All of them, in their order.
+        /// All fields, in the order of the struct.
         pub const FIELDS: &[Field] = &[$($id),*];
     };
 }
@@ -129,17 +130,16 @@ fields! {
     BEYOND: new("(beyond the struct)", 144, 64);
 }
 
-/// The struct's length with [`CONFIG4`] as its last field.
+/// The length in bytes of the struct, whose last field is [`CONFIG4`].
 pub const LEN: u64 = 144;
 
-/// Words of the struct, and one behind it.
+/// The words of the struct, and one more.
 const WORDS: usize = LEN as usize / 8 + 1;
 
-/// More than the kernel ever reads.
+/// A buffer longer than the kernel ever reads, which is a page.
 pub type Buffer = [u64; 1024];
 
-/// The bits of `sample_type`, `read_format` and `branch_sample_type` that are
-/// called by name here.
+/// Some bits of `sample_type`, `read_format` and `branch_sample_type`.
 pub mod bits {
     pub const SAMPLE_IP: u64 = 1 << 0;
     pub const SAMPLE_TID: u64 = 1 << 1;
@@ -161,7 +161,7 @@ pub mod bits {
     pub const BRANCH_COUNTERS: u64 = 1 << 19;
 }
 
-/// A `struct perf_event_attr`, and the 8 bytes behind it.
+/// A `struct perf_event_attr`, and the 8 bytes after it.
 #[derive(Clone, Copy, Default)]
 pub struct Attr([u64; WORDS]);
 
@@ -176,19 +176,19 @@ impl Attr {
         self.get(field) != 0
     }
 
-    /// Gives a field those bits of `value` that it has.
+    /// Sets a field to `value`, truncated to the field's length.
     pub fn set(&mut self, field: Field, value: u64) {
         let mask = field.max() << field.shift();
         let word = &mut self.0[field.word()];
         *word = (*word & !mask) | ((value << field.shift()) & mask);
     }
 
-    /// Adds bits to a field.
+    /// Sets more bits of a field.
     pub fn add(&mut self, field: Field, bits: u64) {
         self.set(field, self.get(field) | bits);
     }
 
-    /// The bytes for the kernel: what is not in it is 0.
+    /// Copies the attr into a zeroed buffer for the kernel.
     pub fn to_buffer(self) -> Box<Buffer> {
         let mut buffer = Box::new([0; 1024]);
         buffer[..WORDS].copy_from_slice(&self.0);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_header_s() {
+    fn offsets_match_the_header() {
         for (field, offset) in [
             (CONFIG, offset_of!(perf_event_attr, config)),
             (SAMPLE_TYPE, offset_of!(perf_event_attr, sample_type)),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_the_header_s() {
+    fn flags_match_the_header() {
         type Get = fn(&perf_event_attr) -> u64;
         let flags: [(Field, Get); 10] = [
             (DISABLED, perf_event_attr::disabled),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_keeps_to_itself() {
+    fn set_changes_one_field_only() {
         let mut attr = Attr::default();
         attr.set(SAMPLE_MAX_STACK, u64::MAX);
         attr.add(DISABLED, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One call of perf_event_open(), and what comes of it on a PMU.
+//! Calls of perf_event_open() and their results.
 
 use std::arch::x86_64::__cpuid;
 use std::fmt;
@@ -23,14 +23,14 @@ use super::attr::{self, bits, Attr, Field};
 use crate::pmu::{CpuPmu, Pmu};
 use crate::workload::{self, Workload};
 
-/// How an attr names its event.
+/// The `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The PMU's own type.
     Own,
-    /// PERF_TYPE_HARDWARE, the PMU's type in the upper half of `config`.
+    /// PERF_TYPE_HARDWARE, with the PMU's type in the upper half of `config`.
     Hardware,
-    /// PERF_TYPE_HW_CACHE, likewise.
+    /// PERF_TYPE_HW_CACHE, with the PMU's type in the upper half of `config`.
     HwCache,
 }
 
@@ -39,17 +39,17 @@ pub enum Kind {
 pub enum Whose {
     /// 0.
     Caller,
-    /// A child of root's.
+    /// A child process, which is root's.
     Child,
     /// Process 1.
     Init,
     /// -1.
     Everyone,
-    /// A number that no process has.
+    /// A pid that no process has.
     NoOne,
     /// The file descriptor of a cgroup.
     Cgroup,
-    /// That of something else.
+    /// The file descriptor of another file.
     NoCgroup,
 }
 
@@ -60,15 +60,15 @@ pub enum Group {
     Alone,
     /// Led by an event of the same PMU.
     Own,
-    /// Led by an event of the other PMU, which then has the counters.
+    /// Led by an event of the other PMU, whose driver then holds the counters.
     Other,
     /// Led by a software event.
     Software,
-    /// Led by a member of a group.
+    /// A member of a group, which cannot be a leader.
     Member,
-    /// A file that is no event.
+    /// A file that is not an event.
     NotPerf,
-    /// No file descriptor.
+    /// A file descriptor that is not open.
     NotOpen,
 }
 
@@ -82,8 +82,8 @@ pub const FD_CLOEXEC: u64 = 1 << 3;
 #[derive(Clone, Copy)]
 pub struct Case {
     pub kind: Kind,
-    /// With `type`, and for generic events the upper half of `config`, still to
-    /// be filled in for the PMU.
+    /// The attributes, without `type` and, for generic events, the upper half of
+    /// `config`. `attr_for` fills these in for a PMU.
     pub attr: Attr,
     pub whose: Whose,
     pub cpu: i32,
@@ -95,7 +95,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// An event of the calling thread, for user mode, disabled.
+    /// An event of the calling thread for user mode, disabled.
     pub fn new(kind: Kind, config: u64) -> Self {
         let mut attr = Attr::default();
         attr.set(attr::SIZE, attr::LEN);
@@ -118,8 +118,8 @@ impl Case {
         Self::new(Kind::Own, config)
     }
 
-    /// A field as the kernel gets it: what is behind `size` is 0, and a `size` of
-    /// 0 means the first one that there was.
+    /// A field as the kernel reads it: a field beyond `size` is 0. A `size` of 0 means
+    /// PERF_ATTR_SIZE_VER0.
     pub fn seen(&self, field: Field) -> u64 {
         let size = match self.attr.get(attr::SIZE) {
             0 => 64,
@@ -132,7 +132,7 @@ impl Case {
         }
     }
 
-    /// `config`, but for what says which PMU.
+    /// `config` without the PMU's type.
     pub fn config(&self) -> u64 {
         let config = self.attr.get(attr::CONFIG);
         match self.kind {
@@ -157,10 +157,10 @@ impl Case {
         attr
     }
 
-    /// Whether the event can be counted here and by itself: that its samples
-    /// neither stop it nor kill this process, and that nothing else is in it.
+    /// Whether the event counts the calling thread, and only user mode, and its
+    /// overflows neither throttle it nor kill this process.
     fn is_countable(&self, cpu: &Cpu) -> bool {
-        /// Fewer events between two samples could be taken for an interrupt storm.
+        /// With a shorter period the kernel could throttle the event.
         const SHORTEST_PERIOD: u64 = 1_000;
         let period = self.seen(attr::SAMPLE_PERIOD);
         self.whose == Whose::Caller
@@ -176,7 +176,7 @@ impl Case {
                     && !self.attr.has(attr::SIGTRAP))
     }
 
-    /// What a workload's count is, where that follows from the attr.
+    /// The expected count of a workload, if the attributes determine it.
     fn truth(&self, cpu: &Cpu, workload: &Workload) -> Option<u64> {
         if self.attr.has(attr::EXCLUDE_USER) || self.attr.has(attr::EXCLUDE_HOST) {
             return Some(0);
@@ -197,7 +197,7 @@ impl Case {
     }
 }
 
-/// Says all that it takes to make the call again.
+/// Shows everything that is needed to repeat the call.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} event, {}", self.kind, self.attr)?;
@@ -214,12 +214,12 @@ impl fmt::Display for Case {
     }
 }
 
-/// What of the CPU the outcome depends on.
+/// The properties of the CPU that the results depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
-    /// The family, if its events and registers are AMD's.
+    /// The family, if the CPU has the events and registers of AMD.
     pub amd_family: Option<u32>,
-    /// Architectural performance monitoring; all 0 on AMD.
+    /// The PMU, as CPUID describes it.
     pub perfmon: CpuPmu,
 }
 
@@ -233,22 +233,22 @@ pub mod eventsel {
     pub const INV: u64 = 1 << 23;
     pub const CMASK: u64 = 0xff << 24;
     pub const AMD_EVENT_HIGH: u64 = 0xf << 32;
-    /// Version 6.
+    /// Since version 6.
     pub const EQ: u64 = 1 << 36;
-    /// Version 6.
+    /// Since version 6.
     pub const UMASK2: u64 = 0xff << 40;
-    /// The lowest value of [`CMASK`].
+    /// [`CMASK`] with the value 1.
     pub const CMASK_1: u64 = 1 << 24;
 }
 
 impl Cpu {
-    /// Asks the CPU this runs on.
+    /// Reads CPUID of the CPU that this runs on.
     pub fn probe() -> Self {
-        // SAFETY: every x86-64 CPU has CPUID and this leaf.
+        // SAFETY: every x86-64 CPU has CPUID with leaf 0.
         let leaf = unsafe { __cpuid(0) };
         let vendor = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
         let amd = matches!(vendor.as_flattened(), b"AuthenticAMD" | b"HygonGenuine");
-        // SAFETY: as above.
+        // SAFETY: every x86-64 CPU has CPUID with leaf 1.
         let signature = unsafe { __cpuid(1) }.eax;
         let family = ((signature >> 8) & 0xf) + ((signature >> 20) & 0xff);
         Self {
@@ -257,43 +257,44 @@ impl Cpu {
         }
     }
 
-    /// Whether its events and registers are AMD's.
+    /// Whether the CPU has the events and registers of AMD.
     pub fn amd(&self) -> bool {
         self.amd_family.is_some()
     }
 
-    /// Whether the events of its northbridge are counted by the cores' counters,
-    /// which several cores have in common (APM vol. 3, appendix E).
+    /// Whether the legacy counters count events of a northbridge that several cores
+    /// share (APM vol. 3, appendix E).
     pub fn shares_northbridge(&self) -> bool {
         const PERFCTR_CORE: u32 = 1 << 23;
-        // SAFETY: every x86-64 CPU has these leaves.
+        // SAFETY: every x86-64 CPU has CPUID with these leaves.
         let (features, sizes) = unsafe { (__cpuid(0x8000_0001), __cpuid(0x8000_0008)) };
         self.amd() && features.ecx & PERFCTR_CORE == 0 && sizes.ecx & 0xff != 0
     }
 
-    /// Whether it is of Intel's kind and of one of these versions.
+    /// Whether the CPU has one of these versions of architectural performance
+    /// monitoring.
     pub fn is_version(&self, versions: impl std::ops::RangeBounds<u32>) -> bool {
         !self.amd() && versions.contains(&self.perfmon.version)
     }
 
-    /// The fields of EVENTSEL by which the user chooses what is counted.
+    /// The fields of EVENTSEL that the user chooses on every generation.
     pub fn chosen(&self) -> u64 {
         use eventsel::{AMD_EVENT_HIGH, CMASK, EDGE, EVENT_UMASK, INV};
         let common = EVENT_UMASK | EDGE | INV | CMASK;
         common | if self.amd() { AMD_EVENT_HIGH } else { 0 }
     }
 
-    /// Whether `config` asks for AnyThread, where that has ever been.
+    /// Whether `config` sets AnyThread, which AMD does not have.
     pub fn any_thread(&self, config: u64) -> bool {
         !self.amd() && config & eventsel::ANY != 0
     }
 
-    /// Retired instructions, as in `config`.
+    /// The `config` of retired instructions.
     pub fn instructions(&self) -> u64 {
         0xc0
     }
 
-    /// Retired branches, as in `config`.
+    /// The `config` of retired branches.
     pub fn branches(&self) -> u64 {
         if self.amd() {
             0xc2
@@ -302,7 +303,7 @@ impl Cpu {
         }
     }
 
-    /// Cycles, as in `config`.
+    /// The `config` of cycles.
     pub fn cycles(&self) -> u64 {
         if self.amd() {
             0x76
@@ -312,25 +313,25 @@ impl Cpu {
     }
 }
 
-/// What a call led to.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// 0 where an event was opened.
+    /// 0 if the call opened an event.
     pub errno: i32,
-    /// What it counted, where it was let count.
+    /// The event's count of the workload, if it was measured.
     pub count: Option<u64>,
 }
 
-/// What the calls refer to, and how they are made.
+/// The processes, files and workload that the calls refer to.
 pub struct World {
     pub cpu: Cpu,
     pub workload: Workload,
-    /// Counts how often this thread was scheduled.
+    /// Counts the context switches of this thread.
     switches: Counter,
     child: Child,
     cgroup: File,
     null: File,
-    // Last, as files in it are open.
+    // The last field, because the mount must outlive the open files in it.
     _cgroups: Mount,
 }
 
@@ -361,14 +362,15 @@ impl World {
             Whose::Child => self.child.id() as i32,
             Whose::Init => 1,
             Whose::Everyone => -1,
-            // Above the highest that there can be (PID_MAX_LIMIT).
+            // PID_MAX_LIMIT is less.
             Whose::NoOne => 1 << 23,
             Whose::Cgroup => self.cgroup.as_raw_fd(),
             Whose::NoCgroup => self.null.as_raw_fd(),
         }
     }
 
-    /// Opens an event in a group, -1 for none. Errors are those of the call.
+    /// Opens an event of `pmu`. A `group_fd` of -1 means no group. The error is the
+    /// errno.
     pub fn open(
         &self,
         pmu: &Pmu,
@@ -387,8 +389,7 @@ impl World {
         flags: u64,
     ) -> std::result::Result<OwnedFd, i32> {
         let mut buffer = attr.to_buffer();
-        // SAFETY: the buffer is longer than what the kernel reads or writes at
-        // most, a page.
+        // SAFETY: the buffer has two pages, and the kernel reads and writes at most one.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -402,11 +403,11 @@ impl World {
         if fd < 0 {
             return Err(Errno::last_raw());
         }
-        // SAFETY: a new file descriptor, which is nobody else's.
+        // SAFETY: the kernel has just created this descriptor, so nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
 
-    /// An event to lead the group of `case`: of a PMU, or a software event.
+    /// Opens a leader for the group of `case`: an event of `pmu`, or a software event.
     fn leader(
         &self,
         case: &Case,
@@ -425,13 +426,13 @@ impl World {
                 attr
             }
         };
-        // Else the two would be no group for that reason alone.
+        // Leader and member must have the same `inherit`.
         attr.set(attr::INHERIT, case.attr.get(attr::INHERIT));
         self.syscall(attr, case, group_fd, case.flags & PID_CGROUP)
     }
 
-    /// Makes the call on `pmu`, and if `count` lets the event count where that can
-    /// be.
+    /// Makes the call for `pmu`. If `count` is set and the event can be counted, it counts
+    /// the workload.
     pub fn attempt(&mut self, case: &Case, pmu: &Pmu, other: &Pmu, count: bool) -> Result<Outcome> {
         let mut leaders = Vec::new();
         let opened = match case.group {
@@ -471,16 +472,16 @@ impl World {
         }
     }
 
-    /// What the workload's count should be, if the attr alone tells.
+    /// The expected count of the workload, if the attributes determine it.
     pub fn truth(&self, case: &Case) -> Option<u64> {
         case.truth(&self.cpu, &self.workload)
     }
 
-    /// Has an event or group count the workload, as often as it takes to have no other task run in
-    /// between: it would move the place that derived events go on from.
+    /// Counts the workload with an event or group, and repeats this until no other task ran
+    /// meanwhile: that would change the counts of derived events.
     pub fn count(&mut self, event: &OwnedFd, read_format: u64) -> Result<u64> {
         for _ in 0..200 {
-            // SAFETY: an event, and no argument but a flag.
+            // SAFETY: `event` is an open event, and the argument is a number.
             let status = unsafe { ioctls::RESET(event.as_raw_fd(), PERF_IOC_FLAG_GROUP) };
             ensure!(status == 0, "reset: {}", io::Error::last_os_error());
             let before = self.switches.read()?;
@@ -489,29 +490,30 @@ impl World {
                 return read(event, read_format);
             }
         }
-        bail!("never alone on the CPU")
+        bail!("each of 200 attempts was disturbed by another task")
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        // It can only have gone already.
+        // This fails only if the child has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads the first count that an event or group gives (perf_event_open(2),
-/// "Reading results").
+/// Reads the count of an event, or of a group's leader (perf_event_open(2), "Reading
+/// results").
 pub fn read(event: &OwnedFd, read_format: u64) -> Result<u64> {
     let mut words = [0u64; 64];
     let value = if read_format & bits::FORMAT_GROUP == 0 {
         0
     } else {
-        // Behind their number and the times.
+        // The number of values and the times come first.
         1 + (read_format & 3).count_ones() as usize
     };
-    // SAFETY: the buffer is that long.
+    // SAFETY: `words` is a buffer of `size_of_val(&words)` bytes, for which any bytes are
+    // valid.
     let len = unsafe {
         libc::read(
             event.as_raw_fd(),
@@ -521,13 +523,13 @@ pub fn read(event: &OwnedFd, read_format: u64) -> Result<u64> {
     };
     ensure!(
         len >= 8 * (value as isize + 1),
-        "read: {len}, {}",
+        "read() returned {len}: {}",
         io::Error::last_os_error()
     );
     Ok(words[value])
 }
 
-/// The hierarchy of cgroups, mounted where nobody looks; unmounted on drop.
+/// A temporary mount of the cgroup hierarchy. Drop unmounts it.
 struct Mount(TempDir);
 
 impl Mount {
@@ -551,27 +553,26 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // The guest ends soon anyway.
         let _ = umount(self.0.path());
     }
 }
 
-/// The calling thread without root's rights, which it gets back on drop.
+/// Makes the calling thread unprivileged. Drop makes it root again.
 pub struct Unprivileged;
 
 impl Unprivileged {
     const NOBODY: libc::uid_t = 65534;
 
     pub fn new() -> Result<Self> {
-        Self::set_user(Self::NOBODY).context("give up root's rights")?;
+        Self::set_user(Self::NOBODY).context("cannot drop privileges")?;
         Ok(Self)
     }
 
-    /// Sets the effective user, and with it the effective capabilities.
+    /// Sets the effective user ID, and with it the effective capabilities.
     fn set_user(user: libc::uid_t) -> io::Result<()> {
         const UNCHANGED: libc::uid_t = libc::uid_t::MAX;
-        // The C library's function would do this to all threads.
-        // SAFETY: it takes numbers only.
+        // The C library's setresuid() would change all threads.
+        // SAFETY: this system call takes numbers only.
         let status = unsafe { libc::syscall(libc::SYS_setresuid, UNCHANGED, user, UNCHANGED) };
         if status == 0 {
             Ok(())
@@ -583,6 +584,6 @@ impl Unprivileged {
 
 impl Drop for Unprivileged {
     fn drop(&mut self) {
-        Self::set_user(0).expect("root's rights are kept aside");
+        Self::set_user(0).expect("the real and the saved user are still root");
     }
 }

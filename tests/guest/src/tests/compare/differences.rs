@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where rust_pmu differs from the in-tree driver on purpose: README has the
-//! same list, for users.
+//! The intended differences between rust_pmu and the in-tree driver. README has the
+//! same list for users.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,27 +8,27 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::attr::{self, bits};
 use super::case::{eventsel, Case, Cpu, Kind};
 
-/// What rust_pmu does where the in-tree driver does something else.
+/// How rust_pmu handles a call that the in-tree driver handles differently.
 #[derive(Clone, Copy)]
 pub enum Ours {
-    /// Refuses the call, with one of these. If the in-tree driver refuses it too,
-    /// for this or another reason, either driver's errno will do.
+    /// Refuses the call with one of these errnos. If the in-tree driver refuses it too,
+    /// the errno of either driver is right.
     Refuses(&'static [i32]),
-    /// Takes the call as the in-tree driver takes this other one.
+    /// Handles the call as the in-tree driver handles the changed one.
     TakesAs(fn(&mut Case)),
 }
 
-/// A kind of call that ends differently on the two drivers.
+/// A kind of call with different results of the two drivers.
 pub struct Difference {
-    /// What README calls it.
+    /// Its name in README's table.
     pub what: &'static str,
-    /// Why it is so.
+    /// The reason for it.
     pub why: &'static str,
-    /// The CPUs on which it is.
+    /// The CPUs that it applies to.
     on: fn(&Cpu) -> bool,
-    /// The calls.
+    /// The calls that it applies to.
     of: fn(&Cpu, &Case) -> bool,
-    /// What comes of them.
+    /// What rust_pmu does.
     ours: Ours,
     seen: AtomicBool,
 }
@@ -55,7 +55,7 @@ impl Difference {
 const RESERVED_CONFIG: &str = "`config` bits from 32 on that no field of `format/` has";
 const MORE_CONFIG: &str = "`config1` … `config4`";
 const ANY_THREAD: &str = "AnyThread (`config` bit 21)";
-const PSEUDO: &str = "an event of a fixed counter that is not there";
+const PSEUDO: &str = "event select 0 with a unit mask that no fixed counter counts (Intel)";
 const PERIOD_1: &str = "sample period 1";
 const BRANCH_STACK: &str = "branch stacks, branch counters";
 const AUX_OUTPUT: &str = "`aux_output`";
@@ -65,7 +65,7 @@ const MERGED: &str = "AMD from family 17H on: event 003H";
 static DIFFERENCES: [Difference; 12] = [
     Difference::new(
         RESERVED_CONFIG,
-        "what asks for something unknown should not count something else",
+        "an unknown request should not count something else",
         |_| true,
         |cpu, case| {
             let known = if cpu.amd() {
@@ -82,7 +82,7 @@ static DIFFERENCES: [Difference; 12] = [
     ),
     Difference::new(
         MORE_CONFIG,
-        "likewise",
+        "an unknown request should not count something else",
         |_| true,
         |_, case| {
             [attr::CONFIG1, attr::CONFIG2, attr::CONFIG3, attr::CONFIG4]
@@ -93,14 +93,14 @@ static DIFFERENCES: [Difference; 12] = [
     ),
     Difference::new(
         ANY_THREAD,
-        "the CPU does not have it: in-tree it is ignored, or writes a reserved bit",
+        "the CPU does not have it; the in-tree driver ignores it or sets a reserved bit",
         |cpu| !cpu.is_version(2..=4),
         |_, case| case.kind == Kind::Own && case.config() & eventsel::ANY != 0,
         Ours::Refuses(&[libc::EINVAL]),
     ),
     Difference::new(
         ANY_THREAD,
-        "modules of not every kernel can ask what `perf_event_paranoid` allows",
+        "not every kernel lets modules check `perf_event_paranoid`",
         |cpu| cpu.is_version(3..=4),
         |cpu, case| {
             case.paranoid.is_some() && case.kind == Kind::Own && cpu.any_thread(case.config())
@@ -109,7 +109,7 @@ static DIFFERENCES: [Difference; 12] = [
     ),
     Difference::new(
         PSEUDO,
-        "on a general counter their codes count nothing",
+        "a general counter counts nothing for these codes",
         |cpu| !cpu.amd(),
         |cpu, case| {
             let config = match case.kind {
@@ -117,15 +117,18 @@ static DIFFERENCES: [Difference; 12] = [
                 Kind::Hardware if case.config() == HARDWARE_REF_CYCLES => REF_CYCLES,
                 Kind::Hardware | Kind::HwCache => return false,
             };
-            // Event select 0, and plain.
+            if config & 0xff != 0 || config & 0xff00 == 0 {
+                return false;
+            }
+            // A fixed counter counts its code without modifiers.
             let umask = config >> 8;
-            config & 0xff == 0 && PSEUDO_FIXED.contains(&umask) && absent(cpu, umask as u32 - 1)
+            !PSEUDO_FIXED.contains(&umask) || absent(cpu, umask as u32 - 1)
         },
         Ours::Refuses(&[libc::EINVAL]),
     ),
     Difference::new(
         PERIOD_1,
-        "in-tree it means a Branch Trace Store, which these CPUs do not have",
+        "the in-tree driver takes it for Branch Trace Store, which these CPUs do not have",
         |cpu| !cpu.amd(),
         |cpu, case| {
             let branches = match case.kind {
@@ -142,14 +145,14 @@ static DIFFERENCES: [Difference; 12] = [
     ),
     Difference::new(
         BRANCH_STACK,
-        "no sample would have one",
+        "the CPU has no branch stack",
         |cpu| cpu.is_version(1..=1),
         |_, case| has_branch_stack(case),
         Ours::Refuses(&[libc::EOPNOTSUPP]),
     ),
     Difference::new(
         BRANCH_STACK,
-        "what the CPU cannot do is `EOPNOTSUPP`, also where nothing samples it",
+        "the CPU has no branch stack, so it is `EOPNOTSUPP` without samples, too",
         |cpu| cpu.is_version(2..),
         |_, case| {
             let in_group_of_samples = case.seen(attr::SAMPLE_PERIOD) == 0
@@ -161,7 +164,7 @@ static DIFFERENCES: [Difference; 12] = [
     ),
     Difference::new(
         BRANCH_STACK,
-        "of two faults the user hears of the same on every CPU",
+        "of two errors, rust_pmu reports the same one on every CPU",
         Cpu::amd,
         |_, case| {
             let registers = case.seen(attr::SAMPLE_REGS_USER) | case.seen(attr::SAMPLE_REGS_INTR);
@@ -171,7 +174,7 @@ static DIFFERENCES: [Difference; 12] = [
     ),
     Difference::new(
         NORTHBRIDGE,
-        "they count what all those cores do",
+        "they count the events of all these cores",
         Cpu::shares_northbridge,
         |_, case| match case.kind {
             Kind::Own => case.config() & 0xe0 == 0xe0,
@@ -182,7 +185,7 @@ static DIFFERENCES: [Difference; 12] = [
     ),
     Difference::new(
         MERGED,
-        "merging two counters into one is not there yet",
+        "rust_pmu cannot merge two counters",
         |cpu| cpu.amd_family.is_some_and(|family| family >= 0x17),
         |_, case| {
             let event = eventsel::AMD_EVENT_HIGH | 0xff;
@@ -192,7 +195,7 @@ static DIFFERENCES: [Difference; 12] = [
     ),
     Difference::new(
         AUX_OUTPUT,
-        "what the CPU cannot do is `EOPNOTSUPP`",
+        "the CPU does not support it, which is `EOPNOTSUPP`",
         |cpu| cpu.is_version(2..),
         |_, case| case.attr.has(attr::AUX_OUTPUT),
         Ours::Refuses(&[libc::EOPNOTSUPP]),
@@ -203,8 +206,8 @@ fn has_branch_stack(case: &Case) -> bool {
     case.seen(attr::SAMPLE_TYPE) & bits::SAMPLE_BRANCH_STACK != 0
 }
 
-/// The unit masks that perf's codes have for what only a fixed counter counts:
-/// the number of the counter, and one more.
+/// The unit masks of perf's event codes for fixed counters: the number of the counter
+/// plus one.
 const PSEUDO_FIXED: RangeInclusive<u64> = 3..=16;
 const REF_CYCLES: u64 = 0x0300;
 /// The fixed counters of reference cycles and of slots.
@@ -220,7 +223,8 @@ fn absent(cpu: &Cpu, fixed: u32) -> bool {
     !cpu.amd() && cpu.perfmon.fixed <= fixed
 }
 
-/// The call that rust_pmu takes this one for, if it is another.
+/// The call that the in-tree driver handles like rust_pmu handles this one, if that is
+/// another.
 pub fn taken_as(cpu: &Cpu, case: &Case) -> Option<Case> {
     let mut taken = None;
     for difference in applying(cpu, case) {
@@ -231,7 +235,7 @@ pub fn taken_as(cpu: &Cpu, case: &Case) -> Option<Case> {
     taken
 }
 
-/// Notes that the in-tree driver really does not take a call as rust_pmu does.
+/// Records that the in-tree driver handles a call differently.
 pub fn differs(cpu: &Cpu, case: &Case) {
     for difference in applying(cpu, case) {
         if matches!(difference.ours, Ours::TakesAs(_)) {
@@ -245,8 +249,8 @@ pub fn is_refused(cpu: &Cpu, case: &Case) -> bool {
     applying(cpu, case).any(|difference| matches!(difference.ours, Ours::Refuses(_)))
 }
 
-/// Whether rust_pmu is right to end a call with `ours` which the in-tree driver
-/// ends, as [taken](taken_as), with `theirs`.
+/// Whether `ours` is the right errno of rust_pmu. `theirs` is the in-tree driver's for
+/// the call that [`taken_as`] gives.
 pub fn is_right(cpu: &Cpu, case: &Case, ours: i32, theirs: i32) -> bool {
     let mut refused = false;
     let mut right = false;
@@ -264,7 +268,7 @@ pub fn is_right(cpu: &Cpu, case: &Case, ours: i32, theirs: i32) -> bool {
     right || ours == theirs && !(refused && theirs == 0)
 }
 
-/// The names of those that are about this call.
+/// The names of the differences that apply to a call.
 pub fn names(cpu: &Cpu, case: &Case) -> Vec<&'static str> {
     applying(cpu, case)
         .map(|difference| difference.what)
@@ -277,7 +281,7 @@ fn applying<'a>(cpu: &'a Cpu, case: &'a Case) -> impl Iterator<Item = &'static D
         .filter(|difference| (difference.on)(cpu) && (difference.of)(cpu, case))
 }
 
-/// Those that should be on this CPU, and that no call has shown.
+/// The differences that apply to this CPU but did not occur in any call.
 pub fn stale(cpu: &Cpu) -> Vec<&'static Difference> {
     DIFFERENCES
         .iter()
@@ -287,23 +291,23 @@ pub fn stale(cpu: &Cpu) -> Vec<&'static Difference> {
 
 /// A file in the PMU's directory in sysfs that only one driver has.
 pub struct FileDifference {
-    /// What README calls it.
+    /// Its name in README's table.
     pub what: &'static str,
-    /// The CPUs on which it is.
+    /// The CPUs that it applies to.
     pub on: fn(&Cpu) -> bool,
-    /// Its path.
+    /// The path of the file.
     pub file: &'static str,
-    /// What rust_pmu has there, if the in-tree driver has nothing; else it is the
-    /// other way round.
+    /// The contents if only rust_pmu has the file, or `None` if only the in-tree driver
+    /// has it.
     pub ours: Option<Text>,
 }
 
-/// What is in a file of rust_pmu's.
+/// The contents of a file of rust_pmu.
 #[derive(Clone, Copy)]
 pub enum Text {
-    /// The same as in this file of the in-tree driver's.
+    /// The contents of this file of the in-tree driver.
     Of(&'static str),
-    /// This.
+    /// This text.
     Is(&'static str),
 }
 
@@ -350,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readme_has_them_all() {
+    fn readme_lists_every_difference() {
         let readme = include_str!("../../../../../README.md");
         let table = readme
             .split("\n## ")

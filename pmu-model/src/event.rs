@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The events and what they count.
+//!
+//! An emulator that translates code knows which instructions retire and which of them are
+//! branches. It simulates neither a pipeline nor a cache. Every event is therefore a
+//! function of two totals since reset, kept separately for each [`Mode`]: `I`
+//! instructions and `B` branches.
+//!
+//! | event                 | total, all divisions rounded down                   |
+//! |-----------------------|-----------------------------------------------------|
+//! | instructions          | `I`                                                 |
+//! | branches              | `B`                                                 |
+//! | mispredicted branches | `B / 64`                                            |
+//! | LLC references        | `I / 256`                                           |
+//! | LLC misses            | `I / 4096`                                          |
+//! | core cycles           | `I + 15 * mispredicted branches + 100 * LLC misses` |
+//! | reference cycles      | `core cycles * 3 / 4`                               |
+//! | slots                 | `core cycles * 4`                                   |
+//!
+//! A counter that counts in both modes adds up the totals of both. While a program runs
+//! from one point to another, a counter gains the difference between the totals at these
+//! points.
+//!
+//! Counts are therefore predictable. In particular, [`PATTERN_INSTRUCTIONS`] instructions
+//! with a multiple of 256 branches add the same number to an event wherever they start.
+//!
+//! # EDGE, INV and CMASK
+//!
+//! These fields apply to single cycles (SDM vol. 3B, "Performance Monitoring", layout of
+//! IA32_PERFEVTSELx). The totals above correspond to this sequence of cycles: each
+//! instruction takes one cycle, in which its events occur, and then the cycles that it
+//! stalls.
+//!
+//! In each cycle, core cycles occur once and slots occur four times. Every other event is
+//! a pulse: it occurs at most once in a cycle and ends before the cycle does. Pulses in
+//! successive cycles therefore have separate edges.
+//!
+//! | CMASK   | INV     | a pulse counts           | with EDGE | core cycles and slots count |
+//! |---------|---------|--------------------------|-----------|-----------------------------|
+//! | 0       | ignored | pulses                   | pulses    | core cycles, slots          |
+//! | reached | 0       | cycles with the pulse    | pulses    | core cycles                 |
+//! | reached | 1       | cycles without the pulse | pulses    | nothing                     |
+//! | beyond  | 0       | nothing                  | nothing   | nothing                     |
+//! | beyond  | 1       | core cycles              | nothing   | core cycles                 |
+//!
+//! CMASK is reached if it is at most the number of times that the event can occur in a
+//! cycle, which is 4 for slots and 1 for all other events. Core cycles and slots have no
+//! edges, so with EDGE they count nothing.
+//!
+//! With EQ, which version 6 adds, CMASK is reached if it equals that number; every other
+//! value is in the rows "beyond". With INV, a cycle then counts if the numbers differ. If
+//! CMASK is 0, EQ is ignored.
+
+/// The privilege levels that counters distinguish (SDM vol. 3B, "Performance Monitoring",
+/// USR and OS flags of IA32_PERFEVTSELx).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// CPL 1 to 3, counted with EVENTSEL.USR.
+    User = 0,
+    /// CPL 0, counted with EVENTSEL.OS.
+    Kernel = 1,
+}
+
+impl Mode {
+    /// Both modes. Arrays indexed by mode have this order.
+    pub const ALL: [Mode; 2] = [Mode::User, Mode::Kernel];
+
+    /// The other mode.
+    pub const fn other(self) -> Mode {
+        match self {
+            Mode::User => Mode::Kernel,
+            Mode::Kernel => Mode::User,
+        }
+    }
+}
+
+/// The instructions that retired in one mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retired {
+    /// The number of instructions, branches included.
+    pub instructions: u64,
+    /// The number of branches.
+    pub branches: u64,
+}
+
+/// The instructions that have retired in one mode since reset.
+///
+/// 128 bits are enough that neither a sum of [`Retired`] nor the total of an event
+/// overflows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    instructions: u128,
+    branches: u128,
+}
+
+impl Totals {
+    pub(crate) fn after(self, retired: Retired) -> Totals {
+        Totals {
+            instructions: self.instructions + u128::from(retired.instructions),
+            branches: self.branches + u128::from(retired.branches),
+        }
+    }
+
+    /// The totals after `n` more instructions, all of them branches.
+    fn after_branches(self, n: u64) -> Totals {
+        self.after(Retired {
+            instructions: n,
+            branches: n,
+        })
+    }
+}
+
+/// One branch in this many is mispredicted.
+const BRANCHES_PER_MISS: u128 = 64;
+/// One instruction in this many references the last-level cache.
+const INSTRUCTIONS_PER_LLC_REFERENCE: u128 = 256;
+/// One reference to the last-level cache in this many misses.
+const LLC_REFERENCES_PER_MISS: u128 = 16;
+/// The cycles that a mispredicted branch stalls.
+const BRANCH_MISS_CYCLES: u128 = 15;
+/// The cycles that a miss in the last-level cache stalls.
+const LLC_MISS_CYCLES: u128 = 100;
+/// The issue slots of a cycle.
+pub(crate) const SLOTS_PER_CYCLE: u8 = 4;
+
+/// The number of instructions after which the pattern of all events repeats, if all
+/// instructions are branches or a multiple of 256 of them are.
+///
+/// It is a multiple of every divisor in the table of this module, and the core cycles of
+/// that many instructions are a multiple of 4, so that the reference cycles have no
+/// remainder.
+pub const PATTERN_INSTRUCTIONS: u64 = 4096;
+
+/// Something that a counter can count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Instructions retired.
+    Instructions,
+    /// Branch instructions retired.
+    Branches,
+    /// Mispredicted branch instructions retired.
+    BranchMisses,
+    /// References to the last-level cache.
+    LlcReferences,
+    /// Misses in the last-level cache.
+    LlcMisses,
+    /// Cycles while not halted.
+    Cycles,
+    /// Cycles of a fixed-rate clock while not halted.
+    RefCycles,
+    /// Issue slots.
+    Slots,
+}
+
+impl Event {
+    fn total(self, totals: Totals) -> u128 {
+        let Totals {
+            instructions,
+            branches,
+        } = totals;
+        match self {
+            Event::Instructions => instructions,
+            Event::Branches => branches,
+            Event::BranchMisses => branches / BRANCHES_PER_MISS,
+            Event::LlcReferences => instructions / INSTRUCTIONS_PER_LLC_REFERENCE,
+            Event::LlcMisses => Event::LlcReferences.total(totals) / LLC_REFERENCES_PER_MISS,
+            Event::Cycles => {
+                instructions
+                    + BRANCH_MISS_CYCLES * Event::BranchMisses.total(totals)
+                    + LLC_MISS_CYCLES * Event::LlcMisses.total(totals)
+            }
+            Event::RefCycles => Event::Cycles.total(totals) * 3 / 4,
+            Event::Slots => u128::from(SLOTS_PER_CYCLE) * Event::Cycles.total(totals),
+        }
+    }
+
+    /// The number of times that the event occurs in every cycle, `None` for a pulse.
+    fn per_cycle(self) -> Option<u8> {
+        match self {
+            Event::Cycles => Some(1),
+            Event::Slots => Some(SLOTS_PER_CYCLE),
+            _ => None,
+        }
+    }
+}
+
+/// The fields of EVENTSEL that modify how an event is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) edge: bool,
+    pub(crate) inv: bool,
+    pub(crate) eq: bool,
+    pub(crate) cmask: u8,
+}
+
+/// What a counter adds up after EDGE, INV and CMASK were applied to its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilteredEvent {
+    /// Occurrences of the event.
+    Occurrences(Event),
+    /// Cycles in which the event does not occur.
+    CyclesWithout(Event),
+}
+
+impl FilteredEvent {
+    /// Applies `filter` to `event` as described in this module's documentation. `None` if
+    /// the result never counts.
+    pub(crate) fn new(event: Event, filter: Filter) -> Option<FilteredEvent> {
+        let Filter {
+            edge,
+            inv,
+            eq,
+            cmask,
+        } = filter;
+        let per_cycle = event.per_cycle();
+        let max_per_cycle = per_cycle.unwrap_or(1);
+        let reached = cmask == max_per_cycle || cmask < max_per_cycle && !eq;
+        let cycles = FilteredEvent::Occurrences(Event::Cycles);
+        if edge && (per_cycle.is_some() || cmask > 1) {
+            return None;
+        }
+        match cmask {
+            0 => Some(FilteredEvent::Occurrences(event)),
+            _ if !reached => inv.then_some(cycles),
+            _ if per_cycle.is_some() => (!inv).then_some(cycles),
+            _ if inv && !edge => Some(FilteredEvent::CyclesWithout(event)),
+            _ => Some(FilteredEvent::Occurrences(event)),
+        }
+    }
+
+    fn total(self, totals: Totals) -> u128 {
+        match self {
+            FilteredEvent::Occurrences(event) => event.total(totals),
+            FilteredEvent::CyclesWithout(event) => {
+                Event::Cycles.total(totals) - event.total(totals)
+            }
+        }
+    }
+
+    /// What a counter gains between two totals.
+    pub(crate) fn between(self, before: Totals, after: Totals) -> u128 {
+        self.total(after) - self.total(before)
+    }
+
+    /// An event that occurs at least as often and that occurs most often if all
+    /// instructions are branches. Only cycles without a branch do not meet this
+    /// themselves.
+    fn upper_bound(self) -> FilteredEvent {
+        match self {
+            FilteredEvent::CyclesWithout(Event::Branches) => {
+                FilteredEvent::Occurrences(Event::Cycles)
+            }
+            _ => self,
+        }
+    }
+
+    /// The most that a counter can gain while `n` instructions retire.
+    pub(crate) fn max_gain(self, totals: Totals, n: u64) -> u128 {
+        self.upper_bound().between(totals, totals.after_branches(n))
+    }
+
+    /// The fewest instructions in which a counter can gain `gain`, which is not 0.
+    pub(crate) fn min_instructions(self, totals: Totals, gain: u64) -> u64 {
+        if let FilteredEvent::Occurrences(Event::Instructions | Event::Branches) = self {
+            return gain;
+        }
+        // Every full pattern adds the same. Search in the last, incomplete one only.
+        let per_pattern = self.max_gain(totals, PATTERN_INSTRUCTIONS) as u64;
+        let patterns = (gain - 1) / per_pattern;
+        let rest = u128::from(gain - patterns * per_pattern);
+        let (mut too_few, mut enough) = (0, PATTERN_INSTRUCTIONS);
+        while enough - too_few > 1 {
+            let n = too_few + (enough - too_few) / 2;
+            if self.max_gain(totals, n) < rest {
+                too_few = n;
+            } else {
+                enough = n;
+            }
+        }
+        patterns * PATTERN_INSTRUCTIONS + enough
+    }
+}

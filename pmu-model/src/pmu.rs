@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The PMU of one logical processor: the state of its registers and what they do.
+
+use core::{cell::Cell, fmt};
+
+use crate::{
+    config::{Config, ConfigError, Shape, MAX_FIXED, MAX_GENERAL},
+    event::{Filter, FilteredEvent, Mode, Retired, Totals},
+    generation::{FreezeOnPmi, Generation},
+    msr::{
+        debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE,
+        IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS, PMI_IN_USE,
+    },
+    pmi::{Defect, PmiDelivery, PmiFault},
+};
+
+/// The reason why an access to an MSR fails. A failed access changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MsrError {
+    /// The access raises #GP.
+    GeneralProtection,
+    /// The address does not belong to the PMU.
+    NotPmu,
+}
+
+/// RDPMC raises #GP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GeneralProtection;
+
+impl fmt::Display for MsrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MsrError::GeneralProtection => "the access raises #GP",
+            MsrError::NotPmu => "the address does not belong to the PMU",
+        })
+    }
+}
+
+impl std::error::Error for MsrError {}
+
+impl fmt::Display for GeneralProtection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RDPMC raises #GP")
+    }
+}
+
+impl std::error::Error for GeneralProtection {}
+
+/// The name of a counter, which need not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counter {
+    General(usize),
+    Fixed(usize),
+}
+
+impl Counter {
+    /// The bit of the counter in GLOBAL_CTRL and GLOBAL_STATUS.
+    fn bit(self) -> u64 {
+        match self {
+            Counter::General(i) => 1 << i,
+            Counter::Fixed(i) => 1 << (FIXED_SHIFT + i),
+        }
+    }
+}
+
+/// A counter that counts.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    counter: Counter,
+    event: FilteredEvent,
+    /// Whether it counts in each [`Mode`]. It counts in at least one.
+    modes: [bool; 2],
+    /// Whether an overflow requests a PMI.
+    pmi: bool,
+}
+
+/// The PMU of one logical processor.
+///
+/// # Invariants
+///
+/// - The value of a counter fits its width.
+/// - `active` contains exactly the counters that count, given the values of the other
+///   registers.
+pub struct Pmu {
+    generation: &'static dyn Generation,
+    shape: Shape,
+    eventsel: [EventSel; MAX_GENERAL],
+    general: [u64; MAX_GENERAL],
+    fixed: [u64; MAX_FIXED],
+    fixed_ctr_ctrl: u64,
+    global_ctrl: u64,
+    global_status: u64,
+    debugctl: u64,
+    /// By [`Mode`].
+    totals: [Totals; 2],
+    pmi: PmiDelivery,
+    active: Vec<Active>,
+    defect: Defect,
+    /// The accesses that [`Defect::GeneralProtection`] has let through since RESET. It is a
+    /// cell because RDMSR, which changes nothing else, is counted too.
+    accesses: Cell<u64>,
+}
+
+impl Pmu {
+    /// The part of a [`Pmu::budget`] that sets no limit: more instructions than can ever
+    /// retire.
+    pub const UNLIMITED: u64 = u64::MAX / 4;
+
+    /// Creates the PMU that `config` describes, in its state after power-up.
+    pub fn new(config: Config) -> Result<Pmu, ConfigError> {
+        Pmu::with_defect(config, Defect::None)
+    }
+
+    /// Creates a PMU with a defect. Fails with [`ConfigError::Status`],
+    /// [`ConfigError::Msr`] or [`ConfigError::MaskLvtpc`] if this PMU cannot have it.
+    pub fn with_defect(config: Config, defect: Defect) -> Result<Pmu, ConfigError> {
+        let pmu = Pmu::at_power_up(config.generation()?, config.shape, defect);
+        match defect {
+            Defect::Status(bits) if pmu.global_status != bits => Err(ConfigError::Status),
+            Defect::GeneralProtection { msr, .. } if pmu.register(msr).is_err() => {
+                Err(ConfigError::Msr)
+            }
+            Defect::MaskLvtpc if pmu.generation.pmi_masks_lvtpc() => Err(ConfigError::MaskLvtpc),
+            _ => Ok(pmu),
+        }
+    }
+
+    fn at_power_up(generation: &'static dyn Generation, shape: Shape, defect: Defect) -> Pmu {
+        let mut pmu = Pmu {
+            generation,
+            shape,
+            eventsel: Default::default(),
+            general: Default::default(),
+            fixed: Default::default(),
+            fixed_ctr_ctrl: 0,
+            global_ctrl: generation.reset_global_ctrl(&shape),
+            global_status: 0,
+            debugctl: 0,
+            totals: Default::default(),
+            pmi: PmiDelivery::new(defect),
+            active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
+            defect,
+            accesses: Cell::new(0),
+        };
+        if let Defect::Status(bits) = defect {
+            pmu.inject_status(bits);
+        }
+        pmu
+    }
+
+    /// RESET: restores the state after power-up. Injected faults are dropped, the defect
+    /// stays.
+    ///
+    /// INIT does not change a PMU (SDM vol. 3A, table "IA-32 and Intel 64 Processor States
+    /// Following Power-up, Reset, or INIT").
+    pub fn reset(&mut self) {
+        *self = Pmu::at_power_up(self.generation, self.shape, self.defect);
+    }
+
+    /// Returns EAX, EBX, ECX and EDX of subleaf 0 of a CPUID leaf, or `None` if the leaf
+    /// does not belong to the PMU.
+    pub fn cpuid(&self, leaf: u32) -> Option<[u32; 4]> {
+        self.cpuid_count(leaf, 0)
+    }
+
+    /// Returns EAX, EBX, ECX and EDX of a CPUID subleaf. A leaf without subleaves returns
+    /// the same for all of them.
+    pub fn cpuid_count(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        self.generation.cpuid(&self.shape, leaf, subleaf)
+    }
+
+    /// CPUID.(7,1):EAX.ArchPerfMonExt: whether leaf 23H exists.
+    pub fn perfmon_ext(&self) -> bool {
+        self.generation.has_leaf_23h()
+    }
+
+    /// The value of PERF_CAPABILITIES. If it is 0, the register does not exist and
+    /// CPUID.1:ECX.PDCM is clear.
+    pub fn perf_capabilities(&self) -> u64 {
+        match self.register(IA32_PERF_CAPABILITIES) {
+            Ok(_) => FW_WRITE,
+            Err(_) => 0,
+        }
+    }
+
+    /// CPUID.80000001H:ECX.PerfCtrExtCore.
+    pub fn perfctr_core(&self) -> bool {
+        self.generation.perfctr_core()
+    }
+
+    /// Whether the local APIC sets the mask bit of LVTPC when it delivers a PMI.
+    pub fn pmi_masks_lvtpc(&self) -> bool {
+        self.defect == Defect::MaskLvtpc || self.generation.pmi_masks_lvtpc()
+    }
+
+    /// Reports what has retired in each [`Mode`] since the last call.
+    ///
+    /// Counters that overflow set their status bits and together request one PMI. If the
+    /// PMI freezes the counters, they stop at the end of this report. An overflow and a
+    /// freeze are therefore in the right place only if each report keeps to
+    /// [`Pmu::budget`].
+    pub fn retire(&mut self, retired: &[Retired; 2]) {
+        let before = self.totals;
+        for (totals, retired) in self.totals.iter_mut().zip(retired) {
+            *totals = totals.after(*retired);
+        }
+        let [user, kernel] = retired;
+        self.pmi.retire(
+            user.instructions.saturating_add(kernel.instructions),
+            !self.active.is_empty(),
+        );
+
+        let mut overflowed = 0;
+        let mut pmi = false;
+        for active in &self.active {
+            let gain: u128 = Mode::ALL
+                .into_iter()
+                .filter(|&mode| active.modes[mode as usize])
+                .map(|mode| {
+                    let (before, after) = (before[mode as usize], self.totals[mode as usize]);
+                    active.event.between(before, after)
+                })
+                .sum();
+            let value = match active.counter {
+                Counter::General(i) => &mut self.general[i],
+                Counter::Fixed(i) => &mut self.fixed[i],
+            };
+            let sum = u128::from(*value) + gain;
+            let mask = self.shape.counter_mask();
+            *value = sum as u64 & mask;
+            if sum > mask.into() {
+                overflowed |= active.counter.bit();
+                pmi |= active.pmi;
+            }
+        }
+        self.global_status |= overflowed;
+        if pmi {
+            self.freeze();
+            self.pmi.request();
+        }
+    }
+
+    /// Freezes what DEBUGCTL says a PMI freezes (SDM vol. 3B, "Freezing LBR and
+    /// Performance Counters on PMI").
+    fn freeze(&mut self) {
+        let lbrs = self.debugctl & debugctl::FREEZE_LBRS_ON_PMI != 0;
+        let counters = self.debugctl & debugctl::FREEZE_PERFMON_ON_PMI != 0;
+        match self.generation.freeze_on_pmi() {
+            FreezeOnPmi::Unsupported => {}
+            FreezeOnPmi::Legacy => {
+                if lbrs {
+                    self.debugctl &= !debugctl::LBR;
+                }
+                if counters {
+                    self.global_ctrl = 0;
+                }
+            }
+            FreezeOnPmi::Streamlined => {
+                if lbrs {
+                    self.global_status |= global_status::LBR_FRZ;
+                }
+                if counters {
+                    self.global_status |= global_status::CTR_FRZ;
+                }
+            }
+        }
+        self.update_active();
+    }
+
+    /// Restores the invariant of `active` after a register was changed.
+    fn update_active(&mut self) {
+        self.active.clear();
+        if self.global_status & global_status::CTR_FRZ != 0 {
+            return;
+        }
+        let enabled = |counter: Counter| self.global_ctrl & counter.bit() != 0;
+        for (i, &eventsel) in self.eventsel.iter().enumerate() {
+            let counter = Counter::General(i);
+            let modes = [eventsel.has(EventSel::USR), eventsel.has(EventSel::OS)];
+            if !eventsel.has(EventSel::EN) || !enabled(counter) || modes == [false; 2] {
+                continue;
+            }
+            let filter = Filter {
+                edge: eventsel.has(EventSel::EDGE),
+                inv: eventsel.has(EventSel::INV),
+                // Generations without this bit never have it set.
+                eq: eventsel.has(EventSel::EQ),
+                cmask: eventsel.cmask(),
+            };
+            let event = self.generation.event(eventsel);
+            if let Some(event) = event.and_then(|event| FilteredEvent::new(event, filter)) {
+                self.active.push(Active {
+                    counter,
+                    event,
+                    modes,
+                    pmi: eventsel.has(EventSel::INT),
+                });
+            }
+        }
+        for i in 0..self.shape.fixed.into() {
+            let counter = Counter::Fixed(i);
+            let ctrl = self.fixed_ctr_ctrl >> (i * fixed_ctrl::BITS);
+            let modes = [ctrl & fixed_ctrl::USR != 0, ctrl & fixed_ctrl::OS != 0];
+            if !enabled(counter) || modes == [false; 2] {
+                continue;
+            }
+            if let Some(event) = self.generation.fixed_event(i) {
+                self.active.push(Active {
+                    counter,
+                    event: FilteredEvent::Occurrences(event),
+                    modes,
+                    pmi: ctrl & fixed_ctrl::PMI != 0,
+                });
+            }
+        }
+    }
+
+    fn register(&self, msr: u32) -> Result<Register, MsrError> {
+        self.generation.register(&self.shape, msr).ok_or_else(|| {
+            if self.generation.is_pmu_address(msr) {
+                MsrError::GeneralProtection
+            } else {
+                MsrError::NotPmu
+            }
+        })
+    }
+
+    /// Counts an access that a PMU without a defect would allow. Fails if
+    /// [`Defect::GeneralProtection`] makes it raise #GP.
+    fn count_access(&self, msr: u32) -> Result<(), MsrError> {
+        match self.defect {
+            Defect::GeneralProtection { msr: faulty, after } if faulty == msr => {
+                if self.accesses.get() == after {
+                    return Err(MsrError::GeneralProtection);
+                }
+                self.accesses.set(self.accesses.get() + 1);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// RDMSR. All instructions that have retired must have been reported by
+    /// [`Pmu::retire`].
+    pub fn rdmsr(&self, msr: u32) -> Result<u64, MsrError> {
+        let register = self.register(msr)?;
+        self.count_access(msr)?;
+        Ok(match register {
+            Register::EventSel(i) => self.eventsel[i].0,
+            Register::Pmc(i) | Register::PmcFullWidth(i) => self.general[i],
+            Register::FixedCtr(i) => self.fixed[i],
+            Register::FixedCtrCtrl => self.fixed_ctr_ctrl,
+            Register::GlobalCtrl => self.global_ctrl,
+            Register::GlobalStatus => self.global_status,
+            // A write takes effect on GLOBAL_STATUS and is not stored.
+            Register::GlobalStatusReset | Register::GlobalStatusSet => 0,
+            Register::GlobalInUse => self.global_in_use(),
+            Register::PerfCapabilities => self.perf_capabilities(),
+            Register::DebugCtl => self.debugctl,
+        })
+    }
+
+    /// The value of GLOBAL_INUSE (SDM vol. 3B, "IA32_PERF_GLOBAL_INUSE MSR").
+    fn global_in_use(&self) -> u64 {
+        let mut in_use = 0;
+        let mut pmi = false;
+        for (i, eventsel) in self.eventsel.iter().enumerate() {
+            if eventsel.event() != 0 {
+                in_use |= Counter::General(i).bit();
+            }
+            pmi |= eventsel.has(EventSel::INT);
+        }
+        for i in 0..self.shape.fixed.into() {
+            let ctrl = self.fixed_ctr_ctrl >> (i * fixed_ctrl::BITS);
+            if ctrl & (fixed_ctrl::OS | fixed_ctrl::USR) != 0 {
+                in_use |= Counter::Fixed(i).bit();
+            }
+            pmi |= ctrl & fixed_ctrl::PMI != 0;
+        }
+        if pmi {
+            in_use |= PMI_IN_USE;
+        }
+        in_use
+    }
+
+    /// WRMSR. All instructions that have retired must have been reported by
+    /// [`Pmu::retire`].
+    pub fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), MsrError> {
+        let register = self.register(msr)?;
+        let value = match self.generation.writable_bits(&self.shape, register) {
+            Some(writable) if self.generation.ignores_reserved_bits() => value & writable,
+            Some(writable) if value & !writable == 0 => value,
+            _ => return Err(MsrError::GeneralProtection),
+        };
+        self.count_access(msr)?;
+        match register {
+            Register::EventSel(i) => self.eventsel[i] = EventSel(value),
+            Register::Pmc(i) => {
+                let extended = i64::from(value as i32) as u64;
+                self.general[i] = extended & self.shape.counter_mask();
+            }
+            Register::PmcFullWidth(i) => self.general[i] = value,
+            Register::FixedCtr(i) => self.fixed[i] = value,
+            Register::FixedCtrCtrl => self.fixed_ctr_ctrl = value,
+            Register::GlobalCtrl => self.global_ctrl = value,
+            Register::GlobalStatusReset => self.global_status &= !value,
+            Register::GlobalStatusSet => self.global_status |= value,
+            Register::DebugCtl => self.debugctl = value,
+            // Generations in which the write does not raise #GP ignore it.
+            Register::GlobalStatus => {}
+            Register::GlobalInUse | Register::PerfCapabilities => {
+                unreachable!("a write to a read-only register raises #GP")
+            }
+        }
+        self.update_active();
+        Ok(())
+    }
+
+    /// RDPMC, given whether CPL is 0 and whether CR4.PCE is set (SDM vol. 2B, RDPMC). All
+    /// instructions that have retired must have been reported by [`Pmu::retire`].
+    pub fn rdpmc(&self, ecx: u32, cpl0: bool, cr4_pce: bool) -> Result<u64, GeneralProtection> {
+        if !cpl0 && !cr4_pce {
+            return Err(GeneralProtection);
+        }
+        match self.generation.rdpmc(ecx) {
+            Some(Counter::General(i)) if self.shape.has_general(i) => Ok(self.general[i]),
+            Some(Counter::Fixed(i)) if i < self.shape.fixed.into() => Ok(self.fixed[i]),
+            _ => Err(GeneralProtection),
+        }
+    }
+
+    /// Whether instructions that retire must be reported: a counter counts, or a delayed
+    /// PMI waits for them.
+    pub fn counting(&self) -> bool {
+        !self.active.is_empty() || self.pmi.has_delayed()
+    }
+
+    /// Takes the pending PMI. Returns whether there was one.
+    pub fn take_pmi(&mut self) -> bool {
+        self.pmi.take()
+    }
+
+    /// The number of instructions of each mode that may retire before the next call of
+    /// [`Pmu::retire`], if the processor is in `mode`.
+    ///
+    /// The budget is valid for any mixture of instructions, whether or not they are
+    /// branches:
+    ///
+    /// - While instructions of both modes are left in the budget, no counter has
+    ///   overflowed and no PMI has become pending.
+    /// - The instruction that uses up the budget of its mode may be the one that
+    ///   overflows a counter. Call [`Pmu::retire`] right after it, and ask for a new
+    ///   budget.
+    /// - The budget of `mode` is at least 1. That of the other mode may be 0; then call
+    ///   [`Pmu::retire`] and ask for a new budget on the switch to that mode.
+    /// - [`Pmu::UNLIMITED`] sets no limit.
+    pub fn budget(&self, mode: Mode) -> [u64; 2] {
+        let (current, other) = (mode as usize, mode.other() as usize);
+        let mut budget = [Pmu::UNLIMITED; 2];
+        for active in &self.active {
+            let value = match active.counter {
+                Counter::General(i) => self.general[i],
+                Counter::Fixed(i) => self.fixed[i],
+            };
+            let mut until_overflow = self.shape.counter_mask() - value + 1;
+            if active.modes[other] {
+                let n = if active.modes[current] {
+                    // Leave the other mode a quarter of what is left until the overflow.
+                    let n = active
+                        .event
+                        .min_instructions(self.totals[other], until_overflow / 4 + 1)
+                        - 1;
+                    until_overflow -= active.event.max_gain(self.totals[other], n) as u64;
+                    n
+                } else {
+                    active
+                        .event
+                        .min_instructions(self.totals[other], until_overflow)
+                };
+                budget[other] = budget[other].min(n);
+            }
+            if active.modes[current] {
+                let n = active
+                    .event
+                    .min_instructions(self.totals[current], until_overflow);
+                budget[current] = budget[current].min(n);
+            }
+        }
+        if let Some(until_pmi) = self.pmi.until_next(!self.active.is_empty()) {
+            budget[other] = budget[other].min(until_pmi / 4);
+            budget[current] = budget[current].min(until_pmi - until_pmi / 4);
+        }
+        budget
+    }
+
+    /// Injects `fault` into the next PMI that has no injected fault yet.
+    pub fn inject(&mut self, fault: PmiFault) {
+        self.pmi.inject(fault);
+    }
+
+    /// Injects a spurious PMI, one that no counter has requested. It becomes pending after
+    /// this many more instructions have retired in either mode.
+    pub fn inject_spurious_pmi(&mut self, instructions: u64) {
+        self.pmi.schedule(instructions);
+    }
+
+    /// Sets overflow bits in GLOBAL_STATUS, as if a previous user of the PMU had left them
+    /// set. Bits that belong to no counter are ignored, and so are all bits if the PMU has
+    /// no such register.
+    pub fn inject_status(&mut self, bits: u64) {
+        let has_status = [IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS]
+            .iter()
+            .any(|&msr| self.register(msr) == Ok(Register::GlobalStatus));
+        if has_status {
+            self.global_status |= bits & self.shape.counters();
+        }
+    }
+}
+
+impl fmt::Debug for Pmu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pmu")
+            .field("shape", &self.shape)
+            .field("eventsel", &self.eventsel)
+            .field("general", &self.general)
+            .field("fixed", &self.fixed)
+            .field("fixed_ctr_ctrl", &self.fixed_ctr_ctrl)
+            .field("global_ctrl", &self.global_ctrl)
+            .field("global_status", &self.global_status)
+            .field("debugctl", &self.debugctl)
+            .field("totals", &self.totals)
+            .field("pmi", &self.pmi)
+            .field("accesses", &self.accesses)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rust_pmu`: the performance counters of each core.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `attr.rs` | what an event asks for: [`CorePmu::event_init`] |
+//! | `sysfs.rs` | the folders in sysfs |
+//! | `schedule.rs` | which counter an event is on: add, del |
+//! | `count.rs` | counting and periods: start, stop, read |
+//! | `pmi.rs` | the NMI handler |
+//! | `nmi_window.rs` | PMIs that arrive late |
+//! | `ownership.rs` | who has the counters: reservation, hotplug, sleep, shutdown |
+//! | `user_read.rs` | RDPMC in user mode |
+//!
+//! # NMIs
+//!
+//! While perf changes a CPU's events the counters are stopped, but a PMI that is
+//! already on its way may still arrive. So the NMI handler works at any time: it
+//! handles the counters in [`Cpu::active`]. Starting an event puts its counter
+//! there last, and stopping it removes the counter first.
+//!
+//! # Virtual machines
+//!
+//! While KVM's mediated vPMU has given a CPU's counters to a guest, perf keeps the
+//! events off that CPU.
+//!
+//! Otherwise, on AMD's CPUs with SVM, EVENTSEL selects the host or guests. HOST_ONLY
+//! counts nothing while SVM is disabled, so the driver looks at EFER when perf puts
+//! the first event on a CPU. If SVM is disabled later, an event with `exclude_guest`
+//! counts nothing until all events have left that CPU; if SVM is enabled later, it
+//! counts guests until then. On Intel, KVM switches the counters of the in-tree driver
+//! only. There events with `exclude_guest` count guests as well, and events with
+//! `exclude_host` count nothing.
+
+mod attr;
+mod count;
+mod nmi_window;
+mod ownership;
+mod pmi;
+mod schedule;
+mod sysfs;
+mod user_read;
+
+pub(crate) use self::sysfs::attribute_groups;
+
+use self::{
+    nmi_window::NmiWindow,
+    ownership::{
+        Owner,
+        Ownership, //
+    }, //
+};
+use crate::{
+    perf::{
+        AddedEvent,
+        Capabilities,
+        CpuEvent,
+        Event,
+        EventTable,
+        Instance,
+        NewEvent,
+        OnCpu,
+        PerCpu,
+        Pmu,
+        Sampling,
+        TaskContext,
+        Word, //
+    },
+    pmc::{
+        assign::Assignment,
+        counter::{
+            Counter,
+            CounterSet,
+            MAX_COUNTERS, //
+        },
+        Counters,
+        Shadow, //
+    },
+    x86::{
+        Hardware,
+        ThisCpu, //
+    }, //
+};
+use core::sync::atomic::{
+    AtomicBool,
+    AtomicU64,
+    AtomicU8,
+    Ordering::Relaxed, //
+};
+use kernel::{
+    mm::Mm,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+
+/// The driver's state for a CPU.
+///
+/// These are words that only this CPU and its NMIs access, hence `Relaxed`. An NMI
+/// handler restores the words that it changes, except where their comments say
+/// otherwise.
+#[derive(Default)]
+pub(crate) struct Cpu {
+    shadow: Shadow,
+    /// Who has the counters: an [`Ownership`].
+    ownership: AtomicU8,
+    /// Whether the CPU is going offline.
+    offline: AtomicBool,
+    /// The [`CounterSet`] of counters that have an event.
+    placed: AtomicU64,
+    /// The [`CounterSet`] of counters whose events are started.
+    active: AtomicU64,
+    /// Whether the active counters may run.
+    enabled: AtomicBool,
+    /// The [`CounterSet`] of dirty counters: events have left them, and they are to be
+    /// cleared.
+    dirty: AtomicU64,
+    /// The number of NMIs that may have run the counters. NMIs increase it.
+    nmis: AtomicU64,
+    /// NMIs take expected PMIs out of it.
+    window: NmiWindow,
+    /// Whether SVM was enabled when the first event was put on the CPU.
+    svm: AtomicBool,
+}
+
+impl Cpu {
+    fn active(&self) -> CounterSet {
+        CounterSet::from_bits(self.active.load(Relaxed))
+    }
+
+    fn activate(&self, counter: Counter) {
+        self.active
+            .fetch_or(CounterSet::of(counter).bits(), Relaxed);
+    }
+
+    fn deactivate(&self, counter: Counter) {
+        self.active
+            .fetch_and(!CounterSet::of(counter).bits(), Relaxed);
+    }
+
+    fn placed(&self) -> CounterSet {
+        CounterSet::from_bits(self.placed.load(Relaxed))
+    }
+}
+
+/// The driver.
+#[pin_data]
+pub(crate) struct CorePmu {
+    hardware: Hardware,
+    sampling: Sampling,
+    #[pin]
+    owner: Mutex<Owner>,
+    /// Whether the system is shutting down: no counter may be started any more.
+    shut_down: AtomicBool,
+}
+
+impl CorePmu {
+    /// A driver for this hardware.
+    pub(crate) fn new(hardware: Hardware, sampling: Sampling) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            hardware,
+            sampling,
+            owner <- new_mutex!(Owner::default()),
+            shut_down: AtomicBool::new(false),
+        })
+    }
+
+    /// The counters of this CPU.
+    fn counters<'a>(&'a self, cpu: &'a Cpu) -> Counters<'a, ThisCpu> {
+        self.hardware.counters(&cpu.shadow)
+    }
+}
+
+/// The driver as a handler of NMIs, hotplug, sleep and shutdown.
+#[derive(Clone)]
+pub(crate) struct Handler(pub(crate) Arc<Instance<CorePmu>>);
+
+impl Handler {
+    fn driver(&self) -> &CorePmu {
+        self.0.driver()
+    }
+}
+
+#[vtable]
+impl Pmu for CorePmu {
+    const TASK_CONTEXT: TaskContext = TaskContext::HARDWARE;
+    const CAPABILITIES: Capabilities =
+        Capabilities::EXTENDED_HW_TYPE.and(Capabilities::MEDIATED_VPMU);
+
+    /// The event's EVENTSEL, without EN. INT is set, so it is not 0.
+    type EventData = Word;
+    type Events = EventTable<Self, MAX_COUNTERS>;
+    type Cpu = Cpu;
+    type Schedule = Assignment;
+
+    fn event_init(&self, event: &NewEvent<'_, Self>) -> Result<Word> {
+        let eventsel = self.check(event)?;
+        self.acquire()?;
+        Ok(eventsel)
+    }
+
+    fn event_destroy(&self, _: &Word, cpus: &PerCpu<Self>) {
+        self.release(cpus);
+    }
+
+    fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Assignment) {
+        let cpu = on.state();
+        self.clear_dirty(cpu);
+        cpu.enabled.store(true, Relaxed);
+        self.run_active(cpu);
+    }
+
+    fn disable(&self, on: &OnCpu<'_, Self>, _: &mut Assignment) {
+        let cpu = on.state();
+        cpu.enabled.store(false, Relaxed);
+        self.counters(cpu).run(CounterSet::EMPTY);
+    }
+
+    fn add(
+        &self,
+        on: &OnCpu<'_, Self>,
+        assignment: &mut Assignment,
+        event: &AddedEvent<'_, Self>,
+        start: bool,
+    ) -> Result {
+        self.place(on, assignment, event)?;
+        if start {
+            self.start_event(on, **event);
+        }
+        Ok(())
+    }
+
+    fn del(&self, on: &OnCpu<'_, Self>, assignment: &mut Assignment, event: CpuEvent<'_, Self>) {
+        self.displace(on, assignment, event);
+    }
+
+    fn start(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
+        self.start_event(on, event);
+    }
+
+    fn stop(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>, update: bool) {
+        self.stop_event(on, event, update);
+    }
+
+    fn read(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
+        self.read_event(on, event);
+    }
+
+    fn user_index(&self, event: &Event<Self>) -> Option<u32> {
+        self.rdpmc_index(event)
+    }
+
+    fn event_mapped(&self, event: &Event<Self>, mm: &Mm) {
+        self.allow_rdpmc(event, mm);
+    }
+
+    fn event_unmapped(&self, _: &Event<Self>, mm: &Mm) {
+        self.hardware.user_rdpmc.disallow(mm);
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who has the counters.
+//!
+//! The first event reserves the counters of all CPUs, and the last one releases
+//! them. In between, a CPU's counters are taken over when perf puts an event on
+//! it, and given back when the last event is closed, or when the CPU goes offline:
+//! a CPU that is offline holds nothing of ours.
+
+use super::{
+    CorePmu,
+    Cpu,
+    Handler, //
+};
+use crate::{
+    perf::{
+        OnCpu,
+        PerCpu, //
+    },
+    pmc::counter::CounterSet,
+    system::{
+        hotplug,
+        irq::IrqsDisabled,
+        syscore, //
+    },
+    x86::Reservation, //
+};
+use core::sync::atomic::Ordering::Relaxed;
+use kernel::{
+    pr_warn_once,
+    prelude::*, //
+};
+
+/// Who has a CPU's counters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// Not this driver: they may be anyone's.
+    Free,
+    /// This driver.
+    Ours,
+    /// This driver, when the system has woken up. Until then they may lose their state,
+    /// and NMIs must leave them alone.
+    Asleep,
+}
+
+impl Cpu {
+    /// Who has this CPU's counters. Any context.
+    pub(super) fn ownership(&self) -> Ownership {
+        match self.ownership.load(Relaxed) {
+            1 => Ownership::Ours,
+            2 => Ownership::Asleep,
+            _ => Ownership::Free,
+        }
+    }
+
+    fn set_ownership(&self, ownership: Ownership) {
+        self.ownership.store(ownership as u8, Relaxed);
+    }
+
+    fn is_ours(&self) -> bool {
+        self.ownership() == Ownership::Ours
+    }
+}
+
+/// The reservation of the counters while there are events.
+#[derive(Default)]
+pub(super) struct Owner {
+    events: usize,
+    reservation: Option<Reservation>,
+}
+
+impl CorePmu {
+    /// Reserves the counters for one more event. Fails with `EBUSY` if someone else has
+    /// them. Task context, may sleep.
+    pub(super) fn acquire(&self) -> Result {
+        let mut owner = self.owner.lock();
+        if owner.reservation.is_none() {
+            let reservation =
+                Reservation::take(&self.hardware.capabilities).inspect_err(|_| {
+                    pr_warn_once!(
+                        "the counters are in use, by events of the in-tree `cpu` PMU or the NMI watchdog; \
+                         close those events, `sysctl kernel.nmi_watchdog=0`\n"
+                    )
+                })?;
+            owner.reservation = Some(reservation);
+        }
+        owner.events = owner.events.saturating_add(1);
+        Ok(())
+    }
+
+    /// Releases what one event reserved. Task context, may sleep.
+    pub(super) fn release(&self, cpus: &PerCpu<Self>) {
+        let mut owner = self.owner.lock();
+        owner.events = owner.events.saturating_sub(1);
+        if owner.events == 0 {
+            cpus.on_each(Cpu::is_ours, |on| self.give_back(on.state()));
+            owner.reservation = None;
+        }
+    }
+
+    /// Takes this CPU's counters over, if they are not ours yet. Fails with `EAGAIN` if
+    /// the system is shutting down. Interrupts disabled.
+    pub(super) fn take_over(&self, on: &OnCpu<'_, Self>) -> Result {
+        let cpu = on.state();
+        if self.shut_down.load(Relaxed) {
+            return Err(EAGAIN);
+        }
+        let hardware = &self.hardware;
+        if cpu.placed().is_empty() && hardware.capabilities.svm {
+            let enabled = hardware.cpu.has_svm_enabled(on.irqs_disabled());
+            cpu.svm.store(enabled, Relaxed);
+        }
+        if !cpu.is_ours() {
+            hardware.user_rdpmc.clear_in_tree_dirty();
+            self.counters(cpu).take_over();
+            hardware.apic.deliver_pmi_as_nmi();
+            cpu.set_ownership(Ownership::Ours);
+        }
+        Ok(())
+    }
+
+    /// Gives this CPU's counters back. Interrupts disabled.
+    fn give_back(&self, cpu: &Cpu) {
+        cpu.set_ownership(Ownership::Free);
+        self.counters(cpu).give_back();
+        // That has cleared all of them.
+        cpu.dirty.store(0, Relaxed);
+    }
+
+    /// The last event has left this CPU. Interrupts disabled, PMU disabled.
+    pub(super) fn last_event_left(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        if cpu.offline.load(Relaxed) {
+            self.give_back(cpu);
+        } else {
+            // KVM's mediated vPMU may load a guest's values from now on.
+            self.counters(cpu).forget();
+        }
+    }
+
+    /// Stops the counters, and saves what they have counted to their events.
+    /// Interrupts disabled.
+    fn save_counts(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        self.counters(cpu).run(CounterSet::EMPTY);
+        for counter in self.hardware.capabilities.counters {
+            if let Some(event) = on.event(counter.index()) {
+                if !event.is_up_to_date() {
+                    self.update(cpu, counter, event);
+                }
+                if event.is_stopped() {
+                    event.set_up_to_date();
+                }
+            }
+        }
+    }
+
+    /// Programs the counters again after they have lost their state. Interrupts
+    /// disabled.
+    fn restore(&self, on: &OnCpu<'_, Self>) {
+        let (cpu, hardware) = (on.state(), &self.hardware);
+        self.counters(cpu).reset();
+        for counter in cpu.active() {
+            if let Some(event) = on.event(counter.index()) {
+                self.program(cpu, counter, event);
+                event.update_userpage();
+            }
+        }
+        hardware.apic.deliver_pmi_as_nmi();
+        cpu.set_ownership(Ownership::Ours);
+        self.run_active(cpu);
+    }
+
+    /// Stops all events of this CPU, and gives its counters back. Interrupts disabled.
+    fn stop_and_give_back(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        if !cpu.is_ours() {
+            return;
+        }
+        for counter in cpu.active() {
+            if let Some(event) = on.event(counter.index()) {
+                self.stop_event(on, event, true);
+            }
+        }
+        self.save_counts(on);
+        self.give_back(cpu);
+    }
+}
+
+impl hotplug::Handler for Handler {
+    fn online(&self, irqs: IrqsDisabled<'_>) {
+        let on = self.0.cpus().this(irqs);
+        on.state().offline.store(false, Relaxed);
+    }
+
+    fn offline(&self, irqs: IrqsDisabled<'_>) {
+        let on = self.0.cpus().this(irqs);
+        let cpu = on.state();
+        // If there are events, the last one that leaves gives the counters back.
+        cpu.offline.store(true, Relaxed);
+        if cpu.is_ours() && cpu.placed().is_empty() {
+            self.driver().give_back(cpu);
+        }
+    }
+}
+
+impl syscore::Handler for Handler {
+    fn suspend(&self, irqs: IrqsDisabled<'_>) {
+        let on = self.0.cpus().this(irqs);
+        let cpu = on.state();
+        if cpu.is_ours() {
+            // A PMI may be on its way.
+            cpu.window.expect_one();
+            cpu.set_ownership(Ownership::Asleep);
+            self.driver().save_counts(&on);
+        }
+    }
+
+    fn resume(&self, irqs: IrqsDisabled<'_>) {
+        let on = self.0.cpus().this(irqs);
+        if on.state().ownership() == Ownership::Asleep {
+            self.driver().restore(&on);
+        }
+    }
+
+    fn shutdown(&self) {
+        let driver = self.driver();
+        driver.shut_down.store(true, Relaxed);
+        // Keeps the reservation as it is.
+        let _owner = driver.owner.lock();
+        // Ask every CPU, not only those whose counters are ours: one may be in the middle of
+        // `take_over`. A later `take_over` sees `shut_down`.
+        self.0
+            .cpus()
+            .on_each(|_| true, |on| driver.stop_and_give_back(on));
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The NMI handler.
+//!
+//! Nothing here allocates, locks, sleeps, prints or panics.
+//!
+//! A PMI goes this way: a counter overflows, the local APIC delivers an NMI,
+//! [`Counters::take_overflows`](crate::pmc::Counters::take_overflows) reads and
+//! clears the status, [`CorePmu::program`] in `count.rs` re-arms the period, and
+//! [`CpuEvent::overflow`](crate::perf::CpuEvent::overflow) passes a sample to perf.
+
+use super::{
+    CorePmu,
+    Cpu,
+    Handler,
+    Ownership, //
+};
+use crate::{
+    perf::{
+        OnCpu,
+        Sample, //
+    },
+    pmc::counter::{
+        Counter,
+        CounterSet, //
+    },
+    system::irq::Interrupt,
+    x86::nmi, //
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+impl nmi::Handler for Handler {
+    fn handle(&self, interrupt: &Interrupt<'_>) -> nmi::Return {
+        let driver = self.driver();
+        let on = self.0.cpus().this(interrupt.irqs_disabled());
+        match on.state().ownership() {
+            Ownership::Ours if !driver.may_be_in_a_guest(on.state()) => driver
+                .sampling
+                .timed(interrupt, || driver.handle_pmi(&on, interrupt)),
+            Ownership::Ours => nmi::Return::None,
+            Ownership::Free | Ownership::Asleep => driver.handle_late_pmi(on.state()),
+        }
+    }
+}
+
+impl CorePmu {
+    /// Whether the counters may hold a guest's values (KVM's mediated vPMU), so that
+    /// the handler must not touch them.
+    ///
+    /// perf takes our events off the CPU before, and KVM makes LVTPC deliver PMIs to the
+    /// guest.
+    fn may_be_in_a_guest(&self, cpu: &Cpu) -> bool {
+        cpu.placed().is_empty() && !self.hardware.apic.delivers_nmis()
+    }
+
+    /// Handles an NMI on a CPU whose counters are ours.
+    fn handle_pmi(&self, on: &OnCpu<'_, Self>, interrupt: &Interrupt<'_>) -> nmi::Return {
+        let cpu = on.state();
+        cpu.nmis.fetch_add(1, Relaxed);
+        let enabled = cpu.enabled.swap(false, Relaxed);
+
+        let counters = self.counters(cpu);
+        counters.run(CounterSet::EMPTY);
+        let overflowed = counters.take_overflows(cpu.active());
+        for counter in overflowed {
+            self.handle_overflow(on, interrupt, counter);
+        }
+        let causes = match overflowed.len() {
+            0 => u32::from(self.is_late_pmi(cpu)),
+            causes => {
+                // AMD's CPUs may deliver the PMI a second time.
+                cpu.window.expect_one();
+                causes
+            }
+        };
+        if causes != 0 {
+            self.unmask_pmi();
+        }
+
+        cpu.enabled.store(enabled, Relaxed);
+        self.run_active(cpu);
+        if overflowed.is_empty() {
+            // The NMI may be someone else's, whose handler may write GLOBAL_CTRL.
+            counters.forget_running();
+        }
+        match causes {
+            0 => nmi::Return::None,
+            causes => nmi::Return::Handled(causes),
+        }
+    }
+
+    /// Accounts for the overflow of a counter and starts its next period. No counter is
+    /// running.
+    fn handle_overflow(&self, on: &OnCpu<'_, Self>, interrupt: &Interrupt<'_>, counter: Counter) {
+        let cpu = on.state();
+        // A sample of another counter's event may have stopped this one.
+        if !cpu.active().contains(counter) {
+            return;
+        }
+        let Some(event) = on.event(counter.index()) else {
+            return;
+        };
+        self.update(cpu, counter, event);
+        let ended = self.program(cpu, counter, event);
+        event.update_userpage();
+        if let Some(period) = ended {
+            let sample = Sample {
+                period,
+                ..Sample::default()
+            };
+            event.overflow(self.sampling, interrupt, interrupt.regs(), sample);
+        }
+    }
+
+    /// Handles an NMI on a CPU whose counters are not ours any more, but may have been
+    /// when the NMI was on its way.
+    fn handle_late_pmi(&self, cpu: &Cpu) -> nmi::Return {
+        let masked = self.hardware.apic.has_masked_pmi();
+        if self.hardware.capabilities.generation.masks_lvtpc && !masked {
+            return nmi::Return::None;
+        }
+        if !cpu.window.take_expected() {
+            return nmi::Return::None;
+        }
+        // The next owner of the counters may rely on it.
+        self.unmask_pmi();
+        nmi::Return::Handled(1)
+    }
+
+    /// Whether an NMI for which no counter has overflowed is a PMI all the same.
+    fn is_late_pmi(&self, cpu: &Cpu) -> bool {
+        let hardware = &self.hardware;
+        (hardware.may_mask_lvtpc && hardware.apic.has_masked_pmi())
+            || (!hardware.capabilities.generation.masks_lvtpc && cpu.window.explains_nmi())
+    }
+
+    /// Unmasks LVTPC, if delivering the PMI may have masked it.
+    fn unmask_pmi(&self) {
+        if self.hardware.may_mask_lvtpc {
+            self.hardware.apic.deliver_pmi_as_nmi();
+        }
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which counter an event is on.
+//!
+//! Everything here runs with interrupts disabled, the PMU disabled, and perf's
+//! context lock held.
+
+use super::CorePmu;
+use crate::{
+    perf::{
+        AddedEvent,
+        CpuEvent,
+        OnCpu, //
+    },
+    pmc::{
+        assign::Assignment,
+        counter::Counter, //
+    }, //
+};
+use core::sync::atomic::Ordering::Relaxed;
+use kernel::prelude::*;
+
+impl CorePmu {
+    /// Puts an event on a counter, stopped. Fails with `EAGAIN` if there is none.
+    pub(super) fn place(
+        &self,
+        on: &OnCpu<'_, Self>,
+        assignment: &mut Assignment,
+        event: &AddedEvent<'_, Self>,
+    ) -> Result {
+        let cpu = on.state();
+        self.take_over(on)?;
+        let counters = self.counters_for(Self::eventsel_of(event));
+        let placement = assignment.place(counters).ok_or(EAGAIN)?;
+        for (from, to) in placement.moves() {
+            self.move_event(on, from, to);
+        }
+        event.set_stopped();
+        event.set_up_to_date();
+        event
+            .insert(placement.counter.index())
+            .inspect_err(|_| assignment.remove(placement.counter))?;
+        cpu.placed.store(assignment.used().bits(), Relaxed);
+        Ok(())
+    }
+
+    /// Takes an event off its counter.
+    pub(super) fn displace(
+        &self,
+        on: &OnCpu<'_, Self>,
+        assignment: &mut Assignment,
+        event: CpuEvent<'_, Self>,
+    ) {
+        let Some(counter) = Self::counter_of(&event) else {
+            return;
+        };
+        let cpu = on.state();
+        self.stop_event(on, event, true);
+        cpu.mark_dirty(counter);
+        assignment.remove(counter);
+        cpu.placed.store(assignment.used().bits(), Relaxed);
+        if assignment.used().is_empty() {
+            self.last_event_left(on);
+        }
+    }
+
+    /// Moves an event of this CPU to another counter, which is free.
+    fn move_event(&self, on: &OnCpu<'_, Self>, from: Counter, to: Counter) {
+        let Some(event) = on.event(from.index()) else {
+            return;
+        };
+        let was_stopped = event.is_stopped();
+        self.stop_event(on, event, true);
+        on.state().mark_dirty(from);
+        on.move_event(from.index(), to.index());
+        if !was_stopped {
+            self.start_event(on, event);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The PMU's folders in sysfs.
+
+use crate::{
+    perf::{
+        AttributeGroups,
+        File, //
+    },
+    pmc::Capabilities, //
+};
+use kernel::prelude::*;
+
+/// The folders that the in-tree driver's `cpu` has, with the events that this CPU
+/// can count. Task context, may sleep.
+pub(crate) fn attribute_groups(capabilities: &Capabilities) -> Result<AttributeGroups> {
+    let mut format = KVec::new();
+    for field in capabilities.format() {
+        format.push(
+            File::new(field.name, fmt!("config:{}", field.bits))?,
+            GFP_KERNEL,
+        )?;
+    }
+
+    let mut events = KVec::new();
+    for event in capabilities.events() {
+        for name in event.name.files() {
+            events.push(
+                File::new(name, format_args!("{}", event.terms()))?,
+                GFP_KERNEL,
+            )?;
+        }
+    }
+
+    let mut caps = KVec::new();
+    // Without PEBS a sample is where the PMI was taken.
+    caps.push(File::new(c"max_precise", fmt!("0"))?, GFP_KERNEL)?;
+    if let Some(name) = capabilities.pmu_name {
+        caps.push(File::new(c"pmu_name", fmt!("{name}"))?, GFP_KERNEL)?;
+    }
+    AttributeGroups::new([(c"format", format), (c"events", events), (c"caps", caps)])
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the user of an event asked for.
+
+use crate::bindings;
+use core::ptr::addr_of_mut;
+use kernel::types::Opaque;
+
+/// Selects an event of a PMU.
+pub enum Selector {
+    /// An event of the PMU's own. The PMU defines the numbers.
+    Config(u64),
+    /// A generic hardware event, `PERF_COUNT_HW_*`.
+    Hardware(u64),
+    /// A generic cache event, `PERF_COUNT_HW_CACHE_*`: cache, operation and result,
+    /// one byte each.
+    HwCache(u64),
+}
+
+/// What the user of an event asked for (`struct perf_event_attr`).
+///
+/// # Invariants
+///
+/// Initialised. Of the fields that are read here, perf changes only the sample
+/// period or frequency while the event is open, and that as one word.
+#[repr(transparent)]
+pub struct Attr(Opaque<bindings::perf_event_attr>);
+
+/// Reads a field of an [`Attr`].
+macro_rules! field {
+    ($attr:expr, $($field:ident).+) => {
+        // SAFETY: The structure is initialised by the invariant of `Attr`. The field is an integer,
+        // for which every value is valid, whatever unions it is in.
+        unsafe { addr_of_mut!((*$attr.0.get()).$($field).+).read_volatile() }
+    };
+}
+
+impl Attr {
+    /// The type of the event: the number of a PMU, or `PERF_TYPE_*`.
+    pub(super) fn event_type(&self) -> u32 {
+        field!(self, type_)
+    }
+
+    /// The event that is selected.
+    pub fn selector(&self) -> Selector {
+        let config = field!(self, config);
+        match self.event_type() {
+            bindings::perf_type_id_PERF_TYPE_HARDWARE => Selector::Hardware(config),
+            bindings::perf_type_id_PERF_TYPE_HW_CACHE => Selector::HwCache(config),
+            _ => Selector::Config(config),
+        }
+    }
+
+    /// Whether `config1`, `config2`, `config3` or `config4` is set.
+    pub fn has_extended_config(&self) -> bool {
+        field!(self, __bindgen_anon_3.config1) != 0
+            || field!(self, __bindgen_anon_4.config2) != 0
+            || field!(self, config3) != 0
+            || field!(self, config4) != 0
+    }
+
+    /// The registers that samples contain if their type includes registers, by the bits of
+    /// `asm/perf_regs.h`.
+    pub fn sampled_registers(&self) -> u64 {
+        field!(self, sample_regs_user) | field!(self, sample_regs_intr)
+    }
+
+    /// The flags, a word of bits.
+    fn flags(&self) -> bindings::perf_event_attr {
+        bindings::perf_event_attr {
+            _bitfield_1: field!(self, _bitfield_1),
+            ..Default::default()
+        }
+    }
+
+    /// Whether user mode is excluded.
+    pub fn exclude_user(&self) -> bool {
+        self.flags().exclude_user() != 0
+    }
+
+    /// Whether kernel mode is excluded.
+    pub fn exclude_kernel(&self) -> bool {
+        self.flags().exclude_kernel() != 0
+    }
+
+    /// Whether the host is excluded, so that only guests of this machine are counted.
+    pub fn exclude_host(&self) -> bool {
+        self.flags().exclude_host() != 0
+    }
+
+    /// Whether guests of this machine are excluded.
+    pub fn exclude_guest(&self) -> bool {
+        self.flags().exclude_guest() != 0
+    }
+
+    /// How much skid a sample may have, from 0 (any) to 3 (none).
+    pub fn precise_ip(&self) -> u64 {
+        self.flags().precise_ip()
+    }
+
+    /// Whether the event is sampled at a frequency ([`Self::sample_freq`]), rather than at
+    /// a period ([`Self::sample_period`]).
+    pub fn is_frequency(&self) -> bool {
+        self.flags().freq() != 0
+    }
+
+    /// The number of events per sample, unless [`Self::is_frequency`]. 0 if the event
+    /// takes no samples.
+    pub fn sample_period(&self) -> u64 {
+        field!(self, __bindgen_anon_1.sample_period)
+    }
+
+    /// The number of samples per second, if [`Self::is_frequency`]. 0 if the event takes
+    /// no samples.
+    pub fn sample_freq(&self) -> u64 {
+        field!(self, __bindgen_anon_1.sample_freq)
+    }
+
+    /// Whether samples are to contain a branch stack.
+    pub fn wants_branch_stack(&self) -> bool {
+        field!(self, branch_sample_type) != 0
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events that are being opened.
+
+use super::{
+    Attr,
+    Event,
+    Pmu, //
+};
+use crate::bindings;
+use core::{
+    ptr::addr_of_mut,
+    sync::atomic::Ordering::Relaxed, //
+};
+use kernel::prelude::*;
+
+/// An event that is being opened. If it is to join a group, and the PMU's context is
+/// not [`TaskContext::SOFTWARE`](super::TaskContext::SOFTWARE), perf holds the context
+/// mutex of the group's leader.
+///
+/// # Invariants
+///
+/// The PMU's `event_init` is running for the event.
+pub struct NewEvent<'a, T>(&'a Event<T>);
+
+impl<'a, T: Pmu> NewEvent<'a, T> {
+    /// # Safety
+    ///
+    /// The value must exist only while the PMU's `event_init` runs for `event`.
+    pub(super) unsafe fn new(event: &'a Event<T>) -> Self {
+        // INVARIANT: By the safety requirement.
+        NewEvent(event)
+    }
+
+    /// What the user asks for.
+    pub fn attr(&self) -> &Attr {
+        self.0.attr()
+    }
+
+    /// Whether the event takes samples.
+    pub fn is_sampling(&self) -> bool {
+        self.0.is_sampling()
+    }
+
+    /// Sets the number of events until the first overflow, and between overflows
+    /// until perf changes it.
+    pub fn set_period(&self, period: u64) {
+        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
+        unsafe { addr_of_mut!((*self.0.as_raw()).hw.sample_period).write(period) };
+        self.0.set_last_period(period);
+        self.0.period_left().store(period as i64, Relaxed);
+    }
+
+    /// Calls `f` for each event of the group that this one is to join which is on the
+    /// same PMU and can be scheduled: the leader, and members that are not disabled.
+    /// Stops at the first error. Not for PMUs of the software context.
+    pub fn for_each_in_group(&self, mut f: impl FnMut(&Event<T>) -> Result) -> Result {
+        const {
+            assert!(T::TASK_CONTEXT.locks_group());
+        }
+        let event = self.0.as_raw();
+        // SAFETY: perf sets `group_leader` before `event_init`, to the event itself or to one that
+        // it holds a reference to.
+        let leader = unsafe { (*event).group_leader };
+        if leader == event {
+            return Ok(());
+        }
+        let mut visit = |sibling: *mut bindings::perf_event| -> Result {
+            // SAFETY: perf holds the leader's context mutex (`perf_try_init_event()`), as the PMU is
+            // not of the software context. So the group, and the PMU of each of its events, do
+            // not change.
+            if unsafe { (*sibling).pmu != (*event).pmu } {
+                return Ok(());
+            }
+            // SAFETY: The event is of the same PMU as `self`, a `Registration<T>`, and is open: its
+            // `event_init` has returned.
+            f(unsafe { Event::from_raw(sibling) })
+        };
+        visit(leader)?;
+
+        // SAFETY: The head of the list is part of the leader, which perf holds a reference to.
+        let head = unsafe { addr_of_mut!((*leader).sibling_list) };
+        // SAFETY: The list does not change while perf holds the leader's context mutex.
+        let mut node = unsafe { (*head).next };
+        while node != head {
+            // SAFETY: The list links events by their `sibling_list`.
+            let sibling =
+                unsafe { kernel::container_of!(node, bindings::perf_event, sibling_list) };
+            // SAFETY: The sibling is an event. perf, too, reads its state as one word.
+            let state = unsafe { addr_of_mut!((*sibling).state).read_volatile() };
+            if state > bindings::perf_event_state_PERF_EVENT_STATE_OFF {
+                visit(sibling)?;
+            }
+            // SAFETY: `node` is in the list, which does not change.
+            node = unsafe { (*node).next };
+        }
+        Ok(())
+    }
+}

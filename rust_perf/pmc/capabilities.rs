@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a CPU's counters can do.
+
+use super::{
+    counter::{
+        Counter,
+        CounterSet, //
+    },
+    counters::Registers,
+    event::{
+        EventSel,
+        FixedCtrCtrl, //
+    },
+    generation::{
+        Generation,
+        GlobalRegisters, //
+    },
+    msr::Msr,
+    named::{
+        self,
+        CacheEvent,
+        EventName,
+        Events,
+        FormatField,
+        NamedEvent,
+        Presence, //
+    },
+    period, //
+};
+use core::num::NonZeroU8;
+
+/// What a CPU's counters can do. Made by [`detect`](super::detect()).
+#[derive(Clone, Copy)]
+pub struct Capabilities {
+    /// How the counters are driven.
+    pub generation: &'static Generation,
+    /// GLOBAL_CTRL of a CPU that is driven as an older generation. It must enable
+    /// the counters while the driver owns them.
+    pub(super) bypassed_global: Option<&'static GlobalRegisters>,
+    /// The counters that exist.
+    pub counters: CounterSet,
+    /// The number of bits of a GP counter.
+    pub gp_width: u8,
+    /// The number of bits of a fixed counter.
+    pub fixed_width: u8,
+    /// The number of low bits of a GP counter that a write sets. The highest of them is
+    /// copied into the bits above.
+    pub(super) writable_width: u8,
+    pub(super) events: &'static Events,
+    /// The bits of `attr.config` that `format/` in sysfs names.
+    pub(super) format: u64,
+    /// The architectural events that are missing, by their bits in CPUID.
+    pub(super) missing_events: u32,
+    /// Whether the kernel arbitrates the MSRs that the in-tree driver uses on this CPU
+    /// (`reserve_perfctr_nmi()`, `arch/x86/kernel/cpu/perfctr-watchdog.c`). It does not
+    /// know those of version 6.
+    pub reservable: bool,
+    /// Whether the CPU has SVM, so that EVENTSEL can select the host or guests
+    /// ([`EventSel::HOST_ONLY`]).
+    pub svm: bool,
+    /// `caps/pmu_name` of the in-tree driver, if it has one for CPUs whose model it
+    /// does not know.
+    pub pmu_name: Option<&'static str>,
+}
+
+impl Capabilities {
+    /// The same without the fixed counters.
+    #[must_use]
+    pub fn without_fixed(self) -> Self {
+        Capabilities {
+            counters: self.counters.gp_part(),
+            ..self
+        }
+    }
+
+    /// The same with at most `n` GP counters, the first ones. One must remain: the
+    /// kernel arbitrates all counters by the GP counters.
+    #[must_use]
+    pub fn limit_gp(self, n: NonZeroU8) -> Self {
+        let gp = self.counters.gp_part().into_iter();
+        let first: CounterSet = gp.take(n.get().into()).collect();
+        Capabilities {
+            counters: first | self.counters.fixed_part(),
+            ..self
+        }
+    }
+
+    /// The same, with the counters that have registers, if the driver can work with them.
+    pub(super) fn check(mut self) -> Option<Self> {
+        self.counters = self.counters & self.generation.addressable();
+        let usable = |width| (32..=64).contains(&width);
+        let gp = !self.counters.gp_part().is_empty() && usable(self.gp_width);
+        let fixed = self.counters.fixed_part().is_empty() || usable(self.fixed_width);
+        (gp && fixed).then_some(self)
+    }
+
+    /// The named events that the CPU can count.
+    pub fn events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
+        self.known_events().filter(|event| match event.presence {
+            Presence::Fixed(i) => Counter::fixed(i).is_some_and(|i| self.counters.contains(i)),
+            Presence::Architectural(_) | Presence::Always => true,
+        })
+    }
+
+    /// The encoding in `attr.config` of the generic hardware event
+    /// `PERF_COUNT_HW_*` with this number. There may be no counter that can count it.
+    pub fn hardware_event(&self, id: u64) -> Option<u64> {
+        self.known_events()
+            .find(|event| event.name != EventName::Slots && event.name as u64 == id)
+            .map(|event| event.config)
+    }
+
+    /// The generic cache event with this number: cache, operation and result, one
+    /// byte each (`include/uapi/linux/perf_event.h`).
+    pub fn cache_event(&self, id: u64) -> CacheEvent {
+        self.events.cache_event(id)
+    }
+
+    /// The named events, except for those that CPUID declares missing.
+    fn known_events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
+        self.events
+            .named
+            .iter()
+            .filter(|event| match event.presence {
+                Presence::Architectural(bit) => {
+                    self.missing_events.wrapping_shr(bit.into()) & 1 == 0
+                }
+                Presence::Fixed(_) | Presence::Always => true,
+            })
+    }
+
+    /// The fields of `attr.config`.
+    pub fn format(&self) -> impl Iterator<Item = &'static FormatField> {
+        named::format_fields(self.format)
+    }
+
+    /// The bits of `attr.config` that select an event.
+    pub const fn config_mask(&self) -> u64 {
+        self.format & !EventSel::PC.mask()
+    }
+
+    /// The counters that can count an event.
+    pub fn counters_for(&self, event: EventSel) -> CounterSet {
+        self.events.constraints.counters(self.counters, event)
+    }
+
+    /// The number of bits of a counter.
+    pub const fn width(&self, counter: Counter) -> u8 {
+        match counter.as_fixed() {
+            Some(_) => self.fixed_width,
+            None => self.gp_width,
+        }
+    }
+
+    /// Whether all counters have this number of bits.
+    pub fn have_width(&self, width: u8) -> bool {
+        let fixed = self.counters.fixed_part().is_empty() || self.fixed_width == width;
+        self.gp_width == width && fixed
+    }
+
+    /// The registers that the driver reads, all of which the CPU must have.
+    pub fn registers(&self) -> impl Iterator<Item = Msr> + '_ {
+        let generation = self.generation;
+        let gp = self.counters.gp_part().into_iter();
+        let eventsels = gp.map(|counter| generation.eventsel(counter));
+        let counters = self.counters.into_iter();
+        let counters = counters.map(|counter| generation.counter(counter));
+        let global = self
+            .any_global()
+            .into_iter()
+            .flat_map(|global| [global.ctrl, global.status]);
+        eventsels
+            .chain(counters)
+            .chain(self.fixed_ctr_ctrl())
+            .chain(global)
+    }
+
+    /// Whether any counter is enabled on the CPU that the code runs on.
+    pub fn is_counting<R: Registers>(&self, regs: &R) -> bool {
+        let enabled = match self.any_global() {
+            Some(global) => CounterSet::from_bits(regs.rdmsr(global.ctrl)) & self.counters,
+            None => self.counters,
+        };
+        let fixed_ctr_ctrl = match self.fixed_ctr_ctrl() {
+            Some(msr) if !enabled.fixed_part().is_empty() => {
+                FixedCtrCtrl::from_raw(regs.rdmsr(msr))
+            }
+            _ => FixedCtrCtrl::default(),
+        };
+        enabled.into_iter().any(|counter| match counter.as_fixed() {
+            Some(i) => fixed_ctr_ctrl.counts(i),
+            None => {
+                let eventsel = regs.rdmsr(self.generation.eventsel(counter));
+                EventSel::from_raw(eventsel).has(EventSel::EN)
+            }
+        })
+    }
+
+    /// FIXED_CTR_CTRL, if there are fixed counters.
+    pub(super) fn fixed_ctr_ctrl(&self) -> Option<Msr> {
+        if self.counters.fixed_part().is_empty() {
+            return None;
+        }
+        self.generation.fixed.as_ref().map(|fixed| fixed.ctrl)
+    }
+
+    /// The global registers that the CPU has.
+    pub(super) fn any_global(&self) -> Option<&'static GlobalRegisters> {
+        self.generation.global.or(self.bypassed_global)
+    }
+
+    /// The largest number of events before the wrap at which every counter can be
+    /// started.
+    pub fn max_period(&self) -> u64 {
+        let fixed = if self.counters.fixed_part().is_empty() {
+            self.writable_width
+        } else {
+            self.fixed_width
+        };
+        period::max_period(self.writable_width.min(fixed))
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which counters can count which events.
+
+use super::{
+    counter::{
+        Counter,
+        CounterSet, //
+    },
+    event::EventSel, //
+};
+
+/// Which counters can count which events, for one kind of CPU.
+pub struct Constraints {
+    /// What the fixed counters count.
+    pub fixed: &'static [FixedEvent],
+    /// Events that not every GP counter can count. The first constraint that
+    /// covers an event applies.
+    pub gp: &'static [Constraint],
+}
+
+impl Constraints {
+    /// The subset of `present` that can count `event`.
+    pub fn counters(&self, present: CounterSet, event: EventSel) -> CounterSet {
+        let fixed = self
+            .fixed
+            .iter()
+            .find(|fixed| fixed.code == event.code() && event.is_plain())
+            .and_then(|fixed| Counter::fixed(fixed.counter))
+            .map_or(CounterSet::EMPTY, CounterSet::of);
+        let gp = self
+            .gp
+            .iter()
+            .find(|constraint| constraint.covers(event))
+            .map_or(present, |constraint| present & constraint.counters)
+            .gp_part();
+        (fixed & present) | gp
+    }
+}
+
+/// What a fixed counter counts.
+pub struct FixedEvent {
+    code: u16,
+    counter: u8,
+}
+
+impl FixedEvent {
+    /// Fixed counter `counter` counts the event with this unit mask and event
+    /// select.
+    pub const fn new(code: u16, counter: u8) -> Self {
+        FixedEvent { code, counter }
+    }
+}
+
+/// Events, and the GP counters that can count them.
+pub struct Constraint {
+    mask: u16,
+    code: u16,
+    umask: UnitMask,
+    counters: CounterSet,
+}
+
+impl Constraint {
+    /// The events whose event select of 12 bits equals `code` in the bits of
+    /// `mask`, and whose unit mask is one of `umask`. Bit *i* of `counters` stands
+    /// for GP counter *i*.
+    pub const fn new(mask: u16, code: u16, umask: UnitMask, counters: u32) -> Self {
+        Constraint {
+            mask,
+            code,
+            umask,
+            counters: CounterSet::from_bits(counters as u64),
+        }
+    }
+
+    const fn covers(&self, event: EventSel) -> bool {
+        let umask = event.get(EventSel::UMASK) as u8;
+        event.event12() & self.mask == self.code && self.umask.covers(umask)
+    }
+}
+
+/// A set of unit masks.
+#[derive(Clone, Copy)]
+pub enum UnitMask {
+    /// Every unit mask.
+    Any,
+    /// Every unit mask but 0.
+    NotZero,
+    /// Unit masks with more than one bit set.
+    Several,
+    /// Unit masks with bits set in both halves.
+    BothHalves,
+}
+
+impl UnitMask {
+    const fn covers(self, umask: u8) -> bool {
+        match self {
+            Self::Any => true,
+            Self::NotZero => umask != 0,
+            Self::Several => umask.count_ones() > 1,
+            Self::BothHalves => umask & 0x0f != 0 && umask & 0xf0 != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        event::Modes,
+        intel::INTEL_CONSTRAINTS, //
+    };
+    use super::*;
+
+    const ALL: CounterSet =
+        CounterSet::from_bits(CounterSet::first_gp(4).bits() | CounterSet::fixed(0b111).bits());
+
+    fn event(config: u64, chosen: u64) -> EventSel {
+        EventSel::from_config(config, chosen, Modes::ALL).unwrap()
+    }
+
+    fn counters(config: u64) -> CounterSet {
+        INTEL_CONSTRAINTS.counters(ALL, event(config, EventSel::INTEL))
+    }
+
+    #[test]
+    fn event_select_zero_is_an_event_without_constraints() {
+        let six = CounterSet::first_gp(6);
+        let none = Constraints {
+            fixed: &[],
+            gp: &[],
+        };
+        assert_eq!(none.counters(six, event(0x0300, EventSel::AMD)), six);
+    }
+
+    #[test]
+    fn fixed_counters_count_plain_events_only() {
+        let gp = CounterSet::first_gp(4);
+        let v6 = EventSel::INTEL | EventSel::EQ.mask() | EventSel::UMASK2.mask();
+        for bits in [EventSel::EQ.mask(), 1 << 40] {
+            let event = event(0xc0 | bits, v6);
+            assert_eq!(INTEL_CONSTRAINTS.counters(ALL, event), gp);
+        }
+        assert_eq!(counters(0xc0), gp | CounterSet::fixed(1));
+        assert_eq!(counters(0x3c), gp | CounterSet::fixed(2));
+        assert_eq!(counters(0xc0 | EventSel::EDGE.mask()), gp);
+        assert_eq!(counters(0xc0 | EventSel::INV.mask()), gp);
+        assert_eq!(counters(0x0100_00c0), gp);
+        assert_eq!(counters(0x013c), gp);
+    }
+
+    #[test]
+    fn pseudo_encodings_need_their_fixed_counter() {
+        assert_eq!(counters(0x0300), CounterSet::fixed(0b100));
+        // There is no fixed counter from 3 on here.
+        for i in 3..16 {
+            assert_eq!(counters((i + 1) << 8), CounterSet::EMPTY);
+        }
+    }
+
+    /// A GP counter that is given one of these reads 0.
+    #[test]
+    fn event_select_zero_with_a_unit_mask_is_no_gp_event_on_intel() {
+        for umask in 1..=0xff {
+            assert!(counters(umask << 8).gp_part().is_empty(), "{umask:#x}");
+        }
+        for umask in [0x01, 0x02, 0x11, 0x80, 0x87] {
+            assert_eq!(counters(umask << 8), CounterSet::EMPTY, "{umask:#x}");
+        }
+        assert_eq!(counters(0), CounterSet::first_gp(4));
+    }
+
+    #[test]
+    fn the_first_constraint_that_covers_an_event_applies() {
+        const CONSTRAINTS: Constraints = Constraints {
+            fixed: &[],
+            gp: &[
+                Constraint::new(0xfff, 0x102, UnitMask::Any, 0b0001),
+                Constraint::new(0xfff, 0x003, UnitMask::Several, 0b0010),
+                Constraint::new(0xfff, 0x003, UnitMask::BothHalves, 0b1111),
+                Constraint::new(0x0f0, 0x000, UnitMask::Any, 0b1100),
+                Constraint::new(0x0f0, 0x010, UnitMask::BothHalves, 0),
+            ],
+        };
+        let counters = |config| {
+            CONSTRAINTS
+                .counters(ALL, event(config, EventSel::AMD))
+                .bits()
+        };
+        assert_eq!(counters(0x1_0000_0002), 0b0001);
+        assert_eq!(counters(0x0_0000_0002), 0b1100);
+        assert_eq!(counters(0x0003), 0b1100);
+        assert_eq!(counters(0x8003), 0b1100);
+        assert_eq!(counters(0x8103), 0b0010);
+        assert_eq!(counters(0x1_0000_8103), 0b1100);
+        assert_eq!(counters(0x0f11), 0b1111);
+        assert_eq!(counters(0xf011), 0b1111);
+        assert_eq!(counters(0x1011 | 0x0100), 0);
+        assert_eq!(counters(0x11_0021), 0b1111);
+    }
+}

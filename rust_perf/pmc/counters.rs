@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The counters of one CPU, and the shadow of their registers.
+//!
+//! [`Counters`] writes the difference between what is programmed and what is
+//! wanted. [`Shadow`] holds what is programmed, so that no MSR is read back or
+//! rewritten unchanged: in a virtual machine each access may cost an exit.
+//!
+//! # Other users of the registers
+//!
+//! Some kernel code writes these registers although the driver has reserved them:
+//!
+//! - KVM's mediated vPMU loads a guest's values into all of them, and leaves
+//!   zeros behind. perf takes the events off the CPU before that. The shadow of
+//!   EVENTSEL and FIXED_CTR_CTRL is then wrong, so the driver calls
+//!   [`Counters::forget`] when the last event leaves the CPU.
+//! - kvm_amd rewrites AMD's PerfCntrGlobalCtl when SVM is switched on or off, and
+//!   so do the interrupt of Intel PT and BPF's snapshot of the branch stack with
+//!   GLOBAL_CTRL. A counter may then run though [`Shadow`] has it stopped, or the
+//!   reverse. The next [`Counters::run`] that starts or stops a counter writes
+//!   GLOBAL_CTRL as a whole, which repairs that. After an NMI for which no counter
+//!   has overflowed, the driver calls [`Counters::forget_running`].
+//!
+//! While an event of Intel PT or BTS is open, the in-tree NMI handler runs behind
+//! ours and may leave GLOBAL_CTRL at 0. Then the counters stop until perf next
+//! disables and enables the PMU. Do not use these together.
+
+use super::{
+    capabilities::Capabilities,
+    counter::{
+        Counter,
+        CounterSet,
+        MAX_COUNTERS, //
+    },
+    event::{
+        EventSel,
+        FixedCtrCtrl, //
+    },
+    generation::GlobalRegisters,
+    msr::Msr,
+    period, //
+};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::Relaxed, //
+};
+
+/// Access to the registers of the CPU that the code runs on.
+///
+/// An [`Msr`] is always a performance monitoring register. The caller must make
+/// sure that the CPU has it.
+pub trait Registers {
+    /// Reads a register.
+    fn rdmsr(&self, msr: Msr) -> u64;
+    /// Writes a register.
+    fn wrmsr(&self, msr: Msr, value: u64);
+    /// Reads a counter by its [`Counter::rdpmc`] index.
+    fn rdpmc(&self, index: u32) -> u64;
+}
+
+/// A word that only its own CPU and that CPU's NMIs access. It needs no ordering.
+#[derive(Default)]
+struct LocalWord(AtomicU64);
+
+impl LocalWord {
+    const fn new(value: u64) -> Self {
+        LocalWord(AtomicU64::new(value))
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn set(&self, value: u64) {
+        self.0.store(value, Relaxed)
+    }
+}
+
+/// The shadow of a register whose value is not known. No register can have this
+/// value: GLOBAL_CTRL, EVENTSEL and FIXED_CTR_CTRL have reserved bits.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What the registers of one CPU's counters hold.
+///
+/// # Invariants
+///
+/// While the driver owns the counters:
+///
+/// - `running` is the set of counters that may count, or [`UNKNOWN`].
+/// - `eventsel` and `fixed_ctr_ctrl` are the values of those registers, or
+///   [`UNKNOWN`]. Without global control, and if `running` is known, EN is set for
+///   exactly the counters in `running`.
+/// - For each counter in `known`, `value` is the counter's value, provided that the
+///   counter is not running.
+pub struct Shadow {
+    running: LocalWord,
+    eventsel: [LocalWord; MAX_COUNTERS],
+    fixed_ctr_ctrl: LocalWord,
+    known: LocalWord,
+    value: [LocalWord; MAX_COUNTERS],
+    /// GLOBAL_CTRL as it was when the counters were taken over.
+    saved_global_ctrl: LocalWord,
+}
+
+impl Default for Shadow {
+    fn default() -> Self {
+        Shadow {
+            running: LocalWord::new(0),
+            eventsel: [const { LocalWord::new(UNKNOWN) }; MAX_COUNTERS],
+            fixed_ctr_ctrl: LocalWord::new(UNKNOWN),
+            known: LocalWord::new(0),
+            value: [const { LocalWord::new(0) }; MAX_COUNTERS],
+            saved_global_ctrl: LocalWord::new(0),
+        }
+    }
+}
+
+impl Shadow {
+    fn running(&self) -> CounterSet {
+        CounterSet::from_bits(self.running.get())
+    }
+
+    fn knows(&self, counter: Counter) -> bool {
+        CounterSet::from_bits(self.known.get()).contains(counter)
+    }
+
+    /// The value of a GP counter's EVENTSEL, if it is known.
+    fn eventsel(&self, counter: Counter) -> Option<u64> {
+        let word = self.eventsel.get(counter.index())?;
+        Some(word.get()).filter(|&value| value != UNKNOWN)
+    }
+
+    fn fixed_ctr_ctrl(&self) -> Option<u64> {
+        Some(self.fixed_ctr_ctrl.get()).filter(|&value| value != UNKNOWN)
+    }
+
+    fn learn(&self, counter: Counter, value: u64) {
+        if let Some(word) = self.value.get(counter.index()) {
+            word.set(value);
+            self.known
+                .set(self.known.get() | CounterSet::of(counter).bits());
+        }
+    }
+}
+
+/// The counters of the CPU that the code runs on.
+///
+/// A handle: the shadow belongs to the CPU, the capabilities to the machine.
+///
+/// The caller must stay on the CPU that the shadow belongs to. An NMI may
+/// interrupt any method. Its handler may call any method, too, but only for
+/// counters other than those of the interrupted call. `run` concerns all counters:
+/// a caller of it must notice such an NMI, and then call
+/// [`Self::forget_running`].
+pub struct Counters<'a, R> {
+    shadow: &'a Shadow,
+    caps: &'a Capabilities,
+    regs: &'a R,
+}
+
+impl<'a, R: Registers> Counters<'a, R> {
+    /// The counters with this shadow.
+    pub const fn new(shadow: &'a Shadow, caps: &'a Capabilities, regs: &'a R) -> Self {
+        Counters { shadow, caps, regs }
+    }
+
+    /// Takes all counters, in whatever state they are. Afterwards none counts and
+    /// no overflow is pending. IRQs disabled.
+    pub fn take_over(&self) {
+        if let Some(global) = self.caps.any_global() {
+            self.shadow
+                .saved_global_ctrl
+                .set(self.regs.rdmsr(global.ctrl));
+        }
+        self.reset();
+    }
+
+    /// Does the same for counters that were taken over before and have lost their
+    /// state. IRQs disabled.
+    pub fn reset(&self) {
+        if let Some(global) = self.caps.any_global() {
+            self.regs.wrmsr(global.ctrl, 0);
+            self.clear_status(global, self.caps.counters);
+        }
+        self.shadow.running.set(0);
+        self.shadow.known.set(0);
+        for counter in self.caps.counters.gp_part() {
+            self.write_eventsel(counter, 0);
+        }
+        self.write_fixed_ctr_ctrl(0);
+        if let Some(global) = self.caps.bypassed_global {
+            self.regs.wrmsr(global.ctrl, self.caps.counters.bits());
+        }
+    }
+
+    /// Leaves the counters to others: none is programmed, all hold 0, and
+    /// GLOBAL_CTRL is what it was. IRQs disabled.
+    pub fn give_back(&self) {
+        self.run(CounterSet::EMPTY);
+        // Others may have run counters that the shadow has as 0.
+        self.shadow.known.set(0);
+        self.clear(self.caps.counters);
+        for counter in self.caps.counters.gp_part() {
+            if self.shadow.eventsel(counter) != Some(0) {
+                self.write_eventsel(counter, 0);
+            }
+        }
+        if self.shadow.fixed_ctr_ctrl() != Some(0) {
+            self.write_fixed_ctr_ctrl(0);
+        }
+        if let Some(global) = self.caps.bypassed_global {
+            // The next user must not find this driver's overflows.
+            self.regs.wrmsr(global.ctrl, 0);
+            self.clear_status(global, self.caps.counters);
+        }
+        if let Some(global) = self.caps.any_global() {
+            self.regs
+                .wrmsr(global.ctrl, self.shadow.saved_global_ctrl.get());
+        }
+    }
+
+    /// Programs `counter`, which must not be running, to count `event` from `value`
+    /// on when it is run.
+    pub fn program(&self, counter: Counter, event: EventSel, value: u64) {
+        self.write_value(counter, value);
+        match counter.as_fixed() {
+            Some(i) => {
+                // If the register is not known, no other fixed counter is in use.
+                let current = self.shadow.fixed_ctr_ctrl();
+                let wanted = FixedCtrCtrl::from_raw(current.unwrap_or(0))
+                    .with_counter(i, event.fixed_ctr())
+                    .into_raw();
+                if current != Some(wanted) {
+                    self.write_fixed_ctr_ctrl(wanted);
+                }
+            }
+            None => {
+                // Without global control, EN runs the counter.
+                let enable = self.caps.generation.global.is_some();
+                let wanted = event.with(EventSel::EN, enable.into()).into_raw();
+                if self.shadow.eventsel(counter) != Some(wanted) {
+                    self.write_eventsel(counter, wanted);
+                }
+            }
+        }
+    }
+
+    /// Sets `counters`, none of which may be running, to 0.
+    pub fn clear(&self, counters: CounterSet) {
+        for counter in counters {
+            self.write_value(counter, 0);
+        }
+    }
+
+    /// Reads a counter.
+    pub fn read(&self, counter: Counter) -> u64 {
+        let value = self.regs.rdpmc(counter.rdpmc());
+        if !self.shadow.running().contains(counter) {
+            self.shadow.learn(counter, value);
+        }
+        value
+    }
+
+    /// Runs exactly the counters in `run`, all of which must be programmed.
+    pub fn run(&self, run: CounterSet) {
+        let Shadow { running, known, .. } = self.shadow;
+        let before = running.get();
+        if before == run.bits() {
+            return;
+        }
+        // In this order the invariant also holds in between.
+        known.set(known.get() & !run.bits());
+        running.set(before | run.bits());
+        match self.caps.generation.global {
+            Some(global) => self.regs.wrmsr(global.ctrl, run.bits()),
+            None => {
+                let changed = match before {
+                    UNKNOWN => self.caps.counters,
+                    before => CounterSet::from_bits(before ^ run.bits()) & self.caps.counters,
+                };
+                for counter in changed {
+                    let eventsel = self.shadow.eventsel(counter).unwrap_or(0);
+                    let eventsel = EventSel::from_raw(eventsel)
+                        .with(EventSel::EN, run.contains(counter).into());
+                    self.write_eventsel(counter, eventsel.into_raw());
+                }
+            }
+        }
+        running.set(run.bits());
+    }
+
+    /// Forgets which counters are running, so that the next [`Self::run`] writes the
+    /// registers. Needed when an NMI has called `run` in the middle of another `run`, or
+    /// when someone else's NMI handler may have written GLOBAL_CTRL.
+    pub fn forget_running(&self) {
+        self.shadow.known.set(0);
+        self.shadow.running.set(UNKNOWN);
+    }
+
+    /// Forgets what is programmed. To be called when no event is on the CPU and no
+    /// counter is running: others may use the registers from now on.
+    pub fn forget(&self) {
+        self.shadow.known.set(0);
+        for eventsel in &self.shadow.eventsel {
+            eventsel.set(UNKNOWN);
+        }
+        self.shadow.fixed_ctr_ctrl.set(UNKNOWN);
+    }
+
+    /// Takes the counters that have overflowed since they were last taken or
+    /// programmed. To be called while no counter is running.
+    ///
+    /// Without global status, only the value of a counter shows an overflow. Then
+    /// this looks at the counters in `active`, which must have been started at most
+    /// [`Capabilities::max_period`] events before the wrap.
+    ///
+    /// No overflow is lost between this and the unmasking of LVTPC, although
+    /// GLOBAL_STATUS is read once: no counter is running, and WRMSR to GLOBAL_CTRL
+    /// is serializing (SDM vol. 3, "Serializing Instructions"), so no bit can be set
+    /// after the read. A generation that must run the counters to clear the status
+    /// is read again until no new bit appears.
+    pub fn take_overflows(&self, active: CounterSet) -> CounterSet {
+        let Some(global) = self.caps.generation.global else {
+            return active
+                .into_iter()
+                .filter(|&counter| {
+                    period::has_wrapped(self.read(counter), self.caps.width(counter))
+                })
+                .collect();
+        };
+        let mut overflowed = CounterSet::EMPTY;
+        loop {
+            // The other bits of GLOBAL_STATUS belong to others, such as Processor Trace.
+            let status = CounterSet::from_bits(self.regs.rdmsr(global.status));
+            let new = status & self.caps.counters & !overflowed;
+            if new.is_empty() {
+                return overflowed;
+            }
+            overflowed = overflowed | new;
+            self.clear_status(global, new);
+            if !global.clears_while_on {
+                return overflowed;
+            }
+            // The counters have run meanwhile.
+            self.shadow.known.set(0);
+        }
+    }
+
+    /// Clears the status bits of `counters`. No counter is running.
+    fn clear_status(&self, global: &GlobalRegisters, counters: CounterSet) {
+        if global.clears_while_on {
+            self.regs.wrmsr(global.ctrl, self.caps.counters.bits());
+        }
+        self.regs.wrmsr(global.clear, counters.bits());
+        if global.clears_while_on {
+            self.regs.wrmsr(global.ctrl, 0);
+        }
+    }
+
+    fn write_value(&self, counter: Counter, value: u64) {
+        let current = self.shadow.value.get(counter.index()).map(LocalWord::get);
+        if self.shadow.knows(counter) && current == Some(value) {
+            return;
+        }
+        self.regs
+            .wrmsr(self.caps.generation.counter(counter), value);
+        self.shadow.learn(counter, value);
+    }
+
+    fn write_eventsel(&self, counter: Counter, value: u64) {
+        self.regs
+            .wrmsr(self.caps.generation.eventsel(counter), value);
+        if let Some(word) = self.shadow.eventsel.get(counter.index()) {
+            word.set(value);
+        }
+    }
+
+    fn write_fixed_ctr_ctrl(&self, value: u64) {
+        if let Some(msr) = self.caps.fixed_ctr_ctrl() {
+            self.regs.wrmsr(msr, value);
+            self.shadow.fixed_ctr_ctrl.set(value);
+        }
+    }
+}

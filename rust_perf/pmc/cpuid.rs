@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The CPUID leaves that all vendors share.
+
+use super::bitfield::Field;
+
+/// The four registers that CPUID returns for a leaf.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuidLeaf {
+    /// EAX.
+    pub eax: u32,
+    /// EBX.
+    pub ebx: u32,
+    /// ECX.
+    pub ecx: u32,
+    /// EDX.
+    pub edx: u32,
+}
+
+bitfield! {
+    /// CPUID.01H:EAX, the signature (SDM vol. 2, CPUID, figure "Version
+    /// Information Returned by CPUID in EAX"; APM vol. 3, appendix E).
+    struct Leaf01Eax(u32) {
+        /// The extended family, added to the family if that is 0FH.
+        27:20 EXTENDED_FAMILY;
+        /// The upper bits of the model.
+        19:16 EXTENDED_MODEL;
+        /// The family.
+        11:8 FAMILY;
+        /// The lower bits of the model.
+        7:4 MODEL;
+        /// The stepping.
+        3:0 STEPPING;
+    }
+
+    /// CPUID.01H:ECX, the features that the driver asks for (SDM vol. 2, CPUID).
+    pub struct Leaf01Ecx(u32) {
+        /// The CPU is a hypervisor's.
+        31:31 HYPERVISOR;
+        /// IA32_PERF_CAPABILITIES exists.
+        15:15 PDCM;
+    }
+
+    /// CPUID.(EAX=07H,ECX=0):EDX, the features that the driver asks for (SDM
+    /// vol. 2, CPUID).
+    pub struct Leaf07Edx(u32) {
+        /// The cores are of more than one kind.
+        15:15 HYBRID;
+    }
+}
+
+/// Who made the CPU.
+pub(super) enum Vendor {
+    /// AMD, or Hygon, which follows AMD.
+    Amd,
+    /// Zhaoxin, or Centaur before it.
+    Zhaoxin,
+    /// Intel.
+    Intel,
+}
+
+impl Vendor {
+    /// Reads leaf 0. `None` if the kernel does not arbitrate the counters of this
+    /// vendor (`nmi_perfctr_msr_to_bit()`, `arch/x86/kernel/cpu/perfctr-watchdog.c`).
+    pub(super) fn of(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Option<Self> {
+        let leaf = cpuid(0, 0);
+        let name = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
+        match name.as_flattened() {
+            b"AuthenticAMD" | b"HygonGenuine" => Some(Self::Amd),
+            b"  Shanghai  " | b"CentaurHauls" => Some(Self::Zhaoxin),
+            b"GenuineIntel" => Some(Self::Intel),
+            _ => None,
+        }
+    }
+}
+
+/// Which CPU of its vendor it is.
+pub(super) struct Signature {
+    pub(super) family: u8,
+    pub(super) model: u8,
+    pub(super) stepping: u8,
+}
+
+impl Signature {
+    /// Reads leaf 1.
+    pub(super) fn of(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Self {
+        let eax = Leaf01Eax::from_raw(cpuid(1, 0).eax);
+        let family = eax.get(Leaf01Eax::FAMILY) as u8;
+        let extended = match family {
+            0xf => eax.get(Leaf01Eax::EXTENDED_FAMILY) as u8,
+            _ => 0,
+        };
+        let upper = eax.get(Leaf01Eax::EXTENDED_MODEL) as u8;
+        Signature {
+            family: family.saturating_add(extended),
+            model: upper.wrapping_mul(16) | eax.get(Leaf01Eax::MODEL) as u8,
+            stepping: eax.get(Leaf01Eax::STEPPING) as u8,
+        }
+    }
+}

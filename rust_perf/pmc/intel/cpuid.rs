@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The CPUID leaves of architectural performance monitoring.
+
+use super::super::bitfield::Field;
+
+bitfield! {
+    /// CPUID.0AH:EAX (SDM vol. 2, CPUID, "Architectural Performance Monitoring
+    /// Leaf").
+    pub(in super::super) struct Leaf0aEax(u32) {
+        /// The number of bits of EBX that are valid.
+        31:24 EVENTS;
+        /// The number of bits of a GP counter.
+        23:16 GP_WIDTH;
+        /// The number of GP counters.
+        15:8 GP_COUNTERS;
+        /// The version.
+        7:0 VERSION;
+    }
+
+    /// CPUID.0AH:EDX.
+    pub(in super::super) struct Leaf0aEdx(u32) {
+        /// There is no AnyThread any more.
+        15:15 ANYTHREAD_DEPRECATED;
+        /// The number of bits of a fixed counter.
+        12:5 FIXED_WIDTH;
+        /// The number of contiguous fixed counters.
+        4:0 FIXED_COUNTERS;
+    }
+
+    /// CPUID.(EAX=07H,ECX=1):EAX (SDM vol. 2, CPUID).
+    pub(in super::super) struct Leaf07_1Eax(u32) {
+        /// Leaf 23H exists.
+        8:8 ARCH_PERF_MON_EXT;
+    }
+
+    /// CPUID.(EAX=23H,ECX=0):EAX: which subleaves exist (SDM vol. 2, CPUID,
+    /// "Architectural Performance Monitoring Extended Leaf").
+    pub(in super::super) struct Leaf23Eax(u32) {
+        /// Subleaf 3: the bitmap of the architectural events.
+        3:3 EVENTS;
+        /// Subleaf 1: the bitmaps of the counters.
+        1:1 COUNTERS;
+    }
+
+    /// CPUID.(EAX=23H,ECX=0):EBX: which fields EVENTSEL has.
+    pub(in super::super) struct Leaf23Ebx(u32) {
+        /// EQ.
+        1:1 EQ;
+        /// UMASK2.
+        0:0 UMASK2;
+    }
+}

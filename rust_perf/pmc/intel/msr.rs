@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Intel's registers (SDM vol. 4, table "IA-32 Architectural MSRs").
+
+use super::super::{
+    bitfield::Field,
+    msr::{
+        Msr,
+        MsrRange, //
+    }, //
+};
+
+/// IA32_PMCx: the GP counters. A write sets bits 31:0 and extends bit 31.
+pub(in super::super) const PMC: MsrRange = MsrRange::declare(0x0c1, 1, 10);
+/// IA32_PERFEVTSELx: what the GP counters count.
+pub(in super::super) const PERFEVTSEL: MsrRange = MsrRange::declare(0x186, 1, 10);
+/// IA32_FIXED_CTRx: the fixed counters.
+pub(in super::super) const FIXED_CTR: MsrRange = MsrRange::declare(0x309, 1, 7);
+/// IA32_PERF_CAPABILITIES: see [`PerfCapabilities`].
+pub const PERF_CAPABILITIES: Msr = Msr::declare(0x345);
+/// IA32_FIXED_CTR_CTRL: what the fixed counters count.
+pub(in super::super) const FIXED_CTR_CTRL: Msr = Msr::declare(0x38d);
+/// IA32_PERF_GLOBAL_STATUS: which counters have overflowed.
+pub(in super::super) const GLOBAL_STATUS: Msr = Msr::declare(0x38e);
+/// IA32_PERF_GLOBAL_CTRL: which counters count.
+pub(in super::super) const GLOBAL_CTRL: Msr = Msr::declare(0x38f);
+/// IA32_PERF_GLOBAL_OVF_CTRL, from version 4 on IA32_PERF_GLOBAL_STATUS_RESET:
+/// clears bits of GLOBAL_STATUS.
+pub(in super::super) const GLOBAL_OVF_CTRL: Msr = Msr::declare(0x390);
+/// IA32_A_PMCx: the GP counters. A write sets all bits.
+pub(in super::super) const A_PMC: MsrRange = MsrRange::declare(0x4c1, 1, 10);
+/// IA32_PMC_GPx_CTR: the GP counters in version 6. A write sets all bits.
+pub(in super::super) const GP_CTR: MsrRange = MsrRange::declare(0x1900, 4, 32);
+/// IA32_PMC_GPx_CFG_A: what the GP counters count in version 6.
+pub(in super::super) const GP_CFG_A: MsrRange = MsrRange::declare(0x1901, 4, 32);
+/// IA32_PMC_FXx_CTR: the fixed counters in version 6.
+pub(in super::super) const FX_CTR: MsrRange = MsrRange::declare(0x1980, 4, 16);
+
+bitfield! {
+    /// IA32_PERF_CAPABILITIES (SDM vol. 3, figure "Layout of
+    /// IA32_PERF_CAPABILITIES MSR").
+    pub(in super::super) struct PerfCapabilities(u64) {
+        /// IA32_A_PMCx exist.
+        13:13 FW_WRITE;
+    }
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The events of a kind of CPU: their names for perf and in sysfs, the fields of
+//! `attr.config`, and which counters can count what.
+//!
+//! The tables are in the vendors' folders.
+
+use super::{
+    constraint::Constraints,
+    event::EventSel, //
+};
+use core::{
+    ffi::CStr,
+    fmt, //
+};
+
+/// The events of a kind of CPU.
+pub(super) struct Events {
+    /// The events that have a name.
+    pub(super) named: &'static [NamedEvent],
+    /// perf's cache events.
+    pub(super) cache: &'static [CacheEvents],
+    /// Which counters can count which events.
+    pub(super) constraints: Constraints,
+    /// The bits of `attr.config` that `format/` in sysfs names.
+    pub(super) format: u64,
+}
+
+/// The name of an event. Up to [`Self::RefCycles`] the numbers are those of
+/// `enum perf_hw_id` (`include/uapi/linux/perf_event.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventName {
+    /// Cycles while not halted.
+    CpuCycles,
+    /// Retired instructions.
+    Instructions,
+    /// Accesses to the last-level cache.
+    CacheReferences,
+    /// Misses of the last-level cache.
+    CacheMisses,
+    /// Retired branches.
+    BranchInstructions,
+    /// Mispredicted branches.
+    BranchMisses,
+    /// Bus cycles while not halted.
+    BusCycles,
+    /// Cycles in which the front end delivers nothing.
+    StalledCyclesFrontend,
+    /// Cycles in which the back end accepts nothing.
+    StalledCyclesBackend,
+    /// Cycles of a clock with a fixed rate, while not halted.
+    RefCycles,
+    /// Issue slots of the pipeline. No generic event of perf.
+    Slots,
+}
+
+impl EventName {
+    /// The files of this event in sysfs. The first is the in-tree driver's.
+    pub const fn files(self) -> &'static [&'static CStr] {
+        match self {
+            Self::CpuCycles => &[c"cpu-cycles", c"cycles"],
+            Self::Instructions => &[c"instructions"],
+            Self::CacheReferences => &[c"cache-references"],
+            Self::CacheMisses => &[c"cache-misses"],
+            Self::BranchInstructions => &[c"branch-instructions", c"branches"],
+            Self::BranchMisses => &[c"branch-misses"],
+            Self::BusCycles => &[c"bus-cycles"],
+            Self::StalledCyclesFrontend => &[c"stalled-cycles-frontend"],
+            Self::StalledCyclesBackend => &[c"stalled-cycles-backend"],
+            Self::RefCycles => &[c"ref-cycles"],
+            Self::Slots => &[c"slots"],
+        }
+    }
+}
+
+/// An event with a name.
+pub struct NamedEvent {
+    /// Its name.
+    pub name: EventName,
+    /// Its encoding in `attr.config`.
+    pub config: u64,
+    /// What tells whether the CPU has it.
+    pub(super) presence: Presence,
+}
+
+impl NamedEvent {
+    /// The encoding as the perf tool parses it and as sysfs shows it.
+    pub const fn terms(&self) -> Terms {
+        Terms(EventSel::from_raw(self.config))
+    }
+}
+
+/// Prints an encoding field by field.
+pub struct Terms(EventSel);
+
+impl fmt::Display for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Terms(event) = self;
+        write!(f, "event={:#04x}", event.event12())?;
+        let umask = event.get(EventSel::UMASK);
+        if umask != 0 {
+            write!(f, ",umask={umask:#04x}")?;
+        }
+        if event.has(EventSel::INV) {
+            write!(f, ",inv")?;
+        }
+        let cmask = event.get(EventSel::CMASK);
+        if cmask != 0 {
+            write!(f, ",cmask={cmask:#04x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What tells whether a CPU has an event.
+#[derive(Clone, Copy)]
+pub(super) enum Presence {
+    /// It is the architectural event with this bit in CPUID.
+    Architectural(u8),
+    /// It is what this fixed counter counts.
+    Fixed(u8),
+    /// Every CPU with this table has it.
+    Always,
+}
+
+/// An event that every CPU with this table has.
+pub(super) const fn always(name: EventName, config: u64) -> NamedEvent {
+    NamedEvent {
+        name,
+        config,
+        presence: Presence::Always,
+    }
+}
+
+/// The architectural event with this bit in CPUID.
+pub(super) const fn architectural(bit: u8, name: EventName, config: u64) -> NamedEvent {
+    NamedEvent {
+        name,
+        config,
+        presence: Presence::Architectural(bit),
+    }
+}
+
+/// The event that only this fixed counter counts.
+pub(super) const fn fixed(counter: u8, name: EventName, config: u64) -> NamedEvent {
+    NamedEvent {
+        name,
+        config,
+        presence: Presence::Fixed(counter),
+    }
+}
+
+/// `enum perf_hw_cache_id` (`include/uapi/linux/perf_event.h`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cache {
+    L1d,
+    L1i,
+    Ll,
+    Dtlb,
+    Itlb,
+    Bpu,
+    Node,
+}
+
+/// `enum perf_hw_cache_op_id` (`include/uapi/linux/perf_event.h`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Read,
+    Write,
+    Prefetch,
+}
+
+/// What a CPU has for a generic cache event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheEvent {
+    /// The event with this encoding in `attr.config`.
+    Config(u64),
+    /// No event counts it.
+    Missing,
+    /// The cache has no such operation.
+    Invalid,
+}
+
+/// The events for one operation of one cache.
+pub(super) struct CacheEvents {
+    cache: Cache,
+    operation: Operation,
+    access: CacheEvent,
+    miss: CacheEvent,
+}
+
+/// The encodings that count accesses and misses, 0 where no event counts them.
+pub(super) const fn counted(
+    cache: Cache,
+    operation: Operation,
+    access: u64,
+    miss: u64,
+) -> CacheEvents {
+    const fn event(config: u64) -> CacheEvent {
+        match config {
+            0 => CacheEvent::Missing,
+            _ => CacheEvent::Config(config),
+        }
+    }
+    CacheEvents {
+        cache,
+        operation,
+        access: event(access),
+        miss: event(miss),
+    }
+}
+
+/// An operation that the cache does not have.
+pub(super) const fn invalid(cache: Cache, operation: Operation) -> CacheEvents {
+    CacheEvents {
+        cache,
+        operation,
+        access: CacheEvent::Invalid,
+        miss: CacheEvent::Invalid,
+    }
+}
+
+impl Events {
+    /// The cache event with this number: cache, operation and result, one byte each
+    /// (`include/uapi/linux/perf_event.h`). The upper bytes are ignored, as by the
+    /// in-tree driver.
+    pub(super) fn cache_event(&self, id: u64) -> CacheEvent {
+        let [cache, operation, result, ..] = id.to_le_bytes();
+        if cache > Cache::Node as u8 || operation > Operation::Prefetch as u8 || result > 1 {
+            return CacheEvent::Invalid;
+        }
+        self.cache
+            .iter()
+            .find(|row| row.cache as u8 == cache && row.operation as u8 == operation)
+            .map_or(CacheEvent::Missing, |row| match result {
+                0 => row.access,
+                _ => row.miss,
+            })
+    }
+}
+
+/// A field of `attr.config`.
+pub struct FormatField {
+    /// Its name in sysfs.
+    pub name: &'static CStr,
+    /// Its bits, as sysfs shows them.
+    pub bits: &'static str,
+    mask: u64,
+}
+
+const fn field(name: &'static CStr, bits: &'static str, mask: u64) -> FormatField {
+    FormatField { name, bits, mask }
+}
+
+/// See [`EventSel`]. If fields share a name, the wider one comes first.
+static FIELDS: [FormatField; 10] = [
+    field(
+        c"event",
+        "0-7,32-35",
+        EventSel::EVENT.mask() | EventSel::EVENT_HIGH.mask(),
+    ),
+    field(c"event", "0-7", EventSel::EVENT.mask()),
+    field(
+        c"umask",
+        "8-15,40-47",
+        EventSel::UMASK.mask() | EventSel::UMASK2.mask(),
+    ),
+    field(c"umask", "8-15", EventSel::UMASK.mask()),
+    field(c"edge", "18", EventSel::EDGE.mask()),
+    field(c"pc", "19", EventSel::PC.mask()),
+    field(c"any", "21", EventSel::ANY.mask()),
+    field(c"inv", "23", EventSel::INV.mask()),
+    field(c"cmask", "24-31", EventSel::CMASK.mask()),
+    field(c"eq", "36", EventSel::EQ.mask()),
+];
+
+/// The fields of `attr.config` whose bits are all in `format`. Of fields that
+/// share a name, the widest.
+pub(super) fn format_fields(format: u64) -> impl Iterator<Item = &'static FormatField> {
+    let present = move |field: &&FormatField| format & field.mask == field.mask;
+    FIELDS.iter().filter(present).filter(move |field| {
+        let widest = FIELDS
+            .iter()
+            .filter(present)
+            .find(|other| other.name == field.name);
+        widest.is_some_and(|widest| widest.mask == field.mask)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        amd,
+        intel,
+        zhaoxin, //
+    };
+    use super::*;
+
+    const OPERATIONS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Prefetch];
+
+    #[test]
+    fn no_row_of_a_table_hides_another() {
+        let tables = [&intel::EVENTS]
+            .into_iter()
+            .chain(amd::all())
+            .chain(zhaoxin::ALL);
+        for events in tables {
+            for row in events.cache {
+                let same = |other: &&CacheEvents| {
+                    other.cache == row.cache && other.operation == row.operation
+                };
+                assert_eq!(events.cache.iter().filter(same).count(), 1);
+                assert!(OPERATIONS.contains(&row.operation));
+            }
+            for event in events.named {
+                let same = |other: &&NamedEvent| other.name == event.name;
+                assert_eq!(events.named.iter().filter(same).count(), 1);
+            }
+        }
+    }
+}

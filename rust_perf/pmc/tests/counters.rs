@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is written to the registers, and how many accesses that takes.
+
+mod common;
+
+use common::{config, instructions, Cpu, Driven};
+use pmc::{
+    counter::{Counter, CounterSet},
+    detect,
+    event::{EventSel, Modes},
+    period, CpuidLeaf,
+};
+
+#[test]
+fn what_cpuid_says_is_found() {
+    for version in 1..=5 {
+        for (general, fixed, width) in [(1, 0, 32), (4, 3, 40), (8, 4, 48)] {
+            let fixed = match version {
+                1 => 0,
+                5 => fixed,
+                _ => fixed.min(3),
+            };
+            let cpu = Cpu::new(config(version, general, fixed, width));
+            let caps = cpu.detect().unwrap();
+            assert_eq!(
+                caps.counters,
+                CounterSet::first_gp(general) | CounterSet::fixed((1 << fixed) - 1)
+            );
+            assert_eq!(caps.gp_width, width);
+            let v1 = caps.generation.name.ends_with("v1");
+            assert_eq!(v1, version == 1);
+        }
+    }
+}
+
+#[test]
+fn a_cpu_without_counters_is_refused() {
+    assert!(detect(|_, _| CpuidLeaf::default(), None).is_none());
+}
+
+#[test]
+fn accesses_are_only_made_where_something_changes() {
+    let driven = Driven::new(config(4, 4, 3, 48));
+    let general = Counter::gp(0).unwrap();
+    let fixed = Counter::fixed(0).unwrap();
+    let both = CounterSet::of(general) | CounterSet::of(fixed);
+    let start = |counter| driven.program(counter, instructions(), 1000);
+    let cost = |f: &dyn Fn()| driven.cpu.cost(f);
+
+    // What each counter counts, and from where on.
+    assert_eq!(cost(&|| start(general)), (0, 2));
+    assert_eq!(cost(&|| start(fixed)), (0, 2));
+    // Both as they are already.
+    assert_eq!(cost(&|| start(general)), (0, 0));
+    assert_eq!(cost(&|| start(fixed)), (0, 0));
+    // However many counters there are, one write starts or stops them.
+    assert_eq!(cost(&|| driven.run(both)), (0, 1));
+    assert_eq!(cost(&|| driven.run(both)), (0, 0));
+    driven.cpu.run(5);
+    assert_eq!(cost(&|| driven.run(CounterSet::EMPTY)), (0, 1));
+    // To go on from where a counter stopped takes nothing but reading it.
+    let now = driven.read(general);
+    assert_eq!(now, 1005);
+    assert_eq!(
+        cost(&|| driven.program(general, instructions(), now)),
+        (0, 0)
+    );
+    // Another value is one write, another event one more.
+    assert_eq!(cost(&|| start(general)), (0, 1));
+    let cycles = EventSel::from_config(0x3c, EventSel::INTEL, Modes::ALL).unwrap();
+    assert_eq!(cost(&|| driven.program(general, cycles, 7)), (0, 2));
+    // Asking for overflows is a read where there are none, and a write where there are.
+    let overflows = || {
+        driven.take_overflows(CounterSet::of(general));
+    };
+    assert_eq!(cost(&overflows), (1, 0));
+    driven.program(general, instructions(), period::start_value(3, 48));
+    driven.run(CounterSet::of(general));
+    driven.cpu.run(3);
+    driven.run(CounterSet::EMPTY);
+    assert_eq!(cost(&overflows), (1, 1));
+}
+
+#[test]
+fn without_global_control_each_counter_is_switched() {
+    let driven = Driven::new(config(1, 4, 0, 48));
+    let [first, second] = [0, 1].map(|i| Counter::gp(i).unwrap());
+    let both = CounterSet::of(first) | CounterSet::of(second);
+    let cost = |f: &dyn Fn()| driven.cpu.cost(f);
+
+    driven.program(first, instructions(), period::start_value(10, 48));
+    driven.program(second, instructions(), period::start_value(20, 48));
+    assert_eq!(cost(&|| driven.run(both)), (0, 2));
+    driven.cpu.run(10);
+    assert_eq!(cost(&|| driven.run(CounterSet::EMPTY)), (0, 2));
+    // Which has overflowed its value says.
+    assert_eq!(driven.take_overflows(both), CounterSet::of(first));
+    assert_eq!(cost(&|| driven.run(CounterSet::of(second))), (0, 1));
+}
+
+/// However late it is looked at, up to half the range of the counter; and not
+/// before it has wrapped, however far away it started.
+#[test]
+fn without_status_the_value_tells_of_an_overflow() {
+    for width in [32, 48] {
+        let driven = Driven::new(config(1, 1, 0, width));
+        let counter = Counter::gp(0).unwrap();
+        let set = CounterSet::of(counter);
+        let half = period::max_period(width);
+        let far = driven.caps.max_period();
+        for (distance, count, wraps) in [
+            (10, 9, false),
+            (10, 10, true),
+            (10, 10 + half, true),
+            (far, 0, false),
+            (far, far - 1, false),
+            (far, far, true),
+        ] {
+            driven.program(
+                counter,
+                instructions(),
+                period::start_value(distance, width),
+            );
+            driven.run(set);
+            driven.cpu.run(count);
+            driven.run(CounterSet::EMPTY);
+            assert_eq!(
+                !driven.take_overflows(set).is_empty(),
+                wraps,
+                "{distance} {count} {width}"
+            );
+        }
+    }
+}
+
+#[test]
+fn counters_are_left_as_they_were_found() {
+    let driven = Driven::new(config(4, 4, 3, 48));
+    let global = driven.cpu.pmu.borrow().rdmsr(0x38f).unwrap();
+    assert_eq!(global, 0);
+    for counter in driven.caps.counters {
+        driven.program(counter, instructions(), 1);
+    }
+    driven.run(driven.caps.counters);
+    driven.counters().give_back();
+
+    let pmu = driven.cpu.pmu.borrow();
+    for i in 0..4 {
+        assert_eq!(pmu.rdmsr(0x186 + i), Ok(0));
+    }
+    assert_eq!(pmu.rdmsr(0x38d), Ok(0));
+    // The reset value of GLOBAL_CTRL, which was found: the general counters.
+    assert_eq!(pmu.rdmsr(0x38f), Ok(0xf));
+    assert!(!pmu.counting());
+}
+
+#[test]
+fn overflows_from_before_are_not_ours() {
+    let cpu = Cpu::new(config(4, 4, 3, 48));
+    cpu.pmu.borrow_mut().inject_status(0x7_0000_000f);
+    let caps = cpu.detect().unwrap();
+    let driven = Driven::take_over(cpu, caps);
+    assert!(driven.take_overflows(caps.counters).is_empty());
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is detected, and how it can be restricted.
+
+mod common;
+
+use common::{amd, config, events::*, Cpu, Cpuid};
+use pmc::{
+    counter::{Counter, CounterSet},
+    event::EventSel,
+    Capabilities, EventName,
+};
+use std::num::NonZeroU8;
+
+#[test]
+fn an_older_generation_can_be_asked_for_and_a_newer_one_not() {
+    for version in 1..=5u8 {
+        let cpu = Cpu::new(config(version, 4, if version == 1 { 0 } else { 3 }, 48));
+        for asked in 1..=6 {
+            let caps = cpu.detect_as(asked);
+            assert_eq!(caps.is_some(), asked <= version, "{asked} of {version}");
+            let Some(caps) = caps else { continue };
+            let fixed = if asked == 1 { 0 } else { 0b111 };
+            assert_eq!(
+                caps.counters,
+                CounterSet::first_gp(4) | CounterSet::fixed(fixed)
+            );
+            assert_eq!(caps.generation.name.ends_with("v1"), asked == 1);
+            let any_thread = caps.format().any(|field| field.name == c"any");
+            assert_eq!(any_thread, version < 5 && asked >= 3);
+        }
+        assert!(cpu.detect_as(0).is_none());
+    }
+}
+
+#[test]
+fn the_same_goes_for_amd() {
+    for (version, counters) in [(1, 4), (2, 6), (3, 1), (3, 5), (3, 8)] {
+        let cpu = Cpu::new(amd(version, counters));
+        for (asked, most) in (1..).zip([4, 6, 8]) {
+            let caps = cpu.detect_as(asked);
+            assert_eq!(caps.is_some(), asked <= version, "{asked} of {version}");
+            let Some(caps) = caps else { continue };
+            assert_eq!(caps.counters, CounterSet::first_gp(counters.min(most)));
+        }
+        assert!(cpu.detect_as(0).is_none());
+        assert!(cpu.detect_as(4).is_none());
+    }
+}
+
+#[test]
+fn counters_can_be_left_out() {
+    let caps = Cpu::new(config(5, 8, 4, 48)).detect().unwrap();
+    let limit = |n| caps.limit_gp(NonZeroU8::new(n).unwrap()).counters;
+    let fixed = CounterSet::fixed(0b1111);
+    assert_eq!(limit(1), CounterSet::first_gp(1) | fixed);
+    assert_eq!(limit(3), CounterSet::first_gp(3) | fixed);
+    assert_eq!(limit(200), caps.counters);
+
+    let without = caps.without_fixed();
+    assert_eq!(without.counters, CounterSet::first_gp(8));
+    let names = |caps: &Capabilities| -> Vec<_> { caps.events().map(|event| event.name).collect() };
+    // What only a fixed counter counts goes with it.
+    assert!(names(&caps).contains(&EventName::RefCycles));
+    assert!(!names(&without).contains(&EventName::RefCycles));
+}
+
+#[test]
+fn version_6_has_counters_of_any_number() {
+    // What leaf 0AH can say of it: version 6, 8 general and 3 fixed counters.
+    let leaf_0a = [0x0830_0806, 0, 0b111, 0x8603];
+    let intel = || Cpuid::new(b"GenuineIntel", 6, 0xcc, 0).with(0xa, 0, leaf_0a);
+    // General counters 0, 2 and 9, fixed counters 0 and 5; no bus cycles.
+    let leaf_23 = |fields: u32| {
+        intel()
+            .with(7, 1, [1 << 8, 0, 0, 0])
+            .with(0x23, 0, [0b1011, fields, 0, 0])
+            .with(0x23, 1, [0b10_0000_0101, 0b10_0001, 0, 0])
+            .with(0x23, 3, [0b111_1011, 0, 0, 0])
+    };
+    let caps = leaf_23(0b11).detect().unwrap();
+    assert_eq!(caps.counters.bits(), 0x21_0000_0205);
+    assert_eq!(caps.generation.name, "architectural perfmon v6");
+    assert_eq!(caps.pmu_name, Some("generic_arch_v5+"));
+    assert_eq!(caps.max_period(), (1 << 47) - 1);
+    assert_eq!(config_of(&caps, EventName::BusCycles), None);
+    assert_eq!(caps.hardware_event(6), None);
+    assert_eq!(config_of(&caps, EventName::BranchMisses), Some(0xc5));
+    assert_eq!(
+        fields(&caps),
+        [
+            ("event", "0-7"),
+            ("umask", "8-15,40-47"),
+            ("edge", "18"),
+            ("pc", "19"),
+            ("inv", "23"),
+            ("cmask", "24-31"),
+            ("eq", "36")
+        ]
+    );
+
+    // Each counter has its registers.
+    let general = |i| Counter::gp(i).unwrap();
+    let fixed = |i| Counter::fixed(i).unwrap();
+    assert_eq!(caps.generation.eventsel(general(9)).address(), 0x1925);
+    assert_eq!(caps.generation.counter(general(9)).address(), 0x1924);
+    assert_eq!(caps.generation.counter(fixed(5)).address(), 0x1994);
+
+    // What a counter with a hole before it is limited to, and what counts what.
+    let two = caps.limit_gp(NonZeroU8::new(2).unwrap());
+    assert_eq!(two.counters.bits(), 0x21_0000_0005);
+    assert_eq!(counters(&caps, 0xc0), Some(0x1_0000_0205));
+    assert_eq!(counters(&caps, 0xc0 | (1 << 40)), Some(0x205));
+    assert_eq!(counters(&caps, 0xc0 | EventSel::EQ.mask()), Some(0x205));
+    assert_eq!(counters(&caps, 0x0600), Some(0x20_0000_0000));
+    assert_eq!(counters(&caps, 0x0300), Some(0));
+
+    // Fields are only there where CPUID says so.
+    let caps = leaf_23(0b10).detect().unwrap();
+    assert!(fields(&caps).contains(&("umask", "8-15")));
+    assert!(fields(&caps).contains(&("eq", "36")));
+    assert_eq!(counters(&caps, 0xc0 | (1 << 40)), None);
+    // As is the leaf.
+    let caps = intel().detect().unwrap();
+    assert_eq!(caps.counters.bits(), 0x7_0000_00ff);
+    assert!(!fields(&caps).contains(&("eq", "36")));
+    assert_eq!(config_of(&caps, EventName::BusCycles), Some(0x013c));
+
+    // An older version knows nothing of it.
+    let caps = leaf_23(0b11).detect_as(5).unwrap();
+    assert_eq!(caps.counters.bits(), 0x7_0000_00ff);
+    assert_eq!(caps.generation.eventsel(general(2)).address(), 0x188);
+    assert!(leaf_23(0b11).detect_as(6).is_some());
+}
+
+#[test]
+fn intel_has_the_events_that_cpuid_tells_of() {
+    let caps = |version, fixed| Cpu::new(config(version, 4, fixed, 48)).detect().unwrap();
+    assert!(names(&caps(5, 4)).contains(&EventName::Slots));
+    assert!(!names(&caps(5, 3)).contains(&EventName::Slots));
+    assert!(names(&caps(2, 3)).contains(&EventName::RefCycles));
+    assert!(!names(&caps(2, 2)).contains(&EventName::RefCycles));
+    // perf's number for it stays known; it is the counter that is missing.
+    assert_eq!(caps(2, 2).hardware_event(9), Some(0x0300));
+    assert_eq!(counters(&caps(2, 2), 0x0300), Some(0));
+    assert_eq!(caps(5, 4).hardware_event(10), None);
+    assert_eq!(caps(5, 4).hardware_event(7), None);
+    for (version, name) in [
+        (1, "generic_arch_v1"),
+        (2, "generic_arch_v2+"),
+        (4, "generic_arch_v2+"),
+        (5, "generic_arch_v5+"),
+    ] {
+        assert_eq!(caps(version, 0).pmu_name, Some(name));
+    }
+    // Two events are missing, and those beyond the length are.
+    let cpu = |eax, ebx| {
+        let [_, _, ecx, edx] = LEAF_0A;
+        let cpu = Cpuid::new(b"GenuineIntel", 6, 1, 0);
+        cpu.with(0xa, 0, [eax, ebx, ecx, edx]).detect().unwrap()
+    };
+    let some = cpu(0x0730_0402, 0b100_0001);
+    assert_eq!([0, 5].map(|id| some.hardware_event(id)), [None, None]);
+    assert_eq!(some.hardware_event(1), Some(0xc0));
+    let short = cpu(0x0530_0402, 0);
+    assert_eq!([4, 5].map(|id| short.hardware_event(id)), [None, None]);
+    assert_eq!(short.hardware_event(3), Some(0x412e));
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a test needs of the machine, the kernel and the command line.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
+
+use anyhow::Result;
+use nix::unistd::geteuid;
+
+use crate::ctx::{skip, Ctx, IN_TREE, RUST_PMU};
+use crate::msr;
+use crate::pmu::{CpuPmu, Pmu, Vendor};
+use crate::workload;
+
+/// A condition without which a test says nothing. [`tests!`](crate::tests) lists the
+/// needs of each test; a test is skipped, with the reason, if one is not met.
+///
+/// The first three hold on the emulated PMU only. They are apart because a test is
+/// right on other hardware as far as it does without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Counts of user instructions and branches are exact. Most CPUs count an
+    /// instruction more for each interrupt and page fault.
+    ExactCounts,
+    /// Cycles, cache events and branch misses are the functions of instructions and
+    /// branches that the PMU model defines.
+    EmulatedPmu,
+    /// A PMI arrives before the instruction that follows the overflow.
+    ZeroSkid,
+    /// The clock and the TSC count instructions: QEMU runs with `-icount shift=0`.
+    Icount,
+    /// At least this many general counters.
+    General(u32),
+    /// At least this many fixed counters.
+    Fixed(u32),
+    /// At most this many fixed counters.
+    FixedAtMost(u32),
+    /// General counters of at most this many bits.
+    WidthAtMost(u32),
+    /// One write starts or stops all counters.
+    GlobalControl,
+    /// A CPU of Intel.
+    Intel,
+    /// A CPU with AMD's PMU.
+    Amd,
+    /// At least this many CPUs are online.
+    Cpus(usize),
+    /// The PMU under test is rust_pmu.
+    Module,
+    /// The in-tree driver supports this CPU.
+    InTree,
+    /// The in-tree driver supports this CPU, and its counts are right.
+    InTreeCounts,
+    /// The in-tree driver reserves the counters that it uses.
+    InTreeReserves,
+    /// The effective user is root.
+    Root,
+    /// MSRs can be read and written through `/dev/cpu/*/msr`.
+    Msrs,
+    /// The perf tool is in PATH.
+    PerfTool,
+}
+
+/// Skips the test unless all needs are met.
+pub fn check(ctx: &Ctx, needs: &[Need]) -> Result<()> {
+    match needs.iter().find_map(|need| need.missing(&ctx.pmu)) {
+        Some(reason) => skip(reason),
+        None => Ok(()),
+    }
+}
+
+impl Need {
+    /// The reason to skip, if the need is not met with `pmu` under test.
+    fn missing(self, pmu: &str) -> Option<String> {
+        let cpu = CpuPmu::probe();
+        let in_tree = || Pmu::find(IN_TREE).is_ok();
+        let (met, has) = match self {
+            Self::ExactCounts | Self::EmulatedPmu | Self::ZeroSkid => {
+                (cpu.general > 0 && crate::pmu::is_tcg(), String::new())
+            }
+            Self::Icount => (
+                crate::pmu::is_tcg() && tsc_counts_instructions(),
+                String::new(),
+            ),
+            Self::General(n) => (cpu.general >= n, cpu.general.to_string()),
+            Self::Fixed(n) => (cpu.fixed >= n, cpu.fixed.to_string()),
+            Self::FixedAtMost(n) => (cpu.fixed <= n, cpu.fixed.to_string()),
+            Self::WidthAtMost(bits) => (cpu.width <= bits, cpu.width.to_string()),
+            Self::GlobalControl => (cpu.global_control, String::new()),
+            Self::Intel => (cpu.vendor == Vendor::Intel, format!("{:?}", cpu.vendor)),
+            Self::Amd => (cpu.is_amd(), format!("{:?}", cpu.vendor)),
+            Self::Cpus(n) => {
+                let online = online_cpus();
+                (online >= n, online.to_string())
+            }
+            Self::Module => (pmu == RUST_PMU, pmu.to_string()),
+            Self::InTree => (in_tree(), String::new()),
+            // It has no addresses of Zhaoxin's fixed counters, so that it reads 0.
+            Self::InTreeCounts => (in_tree() && cpu.vendor != Vendor::Zhaoxin, String::new()),
+            // The kernel has no reservation for the MSRs of version 6.
+            Self::InTreeReserves => (in_tree() && cpu.version < 6, String::new()),
+            Self::Root => (geteuid().is_root(), String::new()),
+            Self::Msrs => match msr::load_driver() {
+                Ok(()) => (true, String::new()),
+                Err(error) => (false, format!("{error:#}")),
+            },
+            Self::PerfTool => (is_in_path("perf"), String::new()),
+        };
+        match (met, has.as_str()) {
+            (true, _) => None,
+            (false, "") => Some(format!("needs {self}")),
+            (false, has) => Some(format!("needs {self}, here: {has}")),
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ExactCounts => f.write_str("the emulated PMU: exact counts"),
+            Self::EmulatedPmu => f.write_str("the emulated PMU: its definitions of events"),
+            Self::ZeroSkid => f.write_str("the emulated PMU: no skid"),
+            Self::Icount => f.write_str("QEMU with -icount shift=0"),
+            Self::General(n) => write!(f, "{n} general counters"),
+            Self::Fixed(n) => write!(f, "{n} fixed counters"),
+            Self::FixedAtMost(n) => write!(f, "at most {n} fixed counters"),
+            Self::WidthAtMost(bits) => write!(f, "counters of at most {bits} bits"),
+            Self::GlobalControl => f.write_str("global control of the counters"),
+            Self::Intel => f.write_str("a CPU of Intel"),
+            Self::Amd => f.write_str("AMD's PMU"),
+            Self::Cpus(n) => write!(f, "{n} CPUs"),
+            Self::Module => write!(f, "{RUST_PMU} as the PMU under test"),
+            Self::InTree => f.write_str("the in-tree driver"),
+            Self::InTreeCounts => f.write_str("an in-tree driver that counts on this CPU"),
+            Self::InTreeReserves => f.write_str("an in-tree driver that reserves its counters"),
+            Self::Root => f.write_str("root"),
+            Self::Msrs => f.write_str("access to MSRs"),
+            Self::PerfTool => f.write_str("the perf tool"),
+        }
+    }
+}
+
+/// The number of CPUs that are online, whatever this thread's affinity is.
+fn online_cpus() -> usize {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    count_list(online.trim()).unwrap_or(1)
+}
+
+/// The number of elements of a list such as `0-3,5`.
+fn count_list(list: &str) -> Option<usize> {
+    list.split(',')
+        .map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+            (last + 1).checked_sub(first)
+        })
+        .sum()
+}
+
+/// Whether the TSC advances by one with each instruction.
+///
+/// The difference of two loops does not include RDTSC and the calls. An interrupt can
+/// disturb a measurement, but not all of them.
+fn tsc_counts_instructions() -> bool {
+    const ROUNDS: u64 = 5_000;
+    let ticks = |rounds| -> u64 {
+        let code = workload::tight_loop(black_box(rounds));
+        // SAFETY: RDTSC only reads the time-stamp counter. If CR4.TSD forbade it in
+        // user mode, the C library's clock_gettime() would not work either.
+        let read = || unsafe { core::arch::x86_64::_rdtsc() };
+        (0..20)
+            .map(|_| {
+                let start = read();
+                code.run();
+                read() - start
+            })
+            .min()
+            .unwrap_or(0)
+    };
+    // The loop has two instructions a round.
+    ticks(2 * ROUNDS).checked_sub(ticks(ROUNDS)) == Some(2 * ROUNDS)
+}
+
+fn is_in_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|dir| Path::new(&dir).join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus() {
+        for (list, count) in [("0", 1), ("0-3", 4), ("0,2-3,7", 4)] {
+            assert_eq!(count_list(list), Some(count), "{list}");
+        }
+        for bad in ["", "3-1", "a"] {
+            assert_eq!(count_list(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_need_that_is_not_met_is_the_reason_to_skip() {
+        assert_eq!(Need::Cpus(1).missing("cpu"), None);
+        assert_eq!(Need::Module.missing("rust_pmu"), None);
+        assert_eq!(
+            Need::Module.missing("cpu").as_deref(),
+            Some("needs rust_pmu as the PMU under test, here: cpu")
+        );
+        let reason = Need::General(99).missing("cpu").expect("99 counters");
+        assert!(reason.starts_with("needs 99 general counters, here: "));
+    }
+}
