@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The front door. Everything is done by tools/xtask; tools/bootstrap gets it
-# running on a bare Debian. The kernel's own build reads Kbuild, not this file.
+# The front door. tools/xtask does everything; tools/bootstrap starts it on a
+# bare Debian. The kernel's own build reads Kbuild, not this file.
 
-# A variable goes to xtask as it was written: CMD='echo $HOME' needs no $$. An
-# empty one is as good as none.
+# xtask gets a variable as it was written: CMD='echo $HOME' needs no $$. An empty
+# variable counts as not set.
 define pass
 ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU KERNEL KDIR CLIPPY SUITE BLESS, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU KERNEL KDIR CLIPPY SUITE TEST ALL, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test bench rust-headers update clean clean-cache help
+.PHONY: module demo shell guest test generations bench rust-headers update clean clean-cache help
 
-module demo shell guest test bench rust-headers update:
+module demo shell guest test generations bench rust-headers update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -31,27 +31,34 @@ help:
 	@sed 's/^| \{0,1\}//;t;d' $(firstword $(MAKEFILE_LIST))
 
 define usage
-| make demo           prepare everything, boot, load the module, profile a real program
-| make test           every test; the last line is "N passed, N failed". SUITE=name: one
-|                     suite of guest tests; BLESS=1: make docs/generations.md what the
-|                     tests find
+| make demo           prepare everything, boot a guest, profile a real program
+| make test           host tests, then guest tests on a set of machines. The last line is
+|                     "N passed, N failed"
+|   ALL=1             on all machines (default with CI=true in the environment)
+|   SUITE='GLOB…'     only these suites, such as 'hw-*'
+|   TEST='GLOB…'      only these guest tests, such as 'sampling::*', on the default
+|                     machine, or in the suites that SUITE= or ALL=1 names
 | make shell          an interactive guest with the module loaded
-| make guest CMD=…    run one command in a fresh guest. make exits with 2 when the command
+| make guest CMD=…    run one command in a fresh guest. make exits with 2 if the command
 |                     fails; tools/bootstrap guest --cmd '…' with the command's own status
-| make module         build out/rust_perf.ko. KDIR=dir: for that kernel build tree;
-|                     CLIPPY=1: with clippy
-| make rust-headers   make the stock Debian kernel's build tree fit for Rust modules,
-|                     any Rust modules, and print where it is and how to use it
-| make bench          what the emulated PMU costs, in paired runs
+|   SUITE=name        for shell and guest: a guest like that of the suite, with the program
+|                     guest-tests in PATH
+| make generations    make docs/generations.md from the last `make test ALL=1`
+| make module         build out/rust_perf.ko
+|   KDIR=dir          for that kernel build tree
+|   CLIPPY=1          with clippy
+| make rust-headers   make a stock Debian kernel's build tree fit for Rust modules, and
+|                     print where it is and how to use it
+| make bench          measure what the emulated PMU costs
 | make update         look for a newer kernel in the package index
-| make clean          remove what was built in this checkout
+| make clean          remove what this checkout has built, and its logs
 | make clean-cache    remove the cache: build root, kernel, QEMU
 |
 | For demo, shell, guest and test:
-|   SHARE=dir         a host directory, at /mnt/share in the guest (default: out/share)
-|   SMP=n             virtual CPUs (default: 2)
+|   SHARE=dir         a host directory for /mnt/share in the guest (default: out/share)
+|   SMP=n             the number of virtual CPUs (default: 2, or the suite's)
 |   CPU=…             QEMU's -cpu
-|   APPEND=…          more kernel command line
+|   APPEND=…          more arguments for the kernel's command line
 |   QEMU_ARGS=…       more arguments for QEMU
 |   TIMEOUT=s         seconds until the guest is stopped (default: 600)
 | For all: KERNEL=release, a Debian kernel such as 7.3.4+deb13-amd64

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use suites::Suite;
 
 use crate::kmsg::Kmsg;
 use crate::pmu::Pmu;
@@ -70,6 +71,8 @@ macro_rules! tests {
 
 /// What every test is given.
 pub struct Ctx {
+    /// The suite that is running.
+    pub suite: &'static Suite,
     /// The name of the PMU under test.
     pub pmu: String,
     /// The seed of random choices.

@@ -1,68 +1,205 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Runs tests and reports in KTAP version 1 (Documentation/dev-tools/ktap.rst).
+//!
+//! Above the line of a failed test stand diagnostic lines: the rest of the reason,
+//! then the source lines that led to the check that failed.
 
+use std::backtrace::Backtrace;
+use std::env;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{anyhow, Error, Result};
+use anyhow::{Error, Result};
 
 use crate::ctx::{Ctx, Skipped, Test};
 use crate::kmsg::{self, Kmsg};
 
-/// Runs the tests, then looks at what the kernel had to say meanwhile. Returns
-/// whether all is well.
-pub fn run(ctx: &Ctx, tests: &[&[Test]]) -> Result<bool> {
-    let mut log = Kmsg::from_now()?;
-    let count: usize = tests.iter().map(|group| group.len()).sum();
-    println!("KTAP version 1\n1..{}", count + 1);
+/// Where this program's source is in the checkout.
+const SOURCE: &str = "tests/guest/src/";
 
-    let mut number = 0;
-    let mut good = true;
-    let mut report = |name: &str, result: Result<()>, started: Instant| {
-        number += 1;
-        good &= print(number, name, result, started);
-    };
-    for test in tests.iter().copied().flatten() {
-        let started = Instant::now();
-        report(&test.title(), catch(|| (test.run)(ctx)), started);
+/// What the panic hook saw last.
+static PANIC: Mutex<Option<Failure>> = Mutex::new(None);
+
+/// Why a test failed, and where.
+#[derive(Debug, PartialEq)]
+struct Failure {
+    why: String,
+    /// Lines of this program, the innermost first.
+    places: Vec<String>,
+}
+
+impl Failure {
+    fn new(why: String, backtrace: &str) -> Self {
+        Self {
+            why,
+            places: places(backtrace),
+        }
     }
-    report(
+
+    /// Prints all but the first line of the reason, and returns that.
+    fn diagnose(&self) -> &str {
+        let mut lines = self.why.lines();
+        let first = lines.next().unwrap_or_default();
+        for line in lines {
+            println!("# {line}");
+        }
+        if !self.places.is_empty() {
+            println!("# at {}", self.places.join(", called at "));
+        }
+        first
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(format!("{error:#}"), &error.backtrace().to_string())
+    }
+}
+
+/// Has errors and panics record where they happen. Must be called before the
+/// first of them.
+pub fn record_locations() {
+    // Makes anyhow capture a backtrace in each error.
+    env::set_var("RUST_LIB_BACKTRACE", "1");
+    panic::set_hook(Box::new(|info| {
+        let payload = info.payload();
+        let message = payload
+            .downcast_ref::<&str>()
+            .map(|text| text.to_string())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_default();
+        let mut failure = Failure::new(
+            format!("panicked: {message}"),
+            &Backtrace::force_capture().to_string(),
+        );
+        // A backtrace shows the frame that a #[track_caller] function panics in.
+        if let Some(location) = info.location() {
+            let place = format!("{}:{}", location.file(), location.line());
+            if failure.places.first() != Some(&place) {
+                failure.places.insert(0, place);
+            }
+        }
+        eprintln!(
+            "guest-tests: {} at {}",
+            failure.why,
+            failure.places.join(", ")
+        );
+        *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }));
+}
+
+/// The lines of this program in a backtrace, without those that run the tests.
+fn places(backtrace: &str) -> Vec<String> {
+    backtrace
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("at "))
+        .filter_map(|path| Some(&path[path.find(SOURCE)?..]))
+        .take_while(|place| !place.contains("/ktap.rs:"))
+        // Without the column.
+        .map(|place| place.rsplit_once(':').map_or(place, |(line, _)| line))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Runs the tests, then checks what the kernel has logged meanwhile. Returns
+/// whether nothing failed.
+pub fn run(ctx: &Ctx, tests: &[&Test]) -> Result<bool> {
+    let mut log = Kmsg::from_now()?;
+    println!("KTAP version 1\n1..{}", tests.len() + 1);
+
+    let mut good = true;
+    for (test, number) in tests.iter().zip(1..) {
+        let started = Instant::now();
+        let result = catch(|| (test.run)(ctx));
+        good &= report(number, &test.title(), result, started);
+    }
+    let result = catch(|| kmsg::check_clean(&mut log));
+    good &= report(
+        tests.len() + 1,
         "kernel_log_is_clean",
-        kmsg::check_clean(&mut log),
+        result,
         Instant::now(),
     );
     Ok(good)
 }
 
-/// A test that panics has failed, and the others still run.
-fn catch(run: impl FnOnce() -> Result<()>) -> Result<()> {
-    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(anyhow!("panicked")))
+/// What came of a test.
+enum Outcome {
+    Passed,
+    Skipped(String),
+    Failed(Failure),
 }
 
-/// Prints one result line; a reason of many lines goes above it as diagnostics.
-fn print(number: usize, name: &str, result: Result<()>, started: Instant) -> bool {
-    let elapsed = started.elapsed().as_millis();
-    match result {
-        Ok(()) => println!("ok {number} {name}\n# {name}: {elapsed} ms"),
-        Err(e) => match e.downcast_ref::<Skipped>() {
-            Some(why) => println!("ok {number} {name} # SKIP {why}"),
-            None => {
-                let first = diagnose(&e);
-                println!("not ok {number} {name} # {first}");
-                return false;
-            }
+/// Runs a test; a panic is a failure.
+fn catch(run: impl FnOnce() -> Result<()>) -> Outcome {
+    match panic::catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => Outcome::Passed,
+        Ok(Err(error)) => match error.downcast_ref::<Skipped>() {
+            Some(why) => Outcome::Skipped(why.to_string()),
+            None => Outcome::Failed(error.into()),
         },
+        Err(_) => {
+            let seen = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Outcome::Failed(seen.unwrap_or_else(|| Failure::new("panicked".to_owned(), "")))
+        }
+    }
+}
+
+/// Prints the result line of a test. Returns whether it did not fail.
+fn report(number: usize, name: &str, outcome: Outcome, started: Instant) -> bool {
+    let elapsed = started.elapsed().as_millis();
+    match outcome {
+        Outcome::Passed => println!("ok {number} {name}\n# {name}: {elapsed} ms"),
+        Outcome::Skipped(why) => println!("ok {number} {name} # SKIP {why}"),
+        Outcome::Failed(failure) => {
+            let first = failure.diagnose();
+            println!("not ok {number} {name} # {first}");
+            return false;
+        }
     }
     true
 }
 
-/// Prints all but the first line of an error, and returns that.
-fn diagnose(error: &Error) -> String {
-    let text = format!("{error:#}");
-    let mut lines = text.lines();
-    let first = lines.next().unwrap_or_default().to_string();
-    for line in lines {
-        println!("# {line}");
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn places_in_a_backtrace() {
+        let backtrace = "   0: anyhow::error::msg\n             \
+                         at /cargo/anyhow/src/error.rs:83:36\n   \
+                         1: guest_tests::tests::expect\n             \
+                         at /checkout/tests/guest/src/tests/mod.rs:134:5\n   \
+                         2: guest_tests::tests::counting::branches\n             \
+                         at ./tests/guest/src/tests/counting.rs:60:9\n   \
+                         3: guest_tests::ktap::run\n             \
+                         at /checkout/tests/guest/src/ktap.rs:50:5\n   \
+                         4: guest_tests::main\n             \
+                         at /checkout/tests/guest/src/main.rs:70:5\n";
+        assert_eq!(
+            places(backtrace),
+            [
+                "tests/guest/src/tests/mod.rs:134",
+                "tests/guest/src/tests/counting.rs:60"
+            ]
+        );
+        assert_eq!(places("disabled backtrace"), [""; 0]);
     }
-    first
+
+    #[test]
+    fn a_panic_and_an_error_have_a_place() {
+        record_locations();
+        let Outcome::Failed(failure) = catch(|| panic!("no {}", 1)) else {
+            panic!("a panic is a failure");
+        };
+        assert_eq!(failure.why, "panicked: no 1");
+        assert!(failure.places[0].starts_with("tests/guest/src/ktap.rs:"));
+
+        let Outcome::Failed(failure) = catch(|| Err(anyhow!("no"))) else {
+            panic!("an error is a failure");
+        };
+        assert_eq!(failure.why, "no");
+    }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Tests of rust_pmu from inside the guest.
 //!
-//! They run as root, in suites (see [`suite`]), and report in KTAP. The truth
-//! is known wherever it can be: the workloads are assembly whose instructions
-//! are counted in its comments, so a test asserts a number, not a range.
+//! They run as root, in suites (the crate `suites`), and report in KTAP. Most
+//! workloads are assembly with a known number of instructions, so a test expects
+//! an exact count, not a range.
 //!
-//! `--pmu cpu` turns the same tests on the in-tree driver. That is how to tell
-//! a fault of the driver from one of the emulated hardware.
+//! `--pmu cpu` runs the same tests on the in-tree driver, which tells a fault of
+//! the driver from one of the emulated hardware.
 
 mod bpf;
 mod ctx;
@@ -25,55 +25,69 @@ mod workload;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
-use clap::{ArgGroup, Parser};
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use suites::SystemEvent;
 
 use crate::ctx::{Ctx, RUST_PMU};
 use crate::setting::SampleRate;
-use crate::suite::SystemEvent;
 
-/// Tests of rust_pmu, to be run in the guest as root.
+/// Runs tests of rust_pmu in the guest, as root, and reports in KTAP.
 #[derive(Parser)]
-#[command(group = ArgGroup::new("what").required(true))]
 struct Args {
-    /// List the suites and the guests they want, tab-separated
-    #[arg(long, group = "what")]
-    list: bool,
-    /// Run a suite and report in KTAP
-    #[arg(long, group = "what", value_name = "NAME")]
+    /// The suite whose guest this is.
+    #[arg(long, value_name = "NAME", env = "RUST_PERF_SUITE")]
     suite: Option<String>,
-    /// The PMU to test
+    /// Run only the tests that match a glob, such as `sampling::*`.
+    #[arg(value_name = "THEME::TEST")]
+    tests: Vec<String>,
+    /// The PMU to test.
     #[arg(long, default_value = RUST_PMU)]
     pmu: String,
-    /// What random choices begin with
+    /// The seed of random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Print the names of all tests as JSON, by group, and run none.
+    #[arg(long)]
+    names: bool,
 }
 
-fn main() -> Result<ExitCode> {
-    let args = Args::parse();
-    let Some(name) = args.suite else {
-        suite::list();
-        return Ok(ExitCode::SUCCESS);
-    };
+fn main() -> ExitCode {
+    ktap::record_locations();
+    match run(Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("guest-tests: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns whether no test failed.
+fn run(args: Args) -> Result<bool> {
+    if args.names {
+        println!("{}", serde_json::to_string(&suite::inventory())?);
+        return Ok(true);
+    }
+    let name = args.suite.context("name the suite: --suite NAME")?;
     let suite = suite::find(&name)?;
+    let selected = suite::select(suite, &args.tests)?;
     let ctx = Ctx {
+        suite,
         pmu: args.pmu,
         seed: args.seed,
     };
-    let _rate = SampleRate::fixed(1_000_000)?;
+    let rate = SampleRate::fixed(1_000_000)?;
     match suite.event {
         SystemEvent::None => {}
         SystemEvent::Kexec => tests::kexec::reboot_once(&ctx)?,
         SystemEvent::Sleep => tests::sleep::prepare()?,
     }
-    let good = ktap::run(&ctx, suite.tests)?;
+    let good = ktap::run(&ctx, &selected)?;
+    drop(rate);
     if suite.event == SystemEvent::Sleep {
         tests::sleep::power_off();
     }
-    Ok(if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(good)
 }

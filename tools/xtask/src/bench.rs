@@ -84,10 +84,11 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
         ..GuestOptions::default()
     };
     let guest = Guest {
-        name: "bench",
+        logs: &ctx.guest_logs("bench")?,
         module: None,
         command: Some(command),
-        files: &[],
+        suite: None,
+        tests: None,
         options: &options,
     };
     let before = children()?;
@@ -95,7 +96,7 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
     ensure!(
         matches!(end.outcome, Outcome::Exited(0)),
         "a guest failed: {}",
-        guest.explain(ctx, &end)
+        guest.explain(&end)
     );
     Ok(children()? - before)
 }

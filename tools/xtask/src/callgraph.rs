@@ -128,7 +128,11 @@ fn direct_call(line: &str) -> Option<&str> {
     if !instruction.starts_with("call") && !instruction.starts_with('j') {
         return None;
     }
-    let target = instruction.split_once(" <")?.1.trim_end().strip_suffix('>')?;
+    let target = instruction
+        .split_once(" <")?
+        .1
+        .trim_end()
+        .strip_suffix('>')?;
     let offset = target.rsplit_once("+0x");
     let inside = offset.is_some_and(|(_, hex)| hex.bytes().all(|b| b.is_ascii_hexdigit()));
     (!inside).then_some(target)

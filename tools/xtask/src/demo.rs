@@ -54,10 +54,11 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
     fs::copy(&xz, dir.join("xz"))?;
 
     let code = Guest {
-        name: "demo",
+        logs: &ctx.guest_logs("demo")?,
         module: Some(&module),
         command: Some(SCRIPT),
-        files: &[],
+        suite: None,
+        tests: None,
         options: &options,
     }
     .run_for_user(ctx, &parts)?;

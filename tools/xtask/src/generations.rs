@@ -1,68 +1,74 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! docs/generations.md: which tests pass on which generation of PMU, as a run
-//! of all suites finds.
+//! docs/generations.md: which tests pass on which generation of PMU.
 //!
-//! Nothing of it is written by hand: a column is a machine that suites name, a
-//! section is a theme of tests, a row is a test.
+//! The file is made from the reports of a full run. A column is a machine of the suites,
+//! a section is a theme of tests, a row is a test.
 
-use anyhow::{bail, Context as _, Result};
+use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::ExitCode;
+use suites::{Suite, SUITES};
 
-use crate::context::Context;
+use crate::context::{Context, GuestLogs};
 use crate::ktap::{Outcome, Results};
+use crate::test::read_results;
 
 const FILE: &str = "docs/generations.md";
 
+/// A link in `out` to the logs of the last full run without a failure.
+const FULL_RUN: &str = "full-run";
+
 const HEAD: &str = "\
 <!-- SPDX-License-Identifier: GPL-2.0 -->
-<!-- Made by `make test BLESS=1` from what the tests report; `make test` compares. -->
+<!-- Made by `make generations` from the reports of `make test ALL=1`. -->
 # What is tested on which generation
 
-A column is an emulated CPU (`tests/guest/src/suite.rs`): whose generation of
-performance monitoring it has, and how many general and, behind the `+`, fixed
-counters. A number says how many tests of a theme pass there, and of how many
-where some are skipped. `·`: no suite runs it there; it is about what does not
-depend on the generation, or is tested on some that stand for the others.
+A column is an emulated CPU (`tests/suites/src/machine.rs`): its generation of performance
+monitoring, its number of general counters and, behind the `+`, of fixed counters. The
+first table says how many tests of a theme pass; `3/5` means that the other two are
+skipped. `·` means that no suite runs the theme there: it does not depend on the
+generation, or other machines stand for this one.
 
 ";
 
-/// What became of one test on one machine.
+/// What came of one test on one machine.
 #[derive(Clone, Debug, PartialEq)]
 enum Cell {
     Passed,
-    /// And why.
+    /// For this reason.
     Skipped(String),
 }
 
-/// A test, by its theme and its own name.
+/// A test: its theme and its name.
 type Test<'a> = (&'a str, &'a str);
 
-/// What became of the tests.
+/// What came of all tests.
 #[derive(Default)]
 struct Table<'a> {
     machines: BTreeSet<&'a str>,
-    /// In the order in which the suites have them.
+    /// In the suites' order.
     tests: Vec<Test<'a>>,
     cells: BTreeMap<(Test<'a>, &'a str), Cell>,
 }
 
 impl<'a> Table<'a> {
-    /// Of the suites' machines and results, in the suites' order. A test that
-    /// passed in one suite of a machine has passed there.
+    /// Takes each suite's machine and results. A test has passed on a machine if it has
+    /// passed in one suite there.
     fn new(suites: impl IntoIterator<Item = (&'a str, &'a Results)>) -> Self {
         let mut table = Self::default();
         for (machine, results) in suites {
-            // A machine without a name has nothing to test.
+            // A machine without a name has no PMU.
             if machine.is_empty() {
                 continue;
             }
             table.machines.insert(machine);
             for (name, outcome) in &results.outcomes {
-                // What the program that runs the tests looks at has no theme.
-                let Some(test) = name.split_once('.') else {
+                // What is not a test has no theme.
+                let Some(test) = name.split_once("::") else {
                     continue;
                 };
                 let cell = match outcome {
@@ -108,7 +114,7 @@ impl<'a> Table<'a> {
         self.cells.get(&(test, machine))
     }
 
-    /// How many tests of a theme passed on a machine, and of how many.
+    /// How many tests of a theme passed on a machine, and how many there are.
     fn sum(&self, theme: &'a str, machine: &'a str) -> String {
         let cells = || {
             self.of_theme(theme)
@@ -122,7 +128,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The whole file; `about` says what a theme is about.
+    /// The whole file. `about` describes a theme.
     fn markdown(&self, about: impl Fn(&str) -> Result<String>) -> Result<String> {
         let mut text = HEAD.to_owned();
         let machines: Vec<_> = self.machines.iter().copied().collect();
@@ -166,7 +172,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The place of a reason among all, from 1 on.
+/// The number of a reason, which is added if it is new.
 fn number(reasons: &mut Vec<String>, why: &str) -> usize {
     let place = reasons.iter().position(|reason| reason == why);
     place.unwrap_or_else(|| {
@@ -184,7 +190,7 @@ fn summary(source: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A name of the program's as words.
+/// A name as words.
 fn plain(name: &str) -> String {
     name.replace('_', " ")
 }
@@ -205,41 +211,41 @@ fn row(text: &mut String, first: &str, cells: impl Iterator<Item = String>) {
     let _ = writeln!(text, "| {first} | {} |", cells.join(" | "));
 }
 
-/// Compares docs/generations.md with what these suites, all there are, gave; or
-/// with `bless` makes it so.
-pub fn check<'a>(
-    ctx: &Context,
-    suites: impl IntoIterator<Item = (&'a str, &'a Results)>,
-    bless: bool,
-) -> Result<()> {
+/// Remembers this run, in which all suites ran and no test failed, for [`make`].
+pub fn keep(ctx: &Context) -> Result<()> {
+    let link = ctx.out.join(FULL_RUN);
+    // There may be an older one.
+    let _ = fs::remove_file(&link);
+    symlink(&ctx.logs, &link).with_context(|| format!("cannot make {}", link.display()))
+}
+
+/// The name of a suite's logs.
+pub fn log_name(suite: &Suite) -> String {
+    format!("suite-{}", suite.name)
+}
+
+/// `make generations`: makes docs/generations.md from the last full run.
+pub fn make(ctx: &Context) -> Result<ExitCode> {
+    let logs = fs::read_link(ctx.out.join(FULL_RUN))
+        .context("no full run without a failure yet: make test ALL=1")?;
+    let results = SUITES
+        .iter()
+        .map(|suite| {
+            let logs = GuestLogs::of(&logs, &log_name(suite));
+            let results = read_results(&logs)
+                .with_context(|| format!("suite {} is new: make test ALL=1", suite.name))?;
+            Ok((suite.machine.name, results))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let suites = results.iter().map(|(machine, results)| (*machine, results));
     let text = Table::new(suites).markdown(|theme| {
         let file = format!("tests/guest/src/tests/{theme}.rs");
         let source = fs::read_to_string(ctx.top.join(&file)).context(file)?;
         Ok(summary(&source))
     })?;
-    let file = ctx.top.join(FILE);
-    if bless {
-        fs::create_dir_all(ctx.top.join("docs"))?;
-        return fs::write(&file, text).with_context(|| format!("cannot write {FILE}"));
-    }
-    let before = fs::read_to_string(&file).unwrap_or_default();
-    if let Some((line, (old, new))) = first_difference(&before, &text) {
-        bail!(
-            "{FILE} is not what this run gives, from line {line} on:\n  - {old}\n  + {new}\n\
-             `make test BLESS=1` makes it so"
-        );
-    }
-    Ok(())
-}
-
-/// The first line in which two texts differ, and its number.
-fn first_difference<'a>(old: &'a str, new: &'a str) -> Option<(usize, (&'a str, &'a str))> {
-    let end = "(no more lines)";
-    let lines = |text: &'a str| text.lines().chain(std::iter::repeat(end));
-    let count = old.lines().count().max(new.lines().count());
-    (1..=count)
-        .zip(lines(old).zip(lines(new)))
-        .find(|(_, (old, new))| old != new)
+    fs::write(ctx.top.join(FILE), text).with_context(|| format!("cannot write {FILE}"))?;
+    println!("{FILE}, from {}", logs.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -252,17 +258,17 @@ mod tests {
         let suites = [
             (
                 "v2 4+3",
-                of("1..3\nok 1 count.one\nok 2 count.two # SKIP no such event\nok 3 kernel_log\n"),
+                of("1..3\nok 1 count::one\nok 2 count::two # SKIP no such event\nok 3 kernel_log\n"),
             ),
             (
                 "v1 1",
-                of("1..2\nok 1 count.one\nok 2 count.two # SKIP no such event\n"),
+                of("1..2\nok 1 count::one\nok 2 count::two # SKIP no such event\n"),
             ),
             (
                 "v2 4+3",
-                of("1..2\nok 1 count.two\nok 2 hot_plug.off # SKIP one CPU\n"),
+                of("1..2\nok 1 count::two\nok 2 hot_plug::off # SKIP one CPU\n"),
             ),
-            ("", of("1..1\nok 1 no_pmu.refuses\n")),
+            ("", of("1..1\nok 1 no_pmu::refuses\n")),
         ];
         let suites = suites.iter().map(|(machine, results)| (*machine, results));
         let text = Table::new(suites)
@@ -307,15 +313,5 @@ About hot_plug.
         let source = "// SPDX\n//! One\n//! paragraph.\n//!\n//! Another.\nuse x;\n";
         assert_eq!(summary(source), "One\nparagraph.");
         assert_eq!(summary("use x;\n"), "");
-    }
-
-    #[test]
-    fn differences() {
-        assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
-        assert_eq!(first_difference("a\nb\n", "a\nc\n"), Some((2, ("b", "c"))));
-        assert_eq!(
-            first_difference("", "a\n"),
-            Some((1, ("(no more lines)", "a")))
-        );
     }
 }

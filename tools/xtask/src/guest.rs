@@ -1,58 +1,70 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The guest: a stock Debian kernel whose userland is the build root itself.
+//! The guest: a stock Debian kernel with the build root as its userland.
 //!
-//! The root comes over 9p, read-only, as the lower layer of an overlay. What
-//! the guest is told to do is in a directory of its own ("run"), shared too;
-//! the command's output comes through two virtio ports, so that it is apart
-//! from the kernel's console, which goes to a log.
+//! The guest mounts the build root read-only by 9p, as the lower layer of an overlay.
+//! It gets its command, the module and other files in a directory of its own, at
+//! /run/xtask. The command's output comes through two virtio ports, apart from the
+//! kernel's console, which goes to a log.
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
-use cpio::newc::ModeFileType;
-use cpio::{write_cpio, NewcBuilder};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use std::fs::{self, File};
-use std::io::{self, Cursor, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal};
 use std::iter;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
+use suites::{Suite, SystemEvent};
 use terminal_size::{terminal_size, Height, Width};
 
-use crate::cache::{Entry, Key};
-use crate::context::Context;
+use crate::context::{Context, GuestLogs};
+use crate::guest_tests;
+use crate::initramfs::initramfs;
 use crate::kernel::{self, Image, Kernel};
 use crate::module;
+use crate::monitor;
+use crate::pump::{News, Pump, Sink};
 use crate::qemu::Qemu;
+use crate::select;
 use crate::signals::{self, TerminalModes};
 use crate::step::{indent, last_lines};
 
-/// The guest's init, in its initramfs.
-const INIT: &str = include_str!("../guest/init");
-/// What init hands over to.
+/// The script that the initramfs starts from /run/xtask.
 const RUN: &str = include_str!("../guest/run");
 
-/// The modules that init needs, with what they depend on.
-const MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
+/// The kernel's command line, but for what the suite and the user add.
+const KERNEL_ARGUMENTS: &[&str] = &[
+    "console=ttyS0",
+    "loglevel=5",
+    // A kernel that has panicked ends the guest.
+    "panic=-1",
+    "oops=panic",
+    // The check of the timer interrupt can fail on a slow host.
+    "no_timer_check",
+    // The watchdog uses a counter of every CPU; tests that want that ask for it.
+    "nmi_watchdog=0",
+    // The clocksource watchdog of kernel 7.3 can deadlock at boot. While
+    // clocksource_done_booting() leaves jiffies by stop_machine(), the other CPUs wait in
+    // multi_cpu_stop() with interrupts off. If a tick then runs clocksource_watchdog() on
+    // the CPU that keeps jiffies, it sends the others an IPI and waits, with interrupts
+    // off, for their answer or for a time-out that it reads from jiffies. Neither comes.
+    "tsc=nowatchdog",
+];
 
-/// What coreutils' timeout exits with, too.
+/// The exit status of a guest that timed out, as of timeout(1).
 const TIMED_OUT: u8 = 124;
-/// What a shell says of a command that SIGPIPE ended.
+/// The exit status that a shell gives a command that SIGPIPE ended.
 const BROKEN_PIPE: u8 = 141;
 
-/// Files of a guest that is running, in its "run" directory.
-const CONSOLE: &str = "console.log";
-const QEMU_LOG: &str = "qemu.log";
-
-/// What the user may say about a guest.
+/// What the user may choose about a guest.
 #[derive(Args, Clone, Default)]
 pub struct Options {
-    /// A host directory, at /mnt/share in the guest; out/share if none is named.
+    /// A host directory for /mnt/share in the guest (default: out/share).
     #[arg(long, env = "RUST_PERF_SHARE")]
     pub share: Option<PathBuf>,
     /// More arguments for QEMU.
@@ -63,19 +75,19 @@ pub struct Options {
         allow_hyphen_values = true
     )]
     pub qemu_args: String,
-    /// Virtual CPUs; 2 if not said.
+    /// The number of virtual CPUs (default: 2, or the suite's).
     #[arg(long, env = "RUST_PERF_SMP")]
     pub smp: Option<u32>,
-    /// More kernel command line.
+    /// More arguments for the kernel's command line.
     #[arg(long, env = "RUST_PERF_APPEND", default_value = "")]
     pub append: String,
-    /// QEMU's -cpu.
+    /// QEMU's -cpu. A suite's properties come after it.
     #[arg(long, env = "RUST_PERF_CPU")]
     pub cpu: Option<String>,
     /// Do not load the module.
     #[arg(long)]
     pub no_module: bool,
-    /// Seconds until the guest is stopped; an interactive one is not, by default.
+    /// Seconds until the guest is stopped (default: 600; an interactive one is not).
     #[arg(long, env = "RUST_PERF_TIMEOUT")]
     pub timeout: Option<u64>,
 }
@@ -83,29 +95,45 @@ pub struct Options {
 impl Options {
     /// Whether they leave the guest as it is by default.
     pub fn are_usual(&self) -> bool {
-        let Self {
-            share: _,
-            qemu_args,
-            smp,
-            append,
-            cpu,
-            no_module,
-            timeout: _,
-        } = self;
-        qemu_args.is_empty() && smp.is_none() && append.is_empty() && cpu.is_none() && !no_module
+        self.variables().is_empty() && !self.no_module
     }
 
-    /// The timeout of a guest that no one sits in front of.
+    /// The variables that make this guest again, for a `make` command.
+    pub fn variables(&self) -> String {
+        let smp = self.smp.map(|smp| smp.to_string());
+        [
+            ("SMP", smp.as_deref().unwrap_or_default()),
+            ("CPU", self.cpu.as_deref().unwrap_or_default()),
+            ("APPEND", self.append.as_str()),
+            ("QEMU_ARGS", self.qemu_args.as_str()),
+        ]
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| format!(" {name}={}", shell_words::quote(value)))
+        .collect()
+    }
+
+    /// The timeout of a guest that is not interactive.
     pub fn seconds(&self) -> u64 {
         self.timeout.unwrap_or(600)
     }
 
-    /// The directory that the guest has at /mnt/share.
+    /// The directory for /mnt/share.
     pub fn share(&self, ctx: &Context) -> Result<PathBuf> {
         let share = self.share.clone().unwrap_or_else(|| ctx.out.join("share"));
         fs::create_dir_all(&share).with_context(|| format!("cannot make {}", share.display()))?;
         Ok(share)
     }
+}
+
+/// A guest that the user asked for.
+#[derive(Args)]
+pub struct UserGuest {
+    /// Make the guest like that of a suite, with guest-tests in PATH.
+    #[arg(long, env = "RUST_PERF_SUITE")]
+    suite: Option<String>,
+    #[command(flatten)]
+    options: Options,
 }
 
 /// What a guest is made of: the same for all guests of a run.
@@ -121,7 +149,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Makes what is not there yet.
+    /// Makes what is missing.
     pub fn prepare(ctx: &Context, options: &kernel::Options, qemu: Qemu) -> Result<Self> {
         let kernel = kernel::resolve(ctx, options)?;
         let image = kernel::image(ctx, &kernel)?;
@@ -136,55 +164,95 @@ impl Parts {
 
 /// A guest to run.
 pub struct Guest<'a> {
-    /// What its logs are called.
-    pub name: &'a str,
-    /// The module, to load unless the options say no.
+    /// Its logs.
+    pub logs: &'a GuestLogs,
+    /// The module, which is loaded unless the suite or the options say no.
     pub module: Option<&'a Path>,
-    /// The command, for sh; interactive without one.
+    /// The command, for sh; the guest is interactive without one.
     pub command: Option<&'a str>,
-    /// Files to put beside the command, in /run/xtask.
-    pub files: &'a [&'a Path],
-    /// The rest.
+    /// The suite whose guest this is.
+    pub suite: Option<&'static Suite>,
+    /// The program guest-tests, to have it in PATH.
+    pub tests: Option<&'a Path>,
+    /// What the user chose.
     pub options: &'a Options,
 }
 
 /// How a guest ended.
 pub enum Outcome {
-    /// The command exited, with this status.
+    /// The command exited with this status.
     Exited(u8),
-    /// The guest had to be stopped.
+    /// The guest was stopped because it took too long.
     TimedOut,
-    /// No one reads what the command prints, as after `| head`: it was stopped.
+    /// The guest was stopped because nobody reads its output, as after `| head`.
     Unread,
-    /// The guest ended before the command did: a panic, say, or a bad QEMU argument.
+    /// The guest ended before the command did, by a panic or a bad argument of QEMU's.
     Died,
 }
 
-/// What a guest left.
+/// What a guest leaves.
 pub struct End {
     /// How it ended.
     pub outcome: Outcome,
-    /// What its kernel said on the console.
+    /// What its kernel wrote to the console.
     pub console: String,
-    /// What QEMU said.
+    /// What QEMU wrote to standard error.
     qemu: String,
 }
 
-/// Where a guest's output goes.
-pub type Sink = Box<dyn Write + Send>;
+/// What a suite and the user's options make of a guest. The options win.
+#[derive(Debug, PartialEq)]
+struct Settings {
+    cpus: u32,
+    cpu: String,
+    qemu_args: String,
+    kernel_command_line: String,
+    load_module: bool,
+}
+
+impl Settings {
+    fn new(suite: Option<&Suite>, options: &Options, base_cpu: &str) -> Self {
+        let join = |parts: &[&str], separator: &str| {
+            let parts: Vec<_> = parts.iter().copied().filter(|it| !it.is_empty()).collect();
+            parts.join(separator)
+        };
+        let properties = suite.map(Suite::cpu_properties).unwrap_or_default();
+        let of_suite = suite.map(Suite::kernel_command_line).unwrap_or_default();
+        Self {
+            cpus: options
+                .smp
+                .unwrap_or_else(|| suite.map_or(2, |suite| suite.cpus)),
+            cpu: join(
+                &[options.cpu.as_deref().unwrap_or(base_cpu), &properties],
+                ",",
+            ),
+            qemu_args: join(
+                &[
+                    suite.map_or("", |suite| suite.timing.qemu_args()),
+                    &options.qemu_args,
+                ],
+                " ",
+            ),
+            kernel_command_line: join(
+                &[&KERNEL_ARGUMENTS.join(" "), &of_suite, &options.append],
+                " ",
+            ),
+            load_module: !options.no_module && suite.is_none_or(|suite| suite.load_module),
+        }
+    }
+}
 
 impl Guest<'_> {
-    /// The log of the kernel's console.
-    fn console(&self, ctx: &Context) -> PathBuf {
-        ctx.logs.join(format!("{}.console.log", self.name))
-    }
-
-    /// Boots it and waits for its end.
+    /// Boots the guest and waits for its end.
     pub fn run(&self, ctx: &Context, parts: &Parts, stdout: Sink, stderr: Sink) -> Result<End> {
-        fs::create_dir_all(&ctx.logs)?;
+        let settings = Settings::new(self.suite, self.options, parts.qemu.cpu());
         let run = tempfile::tempdir()?;
-        self.fill(run.path())?;
-        let mut command = self.qemu(ctx, parts, run.path())?;
+        self.fill(run.path(), parts, &settings)?;
+        let mut command = self.qemu(ctx, parts, run.path(), &settings)?;
+        let monitor = run.path().join("monitor");
+        command
+            .arg("-qmp")
+            .arg(format!("unix:{},server=on,wait=off", monitor.display()));
 
         let (tell, news) = mpsc::channel();
         let mut pumps = Vec::new();
@@ -202,19 +270,18 @@ impl Guest<'_> {
                 let pump = Pump::start(run.path().join(name), sink, tell.clone())?;
                 command
                     .arg("-chardev")
-                    .arg(format!("socket,id={name},path={}", pump.path.display()))
+                    .arg(format!("socket,id={name},path={}", pump.path().display()))
                     .arg("-device")
                     .arg(format!("virtserialport,chardev={name},name={name}"));
                 pumps.push(pump);
             }
         }
-        let words = shell_words::split(&self.options.qemu_args).context("QEMU_ARGS")?;
-        let log = File::create(run.path().join(QEMU_LOG))?;
+        let words = shell_words::split(&settings.qemu_args).context("QEMU_ARGS")?;
         signals::park_if_interrupted();
         let _modes = TerminalModes::save();
         let child = command
             .args(words)
-            .stderr(log)
+            .stderr(File::create(self.logs.qemu())?)
             .spawn()
             .context("cannot run QEMU")?;
 
@@ -222,41 +289,42 @@ impl Guest<'_> {
             None if interactive => None,
             _ => Some(Duration::from_secs(self.options.seconds())),
         };
-        let stopped = wait(child, timeout, tell, &news)?;
+        let save = |pid| {
+            if let Err(error) = monitor::save(self.logs, &monitor, settings.cpus, pid) {
+                eprintln!("cannot save the state of the guest: {error:#}");
+            }
+        };
+        let stopped = wait(child, timeout, tell, &news, save)?;
         for pump in pumps {
             pump.finish()?;
         }
-        let read = |name: &str| {
-            let text = fs::read(run.path().join(name)).unwrap_or_default();
+        let read = |path: PathBuf| {
+            let text = fs::read(path).unwrap_or_default();
             String::from_utf8_lossy(&text).into_owned()
         };
-        let end = End {
+        Ok(End {
             outcome: match stopped {
                 Some(outcome) => outcome,
-                None => read("status")
+                None => read(run.path().join("status"))
                     .trim()
                     .parse()
                     .map_or(Outcome::Died, Outcome::Exited),
             },
-            console: read(CONSOLE),
-            qemu: read(QEMU_LOG),
-        };
-        // A second guest of this name has its own until here.
-        fs::write(self.console(ctx), &end.console)?;
-        Ok(end)
+            console: read(self.logs.console()),
+            qemu: read(self.logs.qemu()),
+        })
     }
 
-    /// What the guest's scripts read.
-    fn fill(&self, run: &Path) -> Result<()> {
+    /// Makes the files of /run/xtask.
+    fn fill(&self, run: &Path, parts: &Parts, settings: &Settings) -> Result<()> {
         let mut environment = String::new();
         let mut set = |name: &str, value: &str| {
             environment += &format!("export {name}={}\n", shell_words::quote(value));
         };
         if let Some(module) = self.module {
-            fs::copy(module, run.join("rust_perf.ko"))
-                .with_context(|| format!("cannot copy {}", module.display()))?;
+            copy(module, &run.join("rust_perf.ko"))?;
             set("RUST_PERF_KO", "/run/xtask/rust_perf.ko");
-            if !self.options.no_module {
+            if settings.load_module {
                 set("LOAD", "1");
             }
         }
@@ -274,18 +342,29 @@ impl Guest<'_> {
                 }
             }
         }
-        for file in self.files {
-            let name = file.file_name().context("a file without a name")?;
-            fs::copy(file, run.join(name))?;
+        if let Some(tests) = self.tests {
+            fs::create_dir(run.join("bin"))?;
+            copy(tests, &run.join("bin/guest-tests"))?;
+        }
+        if let Some(suite) = self.suite {
+            set("RUST_PERF_SUITE", suite.name);
+            if suite.event == SystemEvent::Kexec {
+                copy(&parts.initramfs, &run.join("initramfs"))?;
+            }
         }
         fs::write(run.join("environment"), environment)?;
         fs::write(run.join("run"), RUN)?;
         Ok(())
     }
 
-    fn qemu(&self, ctx: &Context, parts: &Parts, run: &Path) -> Result<Command> {
-        let options = self.options;
-        let share = options.share(ctx)?;
+    fn qemu(
+        &self,
+        ctx: &Context,
+        parts: &Parts,
+        run: &Path,
+        settings: &Settings,
+    ) -> Result<Command> {
+        let share = self.options.share(ctx)?;
         let mut command = parts.qemu.command();
         command
             .args([
@@ -296,22 +375,15 @@ impl Guest<'_> {
                 "-nic",
                 "none",
             ])
-            .args(["-m", "1G", "-smp", &options.smp.unwrap_or(2).to_string()])
-            .args(["-cpu", options.cpu.as_deref().unwrap_or(parts.qemu.cpu())])
+            .args(["-m", "1G", "-smp", &settings.cpus.to_string()])
+            .args(["-cpu", &settings.cpu])
             .arg("-kernel")
-            .arg(&parts.image.vmlinuz)
+            .arg(&parts.image.kernel)
             .arg("-initrd")
             .arg(&parts.initramfs)
-            .args([
-                "-append",
-                &format!(
-                    "console=ttyS0 loglevel=5 panic=-1 oops=panic \
-                     no_timer_check nmi_watchdog=0 {}",
-                    options.append
-                ),
-            ])
+            .args(["-append", &settings.kernel_command_line])
             .arg("-serial")
-            .arg(format!("file:{}", run.join(CONSOLE).display()))
+            .arg(format!("file:{}", self.logs.console().display()))
             .args(["-device", "virtio-serial-pci"]);
         for (tag, path, access) in [
             ("root", ctx.root.as_path(), ",readonly=on"),
@@ -328,50 +400,58 @@ impl Guest<'_> {
         Ok(command)
     }
 
-    /// What to tell about a guest that did not end by itself.
-    pub fn explain(&self, ctx: &Context, end: &End) -> String {
-        let what = match end.outcome {
-            Outcome::Exited(status) => return format!("its command exited with {status}"),
-            Outcome::Unread => return "no one reads its output".to_owned(),
+    /// What to tell the user about a guest that did not end as it should.
+    pub fn explain(&self, end: &End) -> String {
+        let mut text = match end.outcome {
+            Outcome::Exited(status) => return format!("the command exited with {status}"),
+            Outcome::Unread => return "nobody reads the output".to_owned(),
             Outcome::TimedOut => format!(
-                "the guest did not finish in {} s and was stopped (TIMEOUT= sets how long it may take)",
-                self.options.seconds()
+                "the guest did not finish in {} s and was stopped (TIMEOUT= sets the limit).\n\
+                 The registers and local APICs of its CPUs: {}\n\
+                 The backtraces of QEMU's threads: {}",
+                self.options.seconds(),
+                self.logs.registers().display(),
+                self.logs.threads().display()
             ),
             Outcome::Died => "the guest ended before its command did".to_owned(),
         };
-        let qemu = match indent(last_lines(&end.qemu, 5)) {
-            nothing if nothing.is_empty() => nothing,
-            said => format!("\nQEMU said:\n{said}"),
-        };
+        if !end.qemu.trim().is_empty() {
+            text += &format!("\nQEMU said:\n{}", indent(last_lines(&end.qemu, 5)));
+        }
         format!(
-            "{what}{qemu}\nThe end of its console, {}:\n{}",
-            self.console(ctx).display(),
+            "{text}\nThe end of the console, {}:\n{}",
+            self.logs.console().display(),
             indent(&telling_end(&end.console))
         )
     }
 
-    /// Runs it for the user: its output is ours, and its status too.
+    /// Runs it for the user: its output and exit status become ours.
     pub fn run_for_user(&self, ctx: &Context, parts: &Parts) -> Result<ExitCode> {
         let end = self.run(ctx, parts, Box::new(io::stdout()), Box::new(io::stderr()))?;
         match end.outcome {
             Outcome::Exited(status) => Ok(ExitCode::from(status)),
             Outcome::Unread => Ok(ExitCode::from(BROKEN_PIPE)),
             Outcome::TimedOut => {
-                eprintln!("rust_perf: {}", self.explain(ctx, &end));
+                eprintln!("rust_perf: {}", self.explain(&end));
                 Ok(ExitCode::from(TIMED_OUT))
             }
-            Outcome::Died => bail!("{}", self.explain(ctx, &end)),
+            Outcome::Died => bail!("{}", self.explain(&end)),
         }
     }
 }
 
-/// The last lines of a console; of a kernel that complained, how the first
-/// complaint begins, since the last lines are but the end of its stack.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+    Ok(())
+}
+
+/// The last lines of a console. After a complaint of the kernel's it is the beginning of
+/// the first one, because the last lines are only the end of a stack.
 fn telling_end(console: &str) -> String {
     complaint(console).unwrap_or_else(|| last_lines(console, 25).to_owned())
 }
 
-/// The kernel's first complaint, if there is one, and some of what follows.
+/// The kernel's first complaint with the lines that follow.
 pub fn complaint(console: &str) -> Option<String> {
     const COMPLAINTS: &[&str] = &["Kernel panic", "Oops", "BUG:", "WARNING:"];
     let mut lines = console.lines();
@@ -380,26 +460,21 @@ pub fn complaint(console: &str) -> Option<String> {
     Some(some.join("\n"))
 }
 
-/// What ends the wait for a guest.
-enum News {
-    /// QEMU has ended.
-    Ended,
-    /// A [`Pump`] found that no one reads its output.
-    Unread,
-}
-
-/// Waits for a child's end; kills it when that takes too long or is of no use,
-/// and returns which.
+/// Waits for a child's end. Kills it if that takes too long or nobody reads its output,
+/// and returns which of the two. Calls `save` with its PID before it kills it for taking
+/// too long.
 fn wait(
     mut child: Child,
     timeout: Option<Duration>,
     tell: Sender<News>,
     news: &Receiver<News>,
+    save: impl FnOnce(u32),
 ) -> Result<Option<Outcome>> {
-    let pid = Pid::from_raw(child.id().try_into()?);
+    let id = child.id();
+    let pid = Pid::from_raw(id.try_into()?);
     let waiter = thread::spawn(move || {
         let status = child.wait();
-        // The receiver is there until we are joined.
+        // The receiver is there until this thread is joined.
         let _ = tell.send(News::Ended);
         status
     });
@@ -410,7 +485,10 @@ fn wait(
     let stopped = match first {
         Ok(News::Ended) => None,
         Ok(News::Unread) => Some(Outcome::Unread),
-        Err(_) => Some(Outcome::TimedOut),
+        Err(_) => {
+            save(id);
+            Some(Outcome::TimedOut)
+        }
     };
     if stopped.is_some() {
         // ESRCH if it has just ended.
@@ -422,177 +500,74 @@ fn wait(
     }
 }
 
-/// Copies what comes out of a virtio port, as it comes.
-struct Pump {
-    path: PathBuf,
-    thread: JoinHandle<io::Result<()>>,
-}
-
-impl Pump {
-    fn start(path: PathBuf, mut sink: Sink, tell: Sender<News>) -> Result<Self> {
-        let listener = UnixListener::bind(&path)?;
-        let thread = thread::spawn(move || {
-            let (mut port, _) = listener.accept()?;
-            let mut buffer = [0; 65536];
-            let mut result = Ok(());
-            loop {
-                let n = port.read(&mut buffer)?;
-                if n == 0 {
-                    return result;
-                }
-                // After an error go on reading: a guest that cannot write its
-                // output away waits for ever.
-                if result.is_ok() {
-                    result = sink.write_all(&buffer[..n]).and_then(|()| sink.flush());
-                    if broken_pipe(&result) {
-                        // The receiver is gone when QEMU is.
-                        let _ = tell.send(News::Unread);
-                    }
-                }
-            }
-        });
-        Ok(Self { path, thread })
-    }
-
-    /// Once QEMU has ended.
-    fn finish(self) -> Result<()> {
-        // A QEMU that ended early never connected: the thread still waits for it.
-        drop(UnixStream::connect(&self.path));
-        match self.thread.join() {
-            Ok(result) if broken_pipe(&result) => Ok(()),
-            Ok(result) => result.context("copying the guest's output"),
-            Err(_) => bail!("the thread that copies the guest's output panicked"),
-        }
-    }
-}
-
-fn broken_pipe(result: &io::Result<()>) -> bool {
-    matches!(result, Err(error) if error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-/// Makes the initramfs of a kernel: busybox, init and a few modules.
-fn initramfs(ctx: &Context, kernel: &Kernel, image: &Image) -> Result<PathBuf> {
-    let entry = Entry {
-        name: "initramfs",
-        key: Key::new(ctx)
-            .recipe(0)
-            .text(&kernel.release)
-            .text(&kernel.version.to_string())
-            .text(INIT)
-            .texts(MODULES)
-            .finish(),
-        title: format!("initramfs for {}", kernel.release),
-        megabytes: 20,
-    }
-    .get(ctx, |_, dir| {
-        let modules = image.modules.join(&kernel.release);
-        let dependencies = fs::read_to_string(modules.join("modules.dep"))?;
-        let mut files = vec![(
-            "bin/busybox".to_owned(),
-            fs::read("/usr/bin/busybox").context("no busybox in the build root")?,
-        )];
-        let mut names = Vec::new();
-        for path in load_order(&dependencies, MODULES)? {
-            let contents = Command::new("xz")
-                .arg("-dc")
-                .arg(modules.join(path))
-                .output()?;
-            ensure!(contents.status.success(), "cannot decompress {path}");
-            let name = path.rsplit('/').next().unwrap_or(path);
-            let name = name.strip_suffix(".xz").unwrap_or(name).to_owned();
-            files.push((name.clone(), contents.stdout));
-            names.push(name);
-        }
-        files.push((
-            "init".to_owned(),
-            INIT.replace("@MODULES@", &names.join(" ")).into_bytes(),
-        ));
-
-        let entry = |name: &str, file_type, mode| {
-            NewcBuilder::new(name)
-                .set_mode_file_type(file_type)
-                .mode(mode)
-        };
-        let mut archive = vec![(
-            entry("bin", ModeFileType::Directory, 0o40755),
-            Cursor::new(Vec::new()),
-        )];
-        for (name, contents) in files {
-            archive.push((
-                entry(&name, ModeFileType::Regular, 0o100755),
-                Cursor::new(contents),
-            ));
-        }
-        write_cpio(archive.into_iter(), File::create(dir.join("initramfs"))?)?;
-        Ok(())
-    })?;
-    Ok(entry.join("initramfs"))
-}
-
-/// The paths of modules and of what they depend on, in the order to load them.
-fn load_order<'a>(dependencies: &'a str, modules: &[&str]) -> Result<Vec<&'a str>> {
-    let mut order = Vec::new();
-    for module in modules {
-        let suffix = format!("/{module}.ko");
-        let (path, needs) = dependencies
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .find(|(path, _)| path.strip_suffix(".xz").unwrap_or(path).ends_with(&suffix))
-            .with_context(|| format!("the kernel has no module {module}"))?;
-        // modules.dep lists the most basic one last.
-        for path in needs.split_whitespace().rev().chain([path]) {
-            if !order.contains(&path) {
-                order.push(path);
-            }
-        }
-    }
-    Ok(order)
-}
-
 /// `make guest`.
 pub fn command(
     ctx: &Context,
     kernel: &kernel::Options,
-    options: &Options,
+    guest: &UserGuest,
     cmd: &str,
 ) -> Result<ExitCode> {
-    user_guest(ctx, kernel, options, "guest", Some(cmd))
+    user_guest(ctx, kernel, guest, "guest", Some(cmd))
 }
 
 /// `make shell`.
-pub fn shell(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
+pub fn shell(ctx: &Context, kernel: &kernel::Options, guest: &UserGuest) -> Result<ExitCode> {
     ensure!(
         io::stdin().is_terminal(),
         "make shell needs a terminal; for one command: make guest CMD='…'"
     );
-    eprintln!(
-        "The module is loaded, perf is there, {} is /mnt/share, the checkout /mnt/checkout.\n\
-         exit or Ctrl-D powers off; Ctrl-A x ends the guest at once.",
-        options.share(ctx)?.display()
-    );
-    user_guest(ctx, kernel, options, "shell", None)
+    user_guest(ctx, kernel, guest, "shell", None)
 }
 
 fn user_guest(
     ctx: &Context,
     kernel: &kernel::Options,
-    options: &Options,
+    guest: &UserGuest,
     name: &str,
     command: Option<&str>,
 ) -> Result<ExitCode> {
+    let options = &guest.options;
+    let suite = guest.suite.as_deref().map(select::suite).transpose()?;
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
-    let module = match options.no_module {
-        true => None,
-        false => Some(module::for_kernel(ctx, &parts.kernel)?),
+    // A suite's tests may load the module themselves.
+    let module = match (options.no_module, suite) {
+        (true, None) => None,
+        _ => Some(module::for_kernel(ctx, &parts.kernel)?),
     };
+    let tests = suite.map(|_| guest_tests::build(ctx)).transpose()?;
+    if command.is_none() {
+        let loaded = Settings::new(suite, options, "").load_module;
+        eprintln!("{}", welcome(&options.share(ctx)?, suite, loaded));
+    }
     Guest {
-        name,
+        logs: &ctx.guest_logs(name)?,
         module: module.as_deref(),
         command,
-        files: &[],
+        suite,
+        tests: tests.as_deref(),
         options,
     }
     .run_for_user(ctx, &parts)
+}
+
+/// What the user of an interactive guest should know.
+fn welcome(share: &Path, suite: Option<&Suite>, loaded: bool) -> String {
+    let module = match loaded {
+        true => "The module is loaded",
+        false => "The module is not loaded",
+    };
+    let tests = suite.map_or(String::new(), |suite| {
+        format!(
+            "\nThis guest is that of suite {0}: `guest-tests` runs the suite, \
+             `guest-tests 'THEME::TEST'` some of it.",
+            suite.name
+        )
+    });
+    format!(
+        "{module}. {} is /mnt/share, the checkout is /mnt/checkout.{tests}\n\
+         exit or Ctrl-D powers off; Ctrl-A x ends the guest at once.",
+        share.display()
+    )
 }
 
 #[cfg(test)]
@@ -607,57 +582,87 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_are_loaded_first() {
-        let dependencies =
-            "kernel/fs/9p/9p.ko.xz: kernel/net/9p/9pnet.ko.xz kernel/fs/netfs/netfs.ko.xz\n\
-                            kernel/net/9p/9pnet.ko.xz: kernel/fs/netfs/netfs.ko.xz\n\
-                            kernel/fs/netfs/netfs.ko.xz:\n";
-        assert_eq!(
-            load_order(dependencies, &["9pnet", "9p"]).unwrap(),
-            [
-                "kernel/fs/netfs/netfs.ko.xz",
-                "kernel/net/9p/9pnet.ko.xz",
-                "kernel/fs/9p/9p.ko.xz"
-            ]
-        );
-        assert!(load_order(dependencies, &["p"]).is_err());
+    fn a_complaint_of_the_kernel_is_seen() {
+        let console = "..MP-BIOS bug: 8254 timer not connected to IO-APIC\n\
+                       INFO: NMI handler took too long\n";
+        assert_eq!(complaint(console), None);
+        let console = format!("{console}[    9.1] WARNING: CPU: 0 PID: 1 at x\nCall Trace:\n");
+        assert!(complaint(&console).unwrap().contains("Call Trace"));
     }
 
     #[test]
-    fn a_child_that_takes_too_long_is_killed() {
+    fn a_child_that_takes_too_long_is_killed_after_its_state_is_saved() {
         let run = |time: &str, timeout| {
             let child = Command::new("sleep").arg(time).spawn().unwrap();
             let (tell, news) = mpsc::channel();
-            wait(child, Some(timeout), tell, &news).unwrap()
+            let mut state = String::new();
+            let save = |pid| state = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+            (
+                wait(child, Some(timeout), tell, &news, save).unwrap(),
+                state,
+            )
         };
-        assert!(matches!(
-            run("60", Duration::from_millis(10)),
-            Some(Outcome::TimedOut)
-        ));
-        assert!(run("0", Duration::from_secs(30)).is_none());
+        let (outcome, state) = run("60", Duration::from_millis(100));
+        assert!(matches!(outcome, Some(Outcome::TimedOut)));
+        assert_eq!(state, "sleep\n");
+        let (outcome, state) = run("0", Duration::from_secs(30));
+        assert!(outcome.is_none() && state.is_empty());
     }
 
     #[test]
-    fn a_pump_ends_though_no_one_connected() {
-        let dir = tempfile::tempdir().unwrap();
-        let (tell, _news) = mpsc::channel();
-        let pump = Pump::start(dir.path().join("p"), Box::new(io::sink()), tell).unwrap();
-        pump.finish().unwrap();
+    fn a_suite_makes_the_guest() {
+        let settings = |suite, options: &Options| {
+            let suite = suites::find(suite).unwrap();
+            Settings::new(Some(suite), options, suites::BASE_CPU)
+        };
+        let options = Options {
+            qemu_args: "-s".to_owned(),
+            append: "quiet".to_owned(),
+            ..Options::default()
+        };
+        let icount = settings("icount", &options);
+        assert_eq!(icount.qemu_args, "-icount shift=0,sleep=off -s");
+        assert_eq!((icount.cpus, icount.cpu.as_str()), (1, suites::BASE_CPU));
+        assert!(icount.load_module);
+        let fault = settings("faults-delay-v1", &options);
+        assert_eq!(
+            fault.cpu,
+            "max,vendor=GenuineIntel,pmu=on,pmu-version=1,pmu-fault=delay:3:20000"
+        );
+        assert!(fault.kernel_command_line.ends_with("mitigations=off quiet"));
+        assert!(!settings("no-pmu", &options).load_module);
     }
 
     #[test]
-    fn a_pump_reads_on_when_no_one_reads_from_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("p");
-        let (tell, news) = mpsc::channel();
-        let (reader, writer) = UnixStream::pair().unwrap();
-        drop(reader);
-        let pump = Pump::start(path.clone(), Box::new(writer), tell).unwrap();
-        let mut port = UnixStream::connect(path).unwrap();
-        // More than a socket holds.
-        port.write_all(&vec![0; 4 << 20]).unwrap();
-        drop(port);
-        assert!(matches!(news.recv(), Ok(News::Unread)));
-        pump.finish().unwrap();
+    fn without_a_suite_or_options_the_guest_is_the_usual() {
+        let options = Options::default();
+        assert!(options.are_usual());
+        let settings = Settings::new(None, &options, suites::BASE_CPU);
+        assert_eq!(
+            settings,
+            Settings {
+                cpus: 2,
+                cpu: suites::BASE_CPU.to_owned(),
+                qemu_args: String::new(),
+                kernel_command_line: KERNEL_ARGUMENTS.join(" "),
+                load_module: true,
+            }
+        );
+    }
+
+    #[test]
+    fn the_user_wins_over_the_suite() {
+        let options = Options {
+            smp: Some(4),
+            cpu: Some("qemu64".to_owned()),
+            append: "a b".to_owned(),
+            no_module: true,
+            ..Options::default()
+        };
+        let suite = suites::find("one-cpu").unwrap();
+        let settings = Settings::new(Some(suite), &options, suites::BASE_CPU);
+        assert_eq!((settings.cpus, settings.cpu.as_str()), (4, "qemu64"));
+        assert!(!settings.load_module && !options.are_usual());
+        assert_eq!(options.variables(), " SMP=4 CPU=qemu64 APPEND='a b'");
     }
 }

@@ -10,7 +10,6 @@
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
-use debversion::Version;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -20,7 +19,8 @@ use std::thread;
 
 use crate::cache::{Entry, Key};
 use crate::context::Context;
-use crate::packages::{self, Index};
+use crate::packages::{self, Index, Version};
+use crate::step::Step;
 
 /// The series that rust_perf supports, newest first: those whose perf and Rust
 /// interfaces it was built and tested with.
@@ -37,6 +37,14 @@ pub const MAKE_ARGS: &[&str] = &[
     "HOSTCC=gcc-14",
     "HOSTCXX=g++-14",
     "LIBCLANG_PATH=/usr/lib/llvm-19/lib",
+];
+
+/// What saves time when the tree is prepared. It changes nothing in the crates.
+const PREPARE_ARGS: &[&str] = &[
+    // Procedural macros run for a second, but take 20 s to be optimised.
+    "HOSTRUSTFLAGS=-Copt-level=0",
+    // No resolve_btfids: the BTF of a module needs vmlinux, which is not there.
+    "CONFIG_DEBUG_INFO_BTF=",
 ];
 
 /// What of the kernel's source no module build reads. Kconfig files and
@@ -133,31 +141,44 @@ impl Kernel {
         let (release, version) = record.trim().split_once(' ')?;
         Some(Self {
             release: release.to_owned(),
-            version: version.parse().ok()?,
+            version: version.into(),
         })
     }
 }
 
 /// The newest kernel of the newest supported series all of whose packages are
 /// there; with `release`, that kernel.
-fn newest(index: &Index, release: Option<&str>) -> Option<Kernel> {
+fn newest(index: &Index, release: Option<&str>) -> Result<Option<Kernel>> {
     let wanted = |kernel: &Kernel, series: &str| match release {
         Some(release) => kernel.release == release,
         None => kernel.series() == series && kernel.release.ends_with(FLAVOUR),
     };
-    SUPPORTED.iter().find_map(|series| {
-        index
+    for series in SUPPORTED {
+        let kernels = index
             .starting_with("linux-binary-")
             .map(|package| Kernel {
                 release: package.name["linux-binary-".len()..].to_owned(),
                 version: package.version.clone(),
             })
             .filter(|kernel| wanted(kernel, series))
-            // Debian has kernels like 7.3.4+deb13-cloud-amd64 and "unsigned" ones.
+            // Not linux-binary-unsigned-….
             .filter(|kernel| kernel.release.starts_with(|c: char| c.is_ascii_digit()))
-            .filter(|kernel| kernel.available(index))
-            .max_by(|a, b| a.version.cmp(&b.version))
-    })
+            .filter(|kernel| kernel.available(index));
+        let mut newest: Option<Kernel> = None;
+        for kernel in kernels {
+            let newer = match &newest {
+                Some(other) => kernel.version.is_newer_than(&other.version)?,
+                None => true,
+            };
+            if newer {
+                newest = Some(kernel);
+            }
+        }
+        if newest.is_some() {
+            return Ok(newest);
+        }
+    }
+    Ok(None)
 }
 
 /// Finds the kernel to use. What was found once is recorded, so that a later
@@ -171,11 +192,11 @@ pub fn resolve(ctx: &Context, options: &Options) -> Result<Kernel> {
             return Ok(kernel);
         }
     }
-    let kernel = match newest(&Index::read(ctx)?, release) {
+    let kernel = match newest(&Index::read(ctx)?, release)? {
         Some(kernel) => kernel,
         None => {
             packages::update(ctx)?;
-            newest(&Index::read(ctx)?, release).with_context(|| not_found(release))?
+            newest(&Index::read(ctx)?, release)?.with_context(|| not_found(release))?
         }
     };
     kernel.record(&record)?;
@@ -210,7 +231,7 @@ pub fn update(ctx: &Context, options: &Options) -> Result<ExitCode> {
     let path = record(ctx, release)?;
     let before = Kernel::recorded(&path);
     packages::update(ctx)?;
-    let kernel = newest(&Index::read(ctx)?, release).with_context(|| not_found(release))?;
+    let kernel = newest(&Index::read(ctx)?, release)?.with_context(|| not_found(release))?;
     kernel.record(&path)?;
     match before {
         Some(before) if before == kernel => {
@@ -224,8 +245,8 @@ pub fn update(ctx: &Context, options: &Options) -> Result<ExitCode> {
 
 /// The kernel image and its modules.
 pub struct Image {
-    /// The image that QEMU loads.
-    pub vmlinuz: PathBuf,
+    /// The image that QEMU boots.
+    pub kernel: PathBuf,
     /// The directory that holds `RELEASE/modules.dep`.
     pub modules: PathBuf,
 }
@@ -239,7 +260,7 @@ fn image_entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
     Entry {
         name: "kernel",
         key: Key::new(ctx)
-            .recipe(0)
+            .recipe(1)
             .texts(image_packages(kernel))
             .text(&kernel.version.to_string())
             .finish(),
@@ -261,16 +282,75 @@ pub fn image(ctx: &Context, kernel: &Kernel) -> Result<Image> {
                 .arg(dir.join("usr"))
                 .arg(&kernel.release),
         )?;
+        let vmlinuz = modules.join(&kernel.release).join("vmlinuz");
         ensure!(
-            modules.join(&kernel.release).join("vmlinuz").is_file(),
+            vmlinuz.is_file(),
             step.failure("the packages hold no kernel image")
         );
-        Ok(())
+        unpack_image(step, &vmlinuz, &dir.join(VMLINUX))
     })?;
     let modules = entry.join("usr/lib/modules");
+    let vmlinux = entry.join(VMLINUX);
     Ok(Image {
-        vmlinuz: modules.join(&kernel.release).join("vmlinuz"),
+        kernel: match vmlinux.is_file() {
+            true => vmlinux,
+            false => modules.join(&kernel.release).join("vmlinuz"),
+        },
         modules,
+    })
+}
+
+/// The unpacked image: an emulated CPU takes a second to unpack it at each boot.
+const VMLINUX: &str = "vmlinux";
+
+/// Unpacks a bzImage if it is packed as Debian does it and QEMU can boot the result.
+fn unpack_image(step: &Step, vmlinuz: &Path, vmlinux: &Path) -> Result<()> {
+    let image = fs::read(vmlinuz)?;
+    let Some(payload) = zstd_payload(&image) else {
+        return Ok(());
+    };
+    let packed = vmlinux.with_extension("zst");
+    fs::write(&packed, payload)?;
+    step.run(
+        Command::new("zstd")
+            .args(["-q", "-d", "--rm", "-o"])
+            .arg(vmlinux)
+            .arg(&packed),
+    )?;
+    if !has_pvh_entry(&fs::read(vmlinux)?) {
+        fs::remove_file(vmlinux)?;
+    }
+    Ok(())
+}
+
+/// The kernel in a bzImage, compressed by zstd (Documentation/arch/x86/boot.rst).
+fn zstd_payload(image: &[u8]) -> Option<&[u8]> {
+    const MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
+    let word = |at: usize| {
+        let bytes = image.get(at..at + 4)?;
+        usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
+    };
+    if image.get(0x202..0x206)? != b"HdrS" {
+        return None;
+    }
+    // The real-mode code is a boot sector and setup_sects more. payload_offset counts
+    // from its end. The payload's last word is the size of the unpacked kernel.
+    let setup = (usize::from(image[0x1f1]) + 1) * 512;
+    let start = setup + word(0x248)?;
+    let end = start + word(0x24c)?.checked_sub(4)?;
+    image.get(start..end).filter(|it| it.starts_with(MAGIC))
+}
+
+/// Whether an ELF image has the note XEN_ELFNOTE_PHYS32_ENTRY (18), by which QEMU boots
+/// it (CONFIG_PVH). Notes are words: the length of the name, that of the value, the type,
+/// the name.
+fn has_pvh_entry(image: &[u8]) -> bool {
+    let word = |at: usize| image.get(at * 4..at * 4 + 4);
+    image.chunks_exact(4).enumerate().any(|(at, name)| {
+        name == b"Xen\0"
+            && at >= 3
+            && word(at - 3) == Some(&4u32.to_le_bytes())
+            && word(at - 1) == Some(&18u32.to_le_bytes())
     })
 }
 
@@ -282,6 +362,7 @@ fn kdir_entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
             .text(&kernel.release)
             .text(&kernel.version.to_string())
             .texts(MAKE_ARGS)
+            .texts(PREPARE_ARGS)
             .texts(NOT_NEEDED)
             .finish(),
         title: format!("Rust metadata for {}", kernel.release),
@@ -323,11 +404,12 @@ pub fn kdir(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
         fs::copy(headers.join("Module.symvers"), kdir.join("Module.symvers"))
             .context("the headers package has no Module.symvers")?;
 
-        step.run(make(kdir).arg(format!("-j{}", jobs())).args([
-            "olddefconfig",
-            "prepare",
-            "modules_prepare",
-        ]))?;
+        step.run(
+            make(kdir)
+                .arg(format!("-j{}", jobs()))
+                .args(PREPARE_ARGS)
+                .args(["olddefconfig", "prepare", "modules_prepare"]),
+        )?;
         let release = fs::read_to_string(kdir.join("include/config/kernel.release"))?;
         ensure!(
             release.trim() == kernel.release,
@@ -466,6 +548,10 @@ mod tests {
         index(&flat)
     }
 
+    fn chosen(index: &Index, release: Option<&str>) -> Option<Kernel> {
+        newest(index, release).unwrap()
+    }
+
     #[test]
     fn the_newest_supported_series_wins() {
         let index = index_of(&[
@@ -474,12 +560,12 @@ mod tests {
             all("7.2.12+deb13-cloud-amd64", "7.2", "7.2.12-1~bpo13+1"),
             all("99.1.1+deb13-amd64", "99.1", "99.1.1-1"),
         ]);
-        assert_eq!(newest(&index, None).unwrap().release, "7.2.12+deb13-amd64");
+        assert_eq!(chosen(&index, None).unwrap().release, "7.2.12+deb13-amd64");
         assert_eq!(
-            newest(&index, Some("7.2.9+deb13-amd64")).unwrap().release,
+            chosen(&index, Some("7.2.9+deb13-amd64")).unwrap().release,
             "7.2.9+deb13-amd64"
         );
-        assert_eq!(newest(&index, Some("7.2.10+deb13-amd64")), None);
+        assert_eq!(chosen(&index, Some("7.2.10+deb13-amd64")), None);
     }
 
     #[test]
@@ -488,8 +574,8 @@ mod tests {
         packages[4].1 = "7.3.5-1~bpo13+1".to_owned();
         let old = all("7.2.12+deb13-amd64", "7.2", "7.2.12-1~bpo13+1");
         let index = index_of(&[packages.clone(), old]);
-        assert_eq!(newest(&index, None).unwrap().series(), "7.2");
-        assert_eq!(newest(&index_of(&[packages]), None), None);
+        assert_eq!(chosen(&index, None).unwrap().series(), "7.2");
+        assert_eq!(chosen(&index_of(&[packages]), None), None);
     }
 
     #[test]
@@ -512,6 +598,28 @@ mod tests {
              0x00000000\tother\tdrivers/x\tEXPORT_SYMBOL\t\n",
         );
         assert!(stock.contains("_RNvCs1_6kernel1a") && !stock.contains("other"));
+    }
+
+    #[test]
+    fn what_a_bzimage_holds() {
+        let mut image = vec![0; 0x800];
+        image[0x1f1] = 1;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x248..0x24c].copy_from_slice(&0x10u32.to_le_bytes());
+        image[0x24c..0x250].copy_from_slice(&0x8u32.to_le_bytes());
+        image[0x410..0x418].copy_from_slice(b"\x28\xb5\x2f\xfdsize");
+        assert_eq!(zstd_payload(&image), Some(&b"\x28\xb5\x2f\xfd"[..]));
+        image[0x410] = 0;
+        assert_eq!(zstd_payload(&image), None);
+        assert_eq!(zstd_payload(&image[..0x412]), None);
+        assert_eq!(zstd_payload(b"ELF"), None);
+    }
+
+    #[test]
+    fn whether_an_image_boots_by_pvh() {
+        let note = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0";
+        assert!(has_pvh_entry(&[b"text", &note[..], b"more"].concat()));
+        assert!(!has_pvh_entry(b"\x04\0\0\0\x08\0\0\0\x06\0\0\0Xen\0"));
     }
 
     #[test]

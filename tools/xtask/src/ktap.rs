@@ -1,62 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Reads test results in KTAP version 1 (Documentation/dev-tools/ktap.rst of
-//! the kernel), of which guest tests use the flat form.
+//! the kernel). Guest tests do not nest them.
 
 /// A test that failed.
 #[derive(Debug, PartialEq)]
 pub struct Failure {
     /// Its name.
     pub name: String,
-    /// The reason on its line, and the diagnostic lines above it.
+    /// The reason on its line, then the diagnostic lines above it.
     pub why: Vec<String>,
 }
 
-/// What became of a test.
+/// What came of a test.
 #[derive(Debug, PartialEq)]
 pub enum Outcome {
     /// It passed.
     Passed,
-    /// It does not apply, and why.
+    /// It was skipped, for this reason.
     Skipped(String),
     /// It failed: see [`Results::failures`].
     Failed,
 }
 
-/// The results so far.
+/// What a guest reported.
 #[derive(Debug, Default, PartialEq)]
 pub struct Results {
-    /// How many tests each plan says that there are; there is to be one plan.
+    /// How many tests each plan announces. There should be one plan.
     pub plans: Vec<usize>,
-    /// The numbers of the results, as they came.
+    /// The numbers of the results, in their order.
     pub numbers: Vec<usize>,
-    /// The tests by name, as they came.
+    /// The tests and what came of them, in their order.
     pub outcomes: Vec<(String, Outcome)>,
-    /// Those that failed.
+    /// The tests that failed.
     pub failures: Vec<Failure>,
 }
 
 impl Results {
-    /// Reads what a guest printed. Lines that are not KTAP are no concern of it.
+    /// Reads a guest's output. Ignores lines that are not KTAP.
     pub fn parse(text: &str) -> Self {
         let mut results = Self::default();
         let mut diagnostics = Vec::new();
-        let mut before = "";
+        let mut last = "";
         for line in text.lines() {
             if let Some(diagnostic) = line.strip_prefix("# ") {
-                // Some follow their test, and are named after it.
-                if diagnostic.split(':').next() != Some(before) {
+                // A line that begins with a test's name follows that test.
+                let of_last = diagnostic
+                    .strip_prefix(last)
+                    .is_some_and(|rest| !last.is_empty() && rest.starts_with(':'));
+                if !of_last {
                     diagnostics.push(diagnostic.to_owned());
                 }
             } else if let Some(plan) = line.strip_prefix("1..") {
-                // A plan that is no number is one that no results fulfil.
+                // No results can fulfil a plan that is not a number.
                 results
                     .plans
                     .push(plan.trim().parse().unwrap_or(usize::MAX));
             } else if let Some(rest) = line.strip_prefix("ok ") {
                 results.numbers.push(number(rest));
                 let (name, directive) = result(rest);
-                before = name;
+                last = name;
                 let skipped = directive.and_then(|why| why.strip_prefix("SKIP"));
                 let outcome = skipped.map_or(Outcome::Passed, |why| {
                     Outcome::Skipped(why.trim().to_owned())
@@ -66,7 +69,7 @@ impl Results {
             } else if let Some(rest) = line.strip_prefix("not ok ") {
                 results.numbers.push(number(rest));
                 let (name, why) = result(rest);
-                before = name;
+                last = name;
                 results.outcomes.push((name.to_owned(), Outcome::Failed));
                 results.failures.push(Failure {
                     name: name.to_owned(),
@@ -81,12 +84,12 @@ impl Results {
         results
     }
 
-    /// How many passed.
+    /// How many tests passed.
     pub fn passed(&self) -> usize {
         self.count(|outcome| *outcome == Outcome::Passed)
     }
 
-    /// How many were skipped.
+    /// How many tests were skipped.
     pub fn skipped(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::Skipped(_)))
     }
@@ -95,13 +98,13 @@ impl Results {
         self.outcomes.iter().filter(|(_, it)| is(it)).count()
     }
 
-    /// How many tests the plan has that gave no result.
+    /// How many tests of the plan have no result.
     pub fn missing(&self) -> usize {
         let planned = self.plans.first().copied().unwrap_or(0);
         planned.saturating_sub(self.numbers.len())
     }
 
-    /// Why these results prove nothing, though no test failed or is missing.
+    /// Why these results prove nothing although no test failed or is missing.
     pub fn trouble(&self) -> Option<String> {
         let [planned] = self.plans[..] else {
             return Some(format!("it printed {} plans, not one", self.plans.len()));
@@ -110,7 +113,7 @@ impl Results {
         numbers.sort_unstable();
         if self.missing() == 0 && !numbers.iter().copied().eq(1..=planned) {
             return Some(format!(
-                "its results are numbered {:?}, by a plan of 1..{planned}",
+                "its results are numbered {:?}, but the plan is 1..{planned}",
                 self.numbers
             ));
         }
@@ -127,7 +130,7 @@ fn number(rest: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// The name and the directive of what follows "ok ": `3 - name # directive`.
+/// The name and the directive in what follows "ok ": `3 - name # directive`.
 fn result(rest: &str) -> (&str, Option<&str>) {
     let (description, directive) = match rest.split_once(" # ") {
         Some((description, directive)) => (description, Some(directive)),
@@ -144,8 +147,8 @@ mod tests {
     #[test]
     fn results() {
         let results = Results::parse(
-            "KTAP version 1\n1..5\nok 1 other # SKIP no such event\nok 2 - exact\n# exact: 5 ms\n\
-             noise\n# expected 5\n# found 4\nnot ok 3 sum # 4 != 5\nok 4 more\n",
+            "KTAP version 1\n1..5\nok 1 other # SKIP no such event\nok 2 - a::exact\n\
+             # a::exact: 5 ms\nnoise\n# expected 5\n# found 4\nnot ok 3 sum # 4 != 5\nok 4 more\n",
         );
         assert_eq!((results.passed(), results.skipped()), (2, 1));
         assert_eq!(
@@ -155,6 +158,7 @@ mod tests {
                 Outcome::Skipped("no such event".to_owned())
             )
         );
+        assert_eq!(results.outcomes[1].0, "a::exact");
         assert_eq!(results.missing(), 1);
         assert_eq!(
             results.failures,
@@ -181,7 +185,7 @@ mod tests {
     fn each_test_of_one_plan_has_one_result() {
         let trouble = |text| Results::parse(text).trouble();
         assert_eq!(trouble("1..3\nok 2 a\nok 1 b\nok 3 c # SKIP\n"), None);
-        // That one is missing is told apart.
+        // A missing result is counted elsewhere.
         assert_eq!(trouble("1..3\nok 1 a\nok 2 b\n"), None);
         for bad in [
             "1..3\nok 1 a\nok 1 b\nok 2 c\n",

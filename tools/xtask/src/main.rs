@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `xtask`: from a build root to a guest that runs `rust_perf`.
+//! `xtask` builds what a guest with `rust_perf` needs, runs guests, and reports.
 //!
-//! The Makefile is the front door and `tools/bootstrap` starts this program
-//! inside the build root, as process 1 of its own PID namespace and in its own
-//! mount namespace. What a command needs is made in steps ([`step`]), each an
-//! entry of the cache ([`cache`]) whose name is a hash of what went into it.
+//! The Makefile calls `tools/bootstrap`, which starts this program inside the build
+//! root, as process 1 of its own PID namespace and in its own mount namespace. What a
+//! command needs is made in steps ([`step`]). Each is an entry of the cache ([`cache`])
+//! with a hash of its inputs in its name.
 
 #![forbid(unsafe_code)]
 
 mod bench;
 mod cache;
+mod callgraph;
 mod context;
 mod demo;
 mod generations;
 mod guest;
+mod guest_tests;
 mod hints;
+mod host;
+mod initramfs;
 mod kernel;
 mod ktap;
 mod module;
+mod monitor;
 mod packages;
+mod pump;
 mod qemu;
+mod select;
 mod signals;
 mod step;
 mod test;
@@ -45,17 +52,19 @@ struct Cli {
 enum Command {
     /// Profile a real program in a guest.
     Demo(guest::Options),
-    /// Run every test.
+    /// Run tests.
     Test(test::Options),
+    /// Make docs/generations.md from the last full run of the tests.
+    Generations,
     /// Run an interactive guest.
-    Shell(guest::Options),
+    Shell(guest::UserGuest),
     /// Run one command in a fresh guest and exit with its status.
     Guest {
         /// The command, for sh.
         #[arg(long, env = "RUST_PERF_CMD")]
         cmd: Option<String>,
         #[command(flatten)]
-        options: guest::Options,
+        guest: guest::UserGuest,
     },
     /// Build rust_perf.ko.
     Module(module::Options),
@@ -65,7 +74,7 @@ enum Command {
     Bench(bench::Options),
     /// Look for a newer kernel in the package index.
     Update,
-    /// Run a command in the build root, in the directory where one is.
+    /// Run a command in the build root, in the current directory.
     Run {
         /// The command and its arguments.
         #[arg(trailing_var_arg = true, required = true)]
@@ -80,12 +89,13 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Command::Demo(options) => demo::demo(&ctx, &cli.kernel, options),
         Command::Test(options) => test::test(&ctx, &cli.kernel, options),
-        Command::Shell(options) => guest::shell(&ctx, &cli.kernel, options),
-        Command::Guest { cmd, options } => {
+        Command::Generations => generations::make(&ctx),
+        Command::Shell(guest) => guest::shell(&ctx, &cli.kernel, guest),
+        Command::Guest { cmd, guest } => {
             let cmd = cmd
                 .as_deref()
-                .context("say what to run: make guest CMD='perf stat true'")?;
-            guest::command(&ctx, &cli.kernel, options, cmd)
+                .context("name the command: make guest CMD='perf stat true'")?;
+            guest::command(&ctx, &cli.kernel, guest, cmd)
         }
         Command::Module(options) => module::module(&ctx, &cli.kernel, options),
         Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Debian's package index, and packages from it.
+//! Debian's package index, and its packages.
 
 use anyhow::{ensure, Context as _, Result};
 use deb822_fast::Deb822;
-use debversion::Version;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,6 +13,33 @@ use crate::cache;
 use crate::context::Context;
 use crate::signals::Staging;
 use crate::step::{describe, Step};
+
+/// The version of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version(String);
+
+impl Version {
+    /// Whether it is newer than another one, as dpkg orders them (deb-version(7)).
+    pub fn is_newer_than(&self, other: &Self) -> Result<bool> {
+        let status = Command::new("dpkg")
+            .args(["--compare-versions", &self.0, "gt", &other.0])
+            .status()
+            .context("cannot run dpkg")?;
+        Ok(status.success())
+    }
+}
+
+impl From<&str> for Version {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// A package of the index.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,12 +50,12 @@ pub struct Package {
     pub version: Version,
 }
 
-/// The binary packages of all suites of the build root.
+/// The kernel's binary packages in all suites of the build root.
 #[derive(Default)]
 pub struct Index(Vec<Package>);
 
 impl Index {
-    /// Reads the index that apt has.
+    /// Reads apt's index.
     pub fn read(ctx: &Context) -> Result<Self> {
         let files = output(apt_get(ctx).args([
             "indextargets",
@@ -38,7 +65,7 @@ impl Index {
         ]))?;
         let mut index = Self::default();
         for file in files.lines() {
-            // The file may be compressed: apt-helper is how to read it then.
+            // The file may be compressed, which apt-helper hides.
             index.add(&output(
                 Command::new("/usr/lib/apt/apt-helper").args(["cat-file", file]),
             )?)?;
@@ -47,7 +74,7 @@ impl Index {
     }
 
     fn add(&mut self, packages: &str) -> Result<()> {
-        // Parsing 70,000 paragraphs for 100 kernel packages is a second's work.
+        // Parsing all 70,000 paragraphs would take a second.
         let kernel = packages
             .split("\n\n")
             .filter(|paragraph| paragraph.trim_start().starts_with("Package: linux-"));
@@ -59,7 +86,7 @@ impl Index {
                 };
                 self.0.push(Package {
                     name: name.to_owned(),
-                    version: version.parse()?,
+                    version: version.into(),
                 });
             }
         }
@@ -102,12 +129,12 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Where `make update` puts a newer index than the build root has.
+/// Where `make update` puts an index that is newer than the build root's.
 fn newer_lists(ctx: &Context) -> PathBuf {
     ctx.cache.join(lists_name(ctx))
 }
 
-/// An index is not for a build root that is made later: that has a newer one.
+/// The name has the build root's in it, because a later root has a newer index itself.
 fn lists_name(ctx: &Context) -> String {
     let root = ctx.root.file_name().unwrap_or_default();
     format!("lists-{}", root.to_string_lossy())
@@ -122,7 +149,7 @@ fn apt_get(ctx: &Context) -> Command {
 /// apt-get with the index in `lists` instead of the build root's.
 fn apt_get_with(lists: Option<&Path>) -> Command {
     let mut command = Command::new("apt-get");
-    // Its own user does not exist in a user namespace that maps one user.
+    // apt's own user does not exist in a user namespace that maps one user only.
     command.args(["-q", "-o", "APT::Sandbox::User=root"]);
     if let Some(lists) = lists {
         command.args(["-o", &format!("Dir::State::Lists={}", lists.display())]);
@@ -130,7 +157,7 @@ fn apt_get_with(lists: Option<&Path>) -> Command {
     command
 }
 
-/// Fetches the index anew.
+/// Fetches a new index.
 pub fn update(ctx: &Context) -> Result<()> {
     const TITLE: &str = "Debian package index";
     let name = lists_name(ctx);
@@ -139,7 +166,7 @@ pub fn update(ctx: &Context) -> Result<()> {
     let step = Step::start(ctx, "index", TITLE)?;
     let staging = Staging::create(ctx.cache.join(format!(".staging-{name}")))?;
     step.run(apt_get_with(Some(staging.path())).args(["update", "--error-on=any"]))?;
-    // Should the last line not be reached, this is swept as a staging directory is.
+    // If this run ends before it is removed, a later one sweeps it as a staging directory.
     let old = ctx.cache.join(format!(".staging-{name}-old"));
     if lists.is_dir() {
         fs::rename(&lists, &old)?;
@@ -150,7 +177,7 @@ pub fn update(ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Downloads binary packages of one version and unpacks them below `dir`.
+/// Downloads binary packages of one version and unpacks them into `dir`.
 pub fn unpack(
     ctx: &Context,
     step: &Step,
@@ -171,7 +198,7 @@ pub fn unpack(
     Ok(())
 }
 
-/// Downloads the source package `name` and unpacks it, Debian's patches applied, as `dir`.
+/// Downloads the source package `name` and unpacks it as `dir`, with Debian's patches.
 pub fn unpack_source(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Result<()> {
     let download = tempfile::tempdir()?;
     step.run(apt_get(ctx).current_dir(download.path()).args([
@@ -184,7 +211,7 @@ pub fn unpack_source(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Resu
         .filter_map(|file| Some(file.ok()?.path()))
         .find(|path| path.extension() == Some("dsc".as_ref()))
         .with_context(|| format!("{name}: no .dsc was downloaded"))?;
-    // apt has checked its signature by way of the index.
+    // apt has checked it against the signed index.
     step.run(
         Command::new("dpkg-source")
             .args(["--no-check", "-x"])
@@ -218,11 +245,18 @@ mod tests {
                             Package: zsh\nVersion: 5\n"
             .parse()
             .unwrap();
-        let version: Version = "7.3.4-1~bpo13+1".parse().unwrap();
-        assert!(index.has("linux-source-7.3", &version));
-        assert!(!index.has("linux-source-7.3", &"7.3.4-1".parse().unwrap()));
+        assert!(index.has("linux-source-7.3", &"7.3.4-1~bpo13+1".into()));
+        assert!(!index.has("linux-source-7.3", &"7.3.4-1".into()));
         assert_eq!(index.starting_with("linux-").count(), 1);
         assert_eq!(index.starting_with("zsh").count(), 0);
+    }
+
+    #[test]
+    fn versions_are_ordered_as_by_dpkg() {
+        let newer = |a: &str, b: &str| Version::from(a).is_newer_than(&b.into()).unwrap();
+        assert!(newer("7.3.12-1~bpo13+1", "7.3.4-1~bpo13+1"));
+        assert!(newer("7.3.4-1", "7.3.4-1~bpo13+1"));
+        assert!(!newer("7.3.4-1", "7.3.4-1"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A named step: shows progress and elapsed time, keeps a log, and says what
-//! is wrong when it fails.
+//! A named step: it shows progress and elapsed time, keeps a log, and explains a
+//! failure.
 
 use anyhow::{bail, Context as _, Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,10 +18,10 @@ use crate::context::Context;
 use crate::hints;
 use crate::signals;
 
-/// How much of a log a failure shows.
+/// How many lines of its log a failure shows.
 const TAIL_LINES: usize = 15;
 
-/// A step under way.
+/// A step that has started.
 pub struct Step {
     title: String,
     log: PathBuf,
@@ -54,7 +54,7 @@ impl Step {
         })
     }
 
-    /// Runs a command, its output in the log.
+    /// Runs a command. Its output goes to the log.
     pub fn run(&self, command: &mut Command) -> Result<()> {
         let mut log = self.log_file()?;
         writeln!(log, "+ {}", describe(command))?;
@@ -80,14 +80,14 @@ impl Step {
         Ok(File::options().append(true).open(&self.log)?)
     }
 
-    /// What a user is told when the step fails.
+    /// What the user is told when the step fails: the end of the log, and a hint.
     pub fn failure(&self, what: &str) -> Failure {
         self.bar.finish_and_clear();
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let hint = hints::hint(last_lines(&log, 100))
             .or_else(|| hints::hint(what))
-            .unwrap_or("the log has the whole story; the next run starts this step again");
+            .unwrap_or("read the log; the next run starts this step again");
         Failure(format!(
             "{} failed: {what}\n{}\n  log: {}\n  try: {hint}",
             self.title,
@@ -96,7 +96,7 @@ impl Step {
         ))
     }
 
-    /// An error of the step, as what a user is told.
+    /// Makes a [`Failure`] of an error that is none yet.
     pub fn explain(&self, error: Error) -> Error {
         match error.is::<Failure>() {
             true => error,
@@ -104,19 +104,28 @@ impl Step {
         }
     }
 
-    /// Ends the step: it is done.
+    /// Ends the step and prints how long it took.
     pub fn done(self) {
+        self.end("");
+    }
+
+    /// Ends the step and prints how long it took and what came of it.
+    pub fn end(self, result: &str) {
         let seconds = self.started.elapsed().as_secs_f64();
+        let mut text = format!("{seconds:5.0} s");
+        if !result.is_empty() {
+            text = format!("{text}  {result}");
+        }
         if self.bar.is_hidden() {
-            eprintln!("{seconds:5.0} s");
+            eprintln!("{text}");
         } else {
             self.bar.finish_and_clear();
-            eprintln!("{:43} {seconds:5.0} s", self.title);
+            eprintln!("{:43} {text}", self.title);
         }
     }
 }
 
-/// What a user is told when a step fails.
+/// What the user is told when a step fails.
 #[derive(Debug)]
 pub struct Failure(String);
 
@@ -132,7 +141,7 @@ impl Drop for Step {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.ticker.take() {
             drop(stop);
-            // A ticker that panicked is no reason to fail.
+            // The step does not fail because its ticker panicked.
             let _ = thread.join();
         }
         if !self.bar.is_finished() {
@@ -167,7 +176,7 @@ fn last_line(path: &Path) -> Option<String> {
         .map(|line| line.trim().to_owned())
 }
 
-/// A command as one would type it.
+/// A command as a user would type it.
 pub fn describe(command: &Command) -> String {
     shell_words::join(
         std::iter::once(command.get_program())
@@ -185,7 +194,7 @@ pub fn last_lines(text: &str, n: usize) -> &str {
     }
 }
 
-/// A quotation from a log.
+/// Quotes lines of a log.
 pub fn indent(text: &str) -> String {
     text.lines()
         .map(|line| format!("  | {line}"))
@@ -193,7 +202,7 @@ pub fn indent(text: &str) -> String {
         .join("\n")
 }
 
-/// The exit code that says how a process ended, as a shell would.
+/// The exit code that a shell gives for a process.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {

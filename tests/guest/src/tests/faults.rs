@@ -11,6 +11,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::{bail, ensure, Context, Result};
 use perf_event::Sampler;
+use suites::Fault;
 
 use super::sampling::{drain, record, sampler, Records, FLAGS, RING};
 use super::{expect, expect_count, find_undisturbed, interrupts, undisturbed};
@@ -20,7 +21,7 @@ use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload::{self, Workload};
 
-/// For a guest with `pmu-fault=lose:5`.
+/// For a guest with [`Fault::Lose`].
 pub const LOSE: &[Test] = tests![
     all need [EmulatedPmu];
     all_but_every_fifth_arrive,
@@ -28,7 +29,7 @@ pub const LOSE: &[Test] = tests![
     a_lost_overflow_is_found_with_the_next,
 ];
 
-/// For a guest with `pmu-fault=delay:3:20000`.
+/// For a guest with [`Fault::Delay`].
 pub const DELAY: &[Test] = tests![
     all need [EmulatedPmu];
     samples_are_late_and_all_there,
@@ -36,13 +37,13 @@ pub const DELAY: &[Test] = tests![
     late_for_a_disabled_event,
 ];
 
-/// For a guest with `pmu-fault=delay:3:500000`.
+/// For a guest with a [`Fault::Delay`] that outlasts the closing of an event.
 pub const DELAY_LONG: &[Test] = tests![
     all need [EmulatedPmu];
     late_for_a_closed_event,
 ];
 
-/// For a guest with `pmu-fault=repeat:3:20000`.
+/// For a guest with [`Fault::Repeat`].
 pub const REPEAT: &[Test] = tests![
     all need [EmulatedPmu];
     a_repeated_pmi_is_no_sample,
@@ -50,37 +51,67 @@ pub const REPEAT: &[Test] = tests![
     repeated_for_a_closed_event,
 ];
 
-/// For a guest with `pmu-fault=repeat:3:1`.
+/// For a guest with a [`Fault::Repeat`] by one instruction.
 pub const REPEAT_AT_ONCE: &[Test] = tests![
     all need [EmulatedPmu];
     repeated_while_it_is_handled,
 ];
 
-/// For a guest with `pmu-fault=spurious:100003`.
+/// For a guest with [`Fault::Spurious`].
 pub const SPURIOUS: &[Test] = tests![
     all need [EmulatedPmu];
     spurious_pmis_while_counting,
     spurious_pmis_among_samples,
 ];
 
-/// For a guest with `pmu-fault=status:` and the bits of all counters.
+/// For a guest with a [`Fault::Status`] of all counters.
 pub const STATUS: &[Test] = tests![
     all need [EmulatedPmu];
     status_that_was_left_behind: [Root, Msrs],
 ];
 
-/// Every fifth PMI gets lost.
-const LOSE_EVERY: u64 = 5;
-/// Every third PMI is late, by [`LATE`] instructions.
-const DELAY_EVERY: u64 = 3;
-const LATE: u64 = 20_000;
-/// The delay for a PMI that must come after the event is closed.
-const LATE_LONG: u64 = 500_000;
-/// Every third PMI comes twice. The second comes [`LATE`] instructions later, or
-/// after the next instruction.
-const REPEAT_EVERY: u64 = 3;
+/// Which PMIs the guest's PMU loses: every so many.
+fn lose_every(ctx: &Ctx) -> Result<u64> {
+    match ctx.suite.fault {
+        Some(Fault::Lose { every }) => Ok(every),
+        other => bail!("this test needs a PMU that loses PMIs, not {other:?}"),
+    }
+}
+
+/// The late PMIs: which, and by how many instructions.
+#[derive(Clone, Copy)]
+struct Delay {
+    every: u64,
+    late: u64,
+}
+
+impl Delay {
+    fn of(ctx: &Ctx) -> Result<Self> {
+        match ctx.suite.fault {
+            Some(Fault::Delay {
+                every,
+                instructions: late,
+            }) => Ok(Self { every, late }),
+            other => bail!("this test needs a PMU with late PMIs, not {other:?}"),
+        }
+    }
+}
+
+/// Which PMIs come twice: every so many.
+fn repeat_every(ctx: &Ctx) -> Result<u64> {
+    match ctx.suite.fault {
+        Some(Fault::Repeat { every, .. }) => Ok(every),
+        other => bail!("this test needs a PMU that repeats PMIs, not {other:?}"),
+    }
+}
+
 /// Instructions, of user and kernel mode, between two spurious PMIs.
-const SPURIOUS_EVERY: u64 = 100_003;
+fn spurious_every(ctx: &Ctx) -> Result<u64> {
+    match ctx.suite.fault {
+        Some(Fault::Spurious { instructions }) => Ok(instructions),
+        other => bail!("this test needs a PMU with spurious PMIs, not {other:?}"),
+    }
+}
 
 /// A period that ends once in [`one_overflow`], early enough for a late PMI to be
 /// handled before the workload ends.
@@ -100,19 +131,25 @@ fn overflow_at_the_end(pmu: &Pmu) -> Result<(Sampler, Workload)> {
 
 /// Runs a workload under a new sampling event of user instructions, and checks the
 /// count. Returns the records and the number of NMIs, late ones included.
-fn sample(pmu: &Pmu, period: u64, workload: &Workload) -> Result<(Records, u64)> {
-    let mut sampler = sampler(pmu, Event::Instructions, period)?;
+fn sample(ctx: &Ctx, period: u64, workload: &Workload) -> Result<(Records, u64)> {
+    let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, period)?;
     let before = interrupts("NMI")?;
     let (records, count) = record(&mut sampler, workload)?;
-    wait_for_late_pmis();
+    wait_for_late_pmis(ctx);
     let nmis = interrupts("NMI")? - before;
     expect_count(workload, count)?;
     Ok((records, nmis))
 }
 
-/// Runs more instructions than a PMI is late.
-fn wait_for_late_pmis() {
-    workload::tight_loop(2 * LATE).run();
+/// Runs more instructions than a PMI is late, and many in any case.
+fn wait_for_late_pmis(ctx: &Ctx) {
+    let late = match ctx.suite.fault {
+        Some(Fault::Delay { instructions, .. } | Fault::Repeat { instructions, .. }) => {
+            instructions
+        }
+        _ => 0,
+    };
+    workload::tight_loop(2 * late.max(20_000)).run();
 }
 
 /// Repeats `hit`, which causes one PMI, until it returns that the PMI was hit by the
@@ -127,20 +164,19 @@ fn find_fault(every: u64, mut hit: impl FnMut() -> Result<bool>) -> Result<()> {
 }
 
 /// Returns right after a lost PMI.
-fn find_loss(pmu: &Pmu) -> Result<()> {
-    find_fault(LOSE_EVERY, || {
-        let (records, _) = sample(pmu, ONE_PERIOD, &one_overflow())?;
+fn find_loss(ctx: &Ctx) -> Result<()> {
+    find_fault(lose_every(ctx)?, || {
+        let (records, _) = sample(ctx, ONE_PERIOD, &one_overflow())?;
         Ok(records.samples.is_empty())
     })
 }
 
 fn all_but_every_fifth_arrive(ctx: &Ctx) -> Result<()> {
-    const RUNS: u64 = 4 * LOSE_EVERY;
-    let pmu = ctx.pmu()?;
-    find_loss(&pmu)?;
-    for run in 1..=RUNS {
-        let arrives = u64::from(run % LOSE_EVERY != 0);
-        let (records, nmis) = sample(&pmu, ONE_PERIOD, &one_overflow())?;
+    let every = lose_every(ctx)?;
+    find_loss(ctx)?;
+    for run in 1..=4 * every {
+        let arrives = u64::from(run % every != 0);
+        let (records, nmis) = sample(ctx, ONE_PERIOD, &one_overflow())?;
         records.expect(&format!("PMI {run}"), arrives)?;
         expect(&format!("PMI {run}"), "NMIs", nmis, arrives)?;
     }
@@ -152,9 +188,10 @@ fn all_but_every_fifth_arrive(ctx: &Ctx) -> Result<()> {
 fn a_lost_pmi_ends_sampling_till_the_next_start(ctx: &Ctx) -> Result<()> {
     const RUNS: u64 = 3;
     let pmu = ctx.pmu()?;
+    let every = lose_every(ctx)?;
     let workload = workload::tight_loop(40_000);
     let (count, runs) = find_undisturbed(|| {
-        find_loss(&pmu)?;
+        find_loss(ctx)?;
         let mut sampler = sampler(&pmu, Event::Instructions, 4_001)?;
         let mut runs = Vec::new();
         for _ in 0..RUNS {
@@ -170,8 +207,8 @@ fn a_lost_pmi_ends_sampling_till_the_next_start(ctx: &Ctx) -> Result<()> {
     let want = RUNS * workload.instructions();
     expect(workload.name(), "instructions", count, want)?;
     for (samples, nmis) in runs {
-        expect("until one is lost", "samples", samples, LOSE_EVERY - 1)?;
-        expect("one per sample", "NMIs", nmis, LOSE_EVERY - 1)?;
+        expect("until one is lost", "samples", samples, every - 1)?;
+        expect("one per sample", "NMIs", nmis, every - 1)?;
     }
     Ok(())
 }
@@ -183,10 +220,10 @@ fn a_lost_overflow_is_found_with_the_next(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(100_000);
     for periods in [[5_003, 3_501], [5_000, 5_000], [20_021, 3_001]] {
         let got = find_undisturbed(|| {
-            find_loss(&pmu)?;
+            find_loss(ctx)?;
             Pair::record(&pmu, periods, &workload)
         })?;
-        let want = Losses::of(periods, workload.instructions());
+        let want = Losses::of(periods, workload.instructions(), lose_every(ctx)?);
         got.expect(&format!("{periods:?}"), want.samples, want.nmis)?;
     }
     Ok(())
@@ -228,7 +265,7 @@ impl Pair {
 }
 
 /// The expected samples and NMIs of two events that count the same, if every
-/// [`LOSE_EVERY`]-th PMI is lost, counted from a lost one.
+/// `every`-th PMI is lost, counted from a lost one.
 #[derive(Default)]
 struct Losses {
     samples: [u64; 2],
@@ -236,7 +273,7 @@ struct Losses {
 }
 
 impl Losses {
-    fn of(periods: [u64; 2], total: u64) -> Self {
+    fn of(periods: [u64; 2], total: u64, every: u64) -> Self {
         let periods = periods.map(|period| period as i64);
         let mut losses = Self::default();
         let mut left = periods;
@@ -253,7 +290,7 @@ impl Losses {
                 overflowed[i] |= left[i] == 0;
             }
             pmi += 1;
-            if pmi % LOSE_EVERY == 0 {
+            if pmi % every == 0 {
                 continue;
             }
             losses.nmis += 1;
@@ -273,12 +310,13 @@ impl Losses {
 }
 
 /// Returns right after a late PMI.
-fn find_delay(pmu: &Pmu) -> Result<()> {
-    find_fault(DELAY_EVERY, || {
-        let (mut sampler, workload) = overflow_at_the_end(pmu)?;
+fn find_delay(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    find_fault(Delay::of(ctx)?.every, || {
+        let (mut sampler, workload) = overflow_at_the_end(&pmu)?;
         let (records, count) = record(&mut sampler, &workload)?;
         expect_count(&workload, count)?;
-        wait_for_late_pmis();
+        wait_for_late_pmis(ctx);
         // If an interrupt delayed the disabling of the event, the PMI came in the kernel.
         Ok(records.samples.iter().all(|sample| !is_user(sample.ip)))
     })
@@ -295,9 +333,10 @@ fn samples_are_late_and_all_there(ctx: &Ctx) -> Result<()> {
     const N: u64 = 200_000;
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;
+    let delay = Delay::of(ctx)?;
     let workload = workload::block(N);
     let (records, nmis, interrupted) = find_undisturbed(|| {
-        find_delay(&pmu)?;
+        find_delay(ctx)?;
         let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
         let before = [interrupts("NMI")?, other_interrupts()?];
         let undisturbed = undisturbed(|| workload.measure(&*sampler))?;
@@ -314,7 +353,7 @@ fn samples_are_late_and_all_there(ctx: &Ctx) -> Result<()> {
     let mut early = 0;
     for (sample, k) in records.samples.iter().zip(1..) {
         let place = k * PERIOD;
-        let late = if k % DELAY_EVERY == 0 { LATE } else { 0 };
+        let late = if k % delay.every == 0 { delay.late } else { 0 };
         if workload::block_ip(N, place + late) != Some(sample.ip) {
             // The delay includes the instructions of interrupts that come meanwhile.
             ensure!(late > 0, "sample {k}: unexpected IP {:#x}", sample.ip);
@@ -346,10 +385,15 @@ fn a_late_pmi_whose_overflow_was_found(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;
     let workload = workload::block(19_000);
+    let Delay { every, late } = Delay::of(ctx)?;
+    ensure!(
+        every == 3 && late > 10_000,
+        "this test is about the third PMI, which the fourth must overtake"
+    );
     for _ in 0..3 {
         // There are overflows at 1, 1.05, 2 and 2.1 periods. The third PMI is late.
         let got = find_undisturbed(|| {
-            find_delay(&pmu)?;
+            find_delay(ctx)?;
             Pair::record(&pmu, [PERIOD, PERIOD + 5_000], &workload)
         })?;
         got.expect("four overflows", [2, 2], 4)?;
@@ -359,17 +403,20 @@ fn a_late_pmi_whose_overflow_was_found(ctx: &Ctx) -> Result<()> {
 
 fn late_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
+    let every = Delay::of(ctx)?.every;
+    // Of as many PMIs the last one is late.
+    let want: Vec<_> = (1..=every).map(|pmi| usize::from(pmi < every)).collect();
     for _ in 0..3 {
         let samples = find_undisturbed(|| {
-            find_delay(&pmu)?;
+            find_delay(ctx)?;
             let mut interrupted = 0;
             let mut samples = Vec::new();
-            for _ in 0..DELAY_EVERY {
+            for _ in 0..every {
                 let (mut sampler, workload) = overflow_at_the_end(&pmu)?;
                 let before = [interrupts("NMI")?, other_interrupts()?];
                 let (records, count) = record(&mut sampler, &workload)?;
                 interrupted += other_interrupts()? - before[1];
-                wait_for_late_pmis();
+                wait_for_late_pmis(ctx);
                 expect("per overflow", "NMIs", interrupts("NMI")? - before[0], 1)?;
                 expect_count(&workload, count)?;
                 drain(&mut sampler)?.expect("a disabled event", 0)?;
@@ -377,7 +424,7 @@ fn late_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
             }
             Ok((interrupted == 0).then_some(samples))
         })?;
-        ensure!(samples == [1, 1, 0], "samples {samples:?}, not [1, 1, 0]");
+        ensure!(samples == want, "samples {samples:?}, not {want:?}");
     }
     Ok(())
 }
@@ -385,13 +432,14 @@ fn late_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
 /// The PMI comes when there is no event and the counters have been released.
 fn late_for_a_closed_event(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
+    let Delay { every, late } = Delay::of(ctx)?;
     find_undisturbed(|| {
         let mut behind = Vec::new();
-        for _ in 0..DELAY_EVERY {
+        for _ in 0..every {
             let before = interrupts("NMI")?;
             close_after_overflow(&pmu)?;
             let closed = interrupts("NMI")?;
-            workload::tight_loop(LATE_LONG).run();
+            workload::tight_loop(late).run();
             let after = interrupts("NMI")?;
             expect("per overflow", "NMIs", after - before, 1)?;
             behind.push(after - closed);
@@ -413,12 +461,12 @@ fn close_after_overflow(pmu: &Pmu) -> Result<()> {
 }
 
 /// Samples a loop, and checks that no sample has skid. Returns the number of samples and
-/// of NMIs. The period must give a multiple of `REPEAT_EVERY` overflows, so that the
+/// of NMIs. The period must give a multiple of [`repeat_every`] overflows, so that the
 /// number of the first PMI does not matter.
-fn samples_without_skid(pmu: &Pmu, period: u64) -> Result<(u64, u64)> {
+fn samples_without_skid(ctx: &Ctx, period: u64) -> Result<(u64, u64)> {
     const N: u64 = 200_000;
     let workload = workload::block(N);
-    let (records, nmis) = sample(pmu, period, &workload)?;
+    let (records, nmis) = sample(ctx, period, &workload)?;
     let samples = workload.instructions() / period;
     records.expect(&format!("period {period}"), samples)?;
     for (sample, k) in records.samples.iter().zip(1..) {
@@ -433,51 +481,50 @@ fn samples_without_skid(pmu: &Pmu, period: u64) -> Result<(u64, u64)> {
 }
 
 fn a_repeated_pmi_is_no_sample(ctx: &Ctx) -> Result<()> {
-    let (samples, nmis) = samples_without_skid(&ctx.pmu()?, 99_991)?;
-    expect("samples", "beyond a multiple", samples % REPEAT_EVERY, 0)?;
-    let want = samples + samples / REPEAT_EVERY;
+    let every = repeat_every(ctx)?;
+    let (samples, nmis) = samples_without_skid(ctx, 99_991)?;
+    expect("samples", "beyond a multiple", samples % every, 0)?;
+    let want = samples + samples / every;
     expect("repeated", "NMIs", nmis, want)
 }
 
 fn repeated_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
+    let every = repeat_every(ctx)?;
     let before = interrupts("NMI")?;
-    for _ in 0..REPEAT_EVERY {
+    for _ in 0..every {
         let (mut sampler, workload) = overflow_at_the_end(&pmu)?;
         let (records, count) = record(&mut sampler, &workload)?;
-        wait_for_late_pmis();
+        wait_for_late_pmis(ctx);
         expect_count(&workload, count)?;
         records.expect("repeated", 1)?;
         drain(&mut sampler)?.expect("a disabled event", 0)?;
     }
     let nmis = interrupts("NMI")? - before;
-    expect("repeated", "NMIs", nmis, REPEAT_EVERY + 1)
+    expect("repeated", "NMIs", nmis, every + 1)
 }
 
 fn repeated_for_a_closed_event(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
+    let every = repeat_every(ctx)?;
     let before = interrupts("NMI")?;
-    for _ in 0..REPEAT_EVERY {
+    for _ in 0..every {
         close_after_overflow(&pmu)?;
-        wait_for_late_pmis();
+        wait_for_late_pmis(ctx);
     }
     let nmis = interrupts("NMI")? - before;
-    expect("repeated", "NMIs", nmis, REPEAT_EVERY + 1)
+    expect("repeated", "NMIs", nmis, every + 1)
 }
 
 /// On Intel the local APIC has masked LVTPC, so the repeated PMI is dropped. On AMD it has
 /// not, so the second NMI comes right after the first is handled.
 fn repeated_while_it_is_handled(ctx: &Ctx) -> Result<()> {
-    let pmu = ctx.pmu()?;
+    let every = repeat_every(ctx)?;
     let masks_lvtpc = CpuPmu::probe().version > 0;
     for period in [99_991, 9_001] {
-        let (samples, nmis) = samples_without_skid(&pmu, period)?;
-        expect("samples", "beyond a multiple", samples % REPEAT_EVERY, 0)?;
-        let again = if masks_lvtpc {
-            0
-        } else {
-            samples / REPEAT_EVERY
-        };
+        let (samples, nmis) = samples_without_skid(ctx, period)?;
+        expect("samples", "beyond a multiple", samples % every, 0)?;
+        let again = if masks_lvtpc { 0 } else { samples / every };
         expect("repeated", "NMIs", nmis, samples + again)?;
     }
     Ok(())
@@ -486,11 +533,12 @@ fn repeated_while_it_is_handled(ctx: &Ctx) -> Result<()> {
 /// The expected number of spurious PMIs while an event counts `counted` instructions. It
 /// depends on how many have retired since the last spurious PMI. Without GLOBAL_CTRL the
 /// counters do not start at once, so some instructions are counted by another event only.
-fn spurious(counted: u64) -> RangeInclusive<u64> {
-    counted / SPURIOUS_EVERY..=counted / SPURIOUS_EVERY + 2
+fn spurious(counted: u64, every: u64) -> RangeInclusive<u64> {
+    counted / every..=counted / every + 2
 }
 
 fn spurious_pmis_while_counting(ctx: &Ctx) -> Result<()> {
+    let every = spurious_every(ctx)?;
     let pmu = ctx.pmu()?;
     for workload in [workload::tight_loop(5_000_000), workload::syscalls(20_000)] {
         let events = [Mode::User, Mode::Both].map(|mode| (Event::Instructions, mode));
@@ -501,10 +549,10 @@ fn spurious_pmis_while_counting(ctx: &Ctx) -> Result<()> {
         expect_count(&workload, group[0].read()?)?;
         let counted = group[1].read()?;
         ensure!(
-            spurious(counted).contains(&nmis),
+            spurious(counted, every).contains(&nmis),
             "{}: {nmis} NMIs in {counted} instructions, expected {:?}",
             workload.name(),
-            spurious(counted)
+            spurious(counted, every)
         );
     }
     Ok(())
@@ -512,6 +560,7 @@ fn spurious_pmis_while_counting(ctx: &Ctx) -> Result<()> {
 
 fn spurious_pmis_among_samples(ctx: &Ctx) -> Result<()> {
     const N: u64 = 200_000;
+    let every = spurious_every(ctx)?;
     let pmu = ctx.pmu()?;
     let workload = workload::block(N);
     for period in [1_009, 65_537] {
@@ -535,7 +584,7 @@ fn spurious_pmis_among_samples(ctx: &Ctx) -> Result<()> {
             );
         }
         // A PMI that comes while another is being handled may share its NMI.
-        let (samples, most) = (count / period, *spurious(all.read()?).end());
+        let (samples, most) = (count / period, *spurious(all.read()?, every).end());
         ensure!(
             (samples..=samples + most).contains(&nmis),
             "{nmis} NMIs for {samples} samples and at most {most} spurious PMIs"

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is wrong with an emulated PMU: QEMU's property `pmu-fault`.
+
+use std::fmt;
+
+/// A defect of the emulated PMU. qemu/README.md defines each one.
+///
+/// PMIs are numbered from RESET on, for each vCPU, starting with 1. Numbers must
+/// be at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Every `every`th PMI is lost.
+    Lose {
+        /// Which PMIs.
+        every: u64,
+    },
+    /// Every `every`th PMI comes late.
+    Delay {
+        /// Which PMIs.
+        every: u64,
+        /// By how many instructions, of any mode.
+        instructions: u64,
+    },
+    /// Every `every`th PMI comes twice.
+    Repeat {
+        /// Which PMIs.
+        every: u64,
+        /// How many instructions, of any mode, lie between the two.
+        instructions: u64,
+    },
+    /// PMIs come that no counter asked for.
+    Spurious {
+        /// One per this many instructions, of any mode, while a counter counts.
+        instructions: u64,
+    },
+    /// Bits of GLOBAL_STATUS are set at RESET, without a PMI.
+    Status {
+        /// The bits.
+        bits: u64,
+    },
+    /// RDMSR and WRMSR of a register raise #GP.
+    Gp {
+        /// The register's address.
+        msr: u32,
+        /// How many accesses succeed first.
+        after: u64,
+    },
+    /// The delivery of a PMI masks LVTPC on AMD as well.
+    MaskLvtpc,
+}
+
+/// The value of the property `pmu-fault`.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Lose { every } => write!(f, "lose:{every}"),
+            Self::Delay {
+                every,
+                instructions,
+            } => write!(f, "delay:{every}:{instructions}"),
+            Self::Repeat {
+                every,
+                instructions,
+            } => write!(f, "repeat:{every}:{instructions}"),
+            Self::Spurious { instructions } => write!(f, "spurious:{instructions}"),
+            Self::Status { bits } => write!(f, "status:{bits:#x}"),
+            Self::Gp { msr, after } => write!(f, "gp:{msr:#x}:{after}"),
+            Self::MaskLvtpc => f.write_str("mask-lvtpc"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_the_property() {
+        let (every, instructions) = (3, 20_000);
+        for (fault, text) in [
+            (Fault::Lose { every: 5 }, "lose:5"),
+            (
+                Fault::Delay {
+                    every,
+                    instructions,
+                },
+                "delay:3:20000",
+            ),
+            (
+                Fault::Repeat {
+                    every,
+                    instructions,
+                },
+                "repeat:3:20000",
+            ),
+            (
+                Fault::Spurious {
+                    instructions: 100_003,
+                },
+                "spurious:100003",
+            ),
+            (
+                Fault::Status {
+                    bits: 0x7_0000_000f,
+                },
+                "status:0x70000000f",
+            ),
+            (
+                Fault::Gp {
+                    msr: 0x38f,
+                    after: 7,
+                },
+                "gp:0x38f:7",
+            ),
+            (Fault::MaskLvtpc, "mask-lvtpc"),
+        ] {
+            assert_eq!(fault.to_string(), text);
+        }
+    }
+}

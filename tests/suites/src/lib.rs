@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The guests that tests run in: a [`Machine`], what is wrong with its PMU
+//! ([`Fault`]), and the tests to run there ([`Suite`]).
+//!
+//! Two programs use this crate. `tools/xtask` boots the guest of a suite.
+//! `tests/guest`, the test program inside the guest, maps the suite's
+//! [`TestGroup`]s to functions and takes the fault's numbers from the [`Fault`].
+
+#![forbid(unsafe_code)]
+
+mod fault;
+mod filter;
+mod machine;
+mod suite;
+
+use std::collections::BTreeMap;
+
+pub use fault::Fault;
+pub use filter::{nearest, Filter};
+pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU};
+pub use suite::{find, Suite, SystemEvent, TestGroup, Timing, SUITES};
+
+/// The titles (`theme::name`) of the tests of each group, by the group's name.
+///
+/// Only the guest's test program knows them: `guest-tests --names` prints them as JSON.
+pub type Inventory = BTreeMap<String, Vec<String>>;

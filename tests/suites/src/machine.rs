@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The CPUs that suites run on, as QEMU's `-cpu` describes them.
+
+/// QEMU's `-cpu` without a suite: version 4, 4 general and 3 fixed counters.
+/// The properties of a [`Machine`] come after it; of two equal ones the last counts.
+///
+/// The vendor must be named: under TCG, `max` is an AMD CPU.
+pub const BASE_CPU: &str = "max,vendor=GenuineIntel,pmu=on";
+
+/// The vendor, which decides whose PMU the CPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    /// Architectural performance monitoring, versions 1 to 6.
+    Intel,
+    /// Legacy counters (1), PerfCtrExtCore (2), PerfMonV2 (3).
+    Amd,
+    /// AMD's PMU.
+    Hygon,
+    /// Intel's version 2 with other events.
+    Zhaoxin,
+}
+
+impl Vendor {
+    /// The vendor string of CPUID leaf 0.
+    pub const fn cpuid(self) -> &'static str {
+        match self {
+            Self::Intel => "GenuineIntel",
+            Self::Amd => "AuthenticAMD",
+            Self::Hygon => "HygonGenuine",
+            Self::Zhaoxin => "  Shanghai  ",
+        }
+    }
+}
+
+/// What CPUID leaf 1 says of the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The family, extended family included.
+    pub family: u8,
+    /// The model, extended model included.
+    pub model: u8,
+    /// The stepping, unless it does not matter.
+    pub stepping: Option<u8>,
+}
+
+/// The general counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counters {
+    /// So many.
+    Count(u8),
+    /// Those whose bits are set; needs version 6 if there are gaps.
+    Mask(u32),
+}
+
+/// What differs from the PMU that QEMU gives the vendor by default
+/// (qemu/README.md has the defaults and the ranges).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pmu {
+    /// The generation: see [`Vendor`].
+    pub version: Option<u8>,
+    /// The general counters.
+    pub counters: Option<Counters>,
+    /// How many fixed counters there are.
+    pub fixed: Option<u8>,
+    /// How many bits a counter has.
+    pub width: Option<u8>,
+}
+
+impl Pmu {
+    /// The vendor's default.
+    pub const DEFAULT: Self = Self {
+        version: None,
+        counters: None,
+        fixed: None,
+        width: None,
+    };
+
+    /// A generation, with its default counters.
+    pub const fn version(version: u8) -> Self {
+        Self {
+            version: Some(version),
+            ..Self::DEFAULT
+        }
+    }
+
+    /// With so many general counters.
+    pub const fn counters(self, count: u8) -> Self {
+        Self {
+            counters: Some(Counters::Count(count)),
+            ..self
+        }
+    }
+
+    /// With the general counters whose bits are set.
+    pub const fn counter_mask(self, mask: u32) -> Self {
+        Self {
+            counters: Some(Counters::Mask(mask)),
+            ..self
+        }
+    }
+
+    /// With so many fixed counters.
+    pub const fn fixed(self, count: u8) -> Self {
+        Self {
+            fixed: Some(count),
+            ..self
+        }
+    }
+
+    /// With counters of so many bits.
+    pub const fn width(self, bits: u8) -> Self {
+        Self {
+            width: Some(bits),
+            ..self
+        }
+    }
+}
+
+/// A CPU to run suites on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The heading of its column in docs/generations.md: the generation, the number
+    /// of general counters and, behind a `+`, that of fixed ones. Empty without a PMU.
+    pub name: &'static str,
+    /// The vendor.
+    pub vendor: Vendor,
+    /// Family, model and stepping; QEMU's `max` without.
+    pub signature: Option<Signature>,
+    /// The PMU, if there is one.
+    pub pmu: Option<Pmu>,
+    /// Whether the kernel's mitigations of CPU vulnerabilities stay on.
+    pub mitigations: bool,
+}
+
+impl Machine {
+    /// A machine without mitigations: on an emulated CPU they cost much time, and the
+    /// kernel warns of a Zen 3 or later that lacks the microcode for them.
+    const fn new(name: &'static str, vendor: Vendor, pmu: Pmu) -> Self {
+        Self {
+            name,
+            vendor,
+            signature: None,
+            pmu: Some(pmu),
+            mitigations: false,
+        }
+    }
+
+    const fn intel(name: &'static str, pmu: Pmu) -> Self {
+        Self::new(name, Vendor::Intel, pmu)
+    }
+
+    const fn signature(self, family: u8, model: u8, stepping: Option<u8>) -> Self {
+        Self {
+            signature: Some(Signature {
+                family,
+                model,
+                stepping,
+            }),
+            ..self
+        }
+    }
+
+    /// The properties to append to [`BASE_CPU`], separated by commas.
+    pub fn properties(&self) -> String {
+        let mut properties = Vec::new();
+        let mut add = |name: &str, value: String| properties.push(format!("{name}={value}"));
+        if self.vendor != Vendor::Intel {
+            add("vendor", self.vendor.cpuid().to_owned());
+        }
+        if let Some(signature) = self.signature {
+            add("family", format!("{:#x}", signature.family));
+            add("model", format!("{:#x}", signature.model));
+            if let Some(stepping) = signature.stepping {
+                add("stepping", stepping.to_string());
+            }
+        }
+        match self.pmu {
+            None => add("pmu", "off".to_owned()),
+            Some(pmu) => {
+                if let Some(version) = pmu.version {
+                    add("pmu-version", version.to_string());
+                }
+                match pmu.counters {
+                    Some(Counters::Count(count)) => add("pmu-counters", count.to_string()),
+                    Some(Counters::Mask(mask)) => add("pmu-counter-mask", format!("{mask:#x}")),
+                    None => {}
+                }
+                if let Some(fixed) = pmu.fixed {
+                    add("pmu-fixed", fixed.to_string());
+                }
+                if let Some(width) = pmu.width {
+                    add("pmu-width", width.to_string());
+                }
+            }
+        }
+        properties.join(",")
+    }
+
+    /// What its kernel's command line has besides.
+    pub const fn kernel_arguments(&self) -> &'static str {
+        if self.mitigations {
+            ""
+        } else {
+            "mitigations=off"
+        }
+    }
+}
+
+/// The machine of a guest without a suite: see [`BASE_CPU`].
+pub const DEFAULT: Machine = Machine {
+    mitigations: true,
+    ..Machine::intel("Intel v4 4+3", Pmu::DEFAULT)
+};
+/// No PMU at all.
+pub const NO_PMU: Machine = Machine {
+    pmu: None,
+    ..Machine::intel("", Pmu::DEFAULT)
+};
+
+/// Counters of 32 bits.
+pub const V4_32_BITS: Machine = Machine::intel("Intel v4, 32 bits 4+3", Pmu::DEFAULT.width(32));
+/// Counters of 40 bits.
+pub const V4_40_BITS: Machine = Machine::intel("Intel v4, 40 bits 4+3", Pmu::DEFAULT.width(40));
+
+// Of each generation: as few counters as it can have, the default, and the most.
+pub const V1_FEWEST: Machine = Machine::intel("Intel v1 1", Pmu::version(1).counters(1).width(32));
+pub const V1: Machine = Machine::intel("Intel v1 2", Pmu::version(1));
+pub const V1_MOST: Machine = Machine::intel("Intel v1 8", Pmu::version(1).counters(8));
+pub const V2_FEWEST: Machine = Machine::intel(
+    "Intel v2 1+0",
+    Pmu::version(2).counters(1).fixed(0).width(32),
+);
+pub const V2_FEW: Machine = Machine::intel(
+    "Intel v2 2+1",
+    Pmu::version(2).counters(2).fixed(1).width(32),
+);
+pub const V2: Machine = Machine::intel("Intel v2 2+3", Pmu::version(2));
+pub const V2_MOST: Machine = Machine::intel("Intel v2 8+3", Pmu::version(2).counters(8).fixed(3));
+pub const V3_FEWEST: Machine = Machine::intel("Intel v3 1+0", Pmu::version(3).counters(1).fixed(0));
+pub const V3: Machine = Machine::intel("Intel v3 4+3", Pmu::version(3));
+pub const V3_MOST: Machine = Machine::intel("Intel v3 8+3", Pmu::version(3).counters(8).fixed(3));
+pub const V4_FEWEST: Machine = Machine::intel("Intel v4 1+0", Pmu::version(4).counters(1).fixed(0));
+pub const V4_MOST: Machine = Machine::intel("Intel v4 8+3", Pmu::version(4).counters(8).fixed(3));
+pub const V5_FEWEST: Machine = Machine::intel(
+    "Intel v5 1+0",
+    Pmu::version(5).counters(1).fixed(0).width(40),
+);
+/// Not below version 5: there the in-tree driver takes "no fixed counters" for 64.
+pub const V5_NO_FIXED: Machine =
+    Machine::intel("Intel v5 8+0", Pmu::version(5).counters(8).fixed(0));
+pub const V5_MOST: Machine = Machine::intel("Intel v5 8+4", Pmu::version(5).counters(8).fixed(4));
+pub const V6_FEWEST: Machine = Machine::intel("Intel v6 1+0", Pmu::version(6).counters(1).fixed(0));
+/// Counters 2 and 4 are missing.
+pub const V6_GAPS: Machine = Machine::intel("Intel v6 4+4", Pmu::version(6).counter_mask(0x2b));
+pub const V6_MOST: Machine = Machine::intel("Intel v6 8+4", Pmu::version(6).counters(8).fixed(4));
+
+pub const AMD_LEGACY: Machine = Machine::new("AMD legacy 4", Vendor::Amd, Pmu::version(1));
+/// Zen 2.
+pub const AMD_CORE: Machine =
+    Machine::new("AMD core 6", Vendor::Amd, Pmu::version(2)).signature(0x17, 0x31, Some(0));
+/// Zen 5, as the others of PerfMonV2.
+pub const AMD_V2_FEWEST: Machine =
+    Machine::new("AMD v2 1", Vendor::Amd, Pmu::DEFAULT.counters(1)).signature(0x1a, 2, Some(1));
+pub const AMD_V2: Machine =
+    Machine::new("AMD v2 6", Vendor::Amd, Pmu::DEFAULT).signature(0x1a, 2, Some(1));
+pub const AMD_V2_MOST: Machine =
+    Machine::new("AMD v2 15", Vendor::Amd, Pmu::DEFAULT.counters(15)).signature(0x1a, 2, Some(1));
+pub const HYGON: Machine =
+    Machine::new("Hygon 6", Vendor::Hygon, Pmu::version(2)).signature(0x18, 0, Some(1));
+pub const ZHAOXIN: Machine =
+    Machine::new("Zhaoxin 2+3", Vendor::Zhaoxin, Pmu::version(2)).signature(7, 0x1b, None);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_of_cpu() {
+        for (machine, properties) in [
+            (DEFAULT, ""),
+            (NO_PMU, "pmu=off"),
+            (V4_32_BITS, "pmu-width=32"),
+            (V4_40_BITS, "pmu-width=40"),
+            (V1_FEWEST, "pmu-version=1,pmu-counters=1,pmu-width=32"),
+            (V1, "pmu-version=1"),
+            (V1_MOST, "pmu-version=1,pmu-counters=8"),
+            (
+                V2_FEWEST,
+                "pmu-version=2,pmu-counters=1,pmu-fixed=0,pmu-width=32",
+            ),
+            (
+                V2_FEW,
+                "pmu-version=2,pmu-counters=2,pmu-fixed=1,pmu-width=32",
+            ),
+            (V2, "pmu-version=2"),
+            (V2_MOST, "pmu-version=2,pmu-counters=8,pmu-fixed=3"),
+            (V3, "pmu-version=3"),
+            (V3_FEWEST, "pmu-version=3,pmu-counters=1,pmu-fixed=0"),
+            (V3_MOST, "pmu-version=3,pmu-counters=8,pmu-fixed=3"),
+            (V4_FEWEST, "pmu-version=4,pmu-counters=1,pmu-fixed=0"),
+            (V4_MOST, "pmu-version=4,pmu-counters=8,pmu-fixed=3"),
+            (
+                V5_FEWEST,
+                "pmu-version=5,pmu-counters=1,pmu-fixed=0,pmu-width=40",
+            ),
+            (V5_NO_FIXED, "pmu-version=5,pmu-counters=8,pmu-fixed=0"),
+            (V5_MOST, "pmu-version=5,pmu-counters=8,pmu-fixed=4"),
+            (V6_FEWEST, "pmu-version=6,pmu-counters=1,pmu-fixed=0"),
+            (V6_GAPS, "pmu-version=6,pmu-counter-mask=0x2b"),
+            (V6_MOST, "pmu-version=6,pmu-counters=8,pmu-fixed=4"),
+            (AMD_LEGACY, "vendor=AuthenticAMD,pmu-version=1"),
+            (
+                AMD_CORE,
+                "vendor=AuthenticAMD,family=0x17,model=0x31,stepping=0,pmu-version=2",
+            ),
+            (
+                AMD_V2_FEWEST,
+                "vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1,pmu-counters=1",
+            ),
+            (
+                AMD_V2,
+                "vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1",
+            ),
+            (
+                AMD_V2_MOST,
+                "vendor=AuthenticAMD,family=0x1a,model=0x2,stepping=1,pmu-counters=15",
+            ),
+            (
+                HYGON,
+                "vendor=HygonGenuine,family=0x18,model=0x0,stepping=1,pmu-version=2",
+            ),
+            (
+                ZHAOXIN,
+                "vendor=  Shanghai  ,family=0x7,model=0x1b,pmu-version=2",
+            ),
+        ] {
+            assert_eq!(machine.properties(), properties, "{}", machine.name);
+        }
+    }
+
+    #[test]
+    fn only_the_default_machine_has_mitigations() {
+        assert_eq!(DEFAULT.kernel_arguments(), "");
+        for machine in [NO_PMU, V1, AMD_V2, ZHAOXIN] {
+            assert_eq!(machine.kernel_arguments(), "mitigations=off");
+        }
+    }
+}

@@ -1,0 +1,598 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The suites: which tests run together, and in which guest.
+
+use crate::fault::Fault;
+use crate::machine::{self, Machine};
+
+macro_rules! test_groups {
+    ($($(#[doc = $doc:literal])* $group:ident,)*) => {
+        /// Tests that always run together: a table of a file in `tests/guest/src/tests`,
+        /// or a part of one.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum TestGroup {
+            $($(#[doc = $doc])* $group,)*
+        }
+
+        impl TestGroup {
+            /// All groups.
+            pub const ALL: &'static [Self] = &[$(Self::$group,)*];
+
+            /// Its name in an [`Inventory`](crate::Inventory).
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$group => stringify!($group),)*
+                }
+            }
+        }
+    };
+}
+
+test_groups! {
+    /// attr.rs
+    Attr,
+    /// compare.rs
+    Compare,
+    /// contents.rs
+    Contents,
+    /// counting.rs
+    Counting,
+    /// counting.rs: what takes little time under `-icount`
+    CountingQuick,
+    /// delivery.rs
+    Delivery,
+    /// event_zero.rs
+    EventZero,
+    /// events.rs
+    Events,
+    /// exclude.rs
+    Exclude,
+    /// faults.rs: needs [`Fault::Delay`]
+    FaultsDelay,
+    /// faults.rs: needs a [`Fault::Delay`] that outlasts the closing of an event
+    FaultsDelayLong,
+    /// faults.rs: needs [`Fault::Lose`]
+    FaultsLose,
+    /// faults.rs: needs [`Fault::Repeat`]
+    FaultsRepeat,
+    /// faults.rs: needs a [`Fault::Repeat`] by one instruction
+    FaultsRepeatAtOnce,
+    /// faults.rs: needs [`Fault::Spurious`]
+    FaultsSpurious,
+    /// faults.rs: needs a [`Fault::Status`] with the bits of all counters
+    FaultsStatus,
+    /// foreign_writes.rs
+    ForeignWrites,
+    /// gp_fault.rs: needs a [`Fault::Gp`] of GLOBAL_STATUS or the register that clears it
+    GpFault,
+    /// groups.rs
+    Groups,
+    /// hotplug.rs
+    Hotplug,
+    /// kexec.rs: needs [`SystemEvent::Kexec`]
+    Kexec,
+    /// lifecycle.rs: needs that the module is not loaded
+    Lifecycle,
+    /// lvtpc.rs: needs [`Fault::MaskLvtpc`]
+    Lvtpc,
+    /// mixed.rs
+    Mixed,
+    /// modes.rs
+    Modes,
+    /// no_pmu.rs: needs a machine without a PMU
+    NoPmu,
+    /// offline.rs
+    Offline,
+    /// overflow.rs, but for `OverflowWidth`
+    Overflow,
+    /// overflow.rs: what the generations do differently
+    OverflowQuick,
+    /// overflow.rs: what depends on the width of the counters
+    OverflowWidth,
+    /// parameters.rs: needs that the module is not loaded
+    Parameters,
+    /// perf_tool.rs
+    PerfTool,
+    /// rotation.rs: many processes
+    RotationMany,
+    /// rotation.rs: exact shares of time, which need `-icount`
+    RotationSteady,
+    /// sampling.rs
+    Sampling,
+    /// sampling.rs: what takes little time under `-icount`
+    SamplingQuick,
+    /// sharing.rs
+    Sharing,
+    /// sleep.rs: needs [`SystemEvent::Sleep`]
+    Sleep,
+    /// sysfs.rs
+    Sysfs,
+    /// tasks.rs
+    Tasks,
+    /// unreserved.rs: needs that the module is not loaded, version 6 and `nmi_watchdog=1`
+    Unreserved,
+    /// user_read.rs
+    UserRead,
+    /// watchdog.rs: needs `nmi_watchdog=1`
+    Watchdog,
+}
+
+/// How QEMU runs the virtual CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// Each in a thread of its own; the guest's clock is the host's.
+    Threads,
+    /// All in one thread, in turns.
+    OneThread,
+    /// In turns, and the guest's clock counts instructions.
+    Icount,
+}
+
+impl Timing {
+    /// QEMU's arguments for it.
+    pub const fn qemu_args(self) -> &'static str {
+        match self {
+            Self::Threads => "",
+            Self::OneThread => "-accel tcg,thread=single",
+            Self::Icount => "-icount shift=0,sleep=off",
+        }
+    }
+}
+
+/// What happens to the whole system in a suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemEvent {
+    /// Nothing.
+    None,
+    /// The tests run in a second kernel, which the first one started by kexec.
+    Kexec,
+    /// The tests suspend the system. Neither 9p nor virtio ports survive that, so the
+    /// report goes to the console.
+    Sleep,
+}
+
+/// A guest, and the tests that run in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Suite {
+    /// Its name.
+    pub name: &'static str,
+    /// The CPU model.
+    pub machine: Machine,
+    /// How many virtual CPUs there are.
+    pub cpus: u32,
+    /// How they run.
+    pub timing: Timing,
+    /// What the kernel's command line has for this suite.
+    pub kernel_arguments: &'static str,
+    /// Whether the module is loaded before the tests start.
+    pub load_module: bool,
+    /// What is wrong with the PMU.
+    pub fault: Option<Fault>,
+    /// What happens to the whole system.
+    pub event: SystemEvent,
+    /// The tests.
+    groups: &'static [&'static [TestGroup]],
+    /// Whether `make test` runs it without `ALL=1`.
+    pub by_default: bool,
+}
+
+impl Suite {
+    const fn new(name: &'static str, groups: &'static [&'static [TestGroup]]) -> Self {
+        Self {
+            name,
+            machine: machine::DEFAULT,
+            cpus: 2,
+            timing: Timing::Threads,
+            kernel_arguments: "",
+            load_module: true,
+            fault: None,
+            event: SystemEvent::None,
+            groups,
+            by_default: true,
+        }
+    }
+
+    const fn on(self, machine: Machine) -> Self {
+        Self { machine, ..self }
+    }
+
+    const fn cpus(self, cpus: u32) -> Self {
+        Self { cpus, ..self }
+    }
+
+    const fn timing(self, timing: Timing) -> Self {
+        Self { timing, ..self }
+    }
+
+    const fn kernel_arguments(self, kernel_arguments: &'static str) -> Self {
+        Self {
+            kernel_arguments,
+            ..self
+        }
+    }
+
+    const fn unloaded(self) -> Self {
+        Self {
+            load_module: false,
+            ..self
+        }
+    }
+
+    const fn event(self, event: SystemEvent) -> Self {
+        Self { event, ..self }
+    }
+
+    const fn with_all(self) -> Self {
+        Self {
+            by_default: false,
+            ..self
+        }
+    }
+
+    /// A suite about a fault. Each vCPU's PMU has it, and numbers its own PMIs, so there
+    /// is one vCPU.
+    const fn fault(
+        name: &'static str,
+        fault: Fault,
+        groups: &'static [&'static [TestGroup]],
+    ) -> Self {
+        Self {
+            fault: Some(fault),
+            ..Self::new(name, groups).cpus(1)
+        }
+    }
+
+    /// The groups of its tests.
+    pub fn groups(&self) -> impl Iterator<Item = TestGroup> + Clone {
+        let groups = self.groups;
+        groups.iter().copied().flatten().copied()
+    }
+
+    /// Whether it has all these tests.
+    pub fn has(&self, groups: &[TestGroup]) -> bool {
+        groups
+            .iter()
+            .all(|group| self.groups().any(|it| it == *group))
+    }
+
+    /// The properties to append to QEMU's `-cpu`, separated by commas.
+    pub fn cpu_properties(&self) -> String {
+        let fault = self.fault.map(|fault| format!("pmu-fault={fault}"));
+        let properties = [self.machine.properties(), fault.unwrap_or_default()];
+        join(&properties, ",")
+    }
+
+    /// What the kernel's command line has besides.
+    pub fn kernel_command_line(&self) -> String {
+        join(
+            &[self.machine.kernel_arguments(), self.kernel_arguments],
+            " ",
+        )
+    }
+}
+
+fn join<T: AsRef<str>>(parts: &[T], separator: &str) -> String {
+    let parts = parts.iter().map(AsRef::as_ref);
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+    parts.join(separator)
+}
+
+/// Finds a suite by its name.
+pub fn find(name: &str) -> Option<&'static Suite> {
+    SUITES.iter().find(|suite| suite.name == name)
+}
+
+use TestGroup::*;
+
+/// Exact counts, which must be exact on any machine.
+const EXACT: &[TestGroup] = &[Counting, Modes, Events];
+
+/// Everything that needs a PMU with some counters and nothing else.
+const DEFAULT: &[TestGroup] = &[
+    PerfTool,
+    Counting,
+    Modes,
+    Events,
+    Sampling,
+    Delivery,
+    Contents,
+    Overflow,
+    Sysfs,
+    Attr,
+    Groups,
+    Mixed,
+    Tasks,
+    RotationMany,
+    UserRead,
+    Hotplug,
+    Sharing,
+    Offline,
+    ForeignWrites,
+    Exclude,
+    EventZero,
+];
+
+/// What could differ from one generation of the hardware to the next.
+const HARDWARE: &[TestGroup] = &[
+    Counting,
+    Modes,
+    Events,
+    Groups,
+    Sampling,
+    OverflowQuick,
+    Sysfs,
+    Attr,
+    Tasks,
+    Hotplug,
+    Sharing,
+    UserRead,
+];
+
+/// What a driver leaves in the PMU's registers, and what it finds there.
+const REGISTERS: &[TestGroup] = &[Offline, ForeignWrites, Exclude, EventZero];
+
+/// The same attributes on the in-tree driver.
+const COMPARE: &[TestGroup] = &[Compare];
+
+const LOSE: Fault = Fault::Lose { every: 5 };
+const DELAY: Fault = Fault::Delay {
+    every: 3,
+    instructions: 20_000,
+};
+const DELAY_LONG: Fault = Fault::Delay {
+    every: 3,
+    instructions: 500_000,
+};
+const REPEAT: Fault = Fault::Repeat {
+    every: 3,
+    instructions: 20_000,
+};
+const REPEAT_AT_ONCE: Fault = Fault::Repeat {
+    every: 3,
+    instructions: 1,
+};
+const GP_STATUS: Fault = Fault::Gp {
+    // GLOBAL_STATUS.
+    msr: 0x38e,
+    after: 250,
+};
+const GP_CLEAR: Fault = Fault::Gp {
+    // GLOBAL_STATUS_RESET.
+    msr: 0x390,
+    after: 250,
+};
+const SPURIOUS: Fault = Fault::Spurious {
+    instructions: 100_003,
+};
+
+/// All suites.
+///
+/// A test that is asked for by name runs in the first suite that has it. Suites that
+/// take long come early, so that none is left alone at the end of a run.
+///
+/// Without `ALL=1` `make test` leaves machines out: those with the fewest counters that a
+/// generation can have, but for one (`hw-v2-fewest`), and those of generations that
+/// another suite with the same tests has (version 4: `default`, version 6: `hw-v6-gaps`).
+pub const SUITES: &[Suite] = &[
+    Suite::new("default", &[DEFAULT]),
+    Suite::new("one-cpu", &[&[PerfTool, Counting, Modes, Events, Sampling]]).cpus(1),
+    Suite::new("lifecycle", &[&[Lifecycle, Parameters]]).unloaded(),
+    Suite::new("sleep", &[&[Sleep]])
+        .event(SystemEvent::Sleep)
+        // The report is on the console, alone.
+        .kernel_arguments("loglevel=1"),
+    Suite::new("hw-v5", &[COMPARE, HARDWARE]).on(machine::V5_MOST),
+    Suite::new("amd-v2", &[HARDWARE]).on(machine::AMD_V2_MOST),
+    Suite::new("amd-core", &[COMPARE, HARDWARE, REGISTERS]).on(machine::AMD_CORE),
+    Suite::new("amd-legacy", &[COMPARE, HARDWARE, REGISTERS]).on(machine::AMD_LEGACY),
+    Suite::new("hw-v1", &[HARDWARE]).on(machine::V1_MOST),
+    Suite::new("hw-v2", &[HARDWARE]).on(machine::V2_MOST),
+    Suite::new("hw-v3", &[HARDWARE]).on(machine::V3_MOST),
+    Suite::new("hw-v4", &[HARDWARE])
+        .on(machine::V4_MOST)
+        .with_all(),
+    Suite::new("hw-v6", &[HARDWARE])
+        .on(machine::V6_MOST)
+        .with_all(),
+    Suite::new("hygon", &[HARDWARE]).on(machine::HYGON),
+    Suite::new("zhaoxin", &[HARDWARE]).on(machine::ZHAOXIN),
+    Suite::new("hw-v1-fewest", &[HARDWARE])
+        .on(machine::V1_FEWEST)
+        .with_all(),
+    Suite::new("hw-v2-fewest", &[HARDWARE]).on(machine::V2_FEWEST),
+    Suite::new("hw-v2-few", &[HARDWARE])
+        .on(machine::V2_FEW)
+        .with_all(),
+    Suite::new("hw-v3-fewest", &[HARDWARE])
+        .on(machine::V3_FEWEST)
+        .with_all(),
+    Suite::new("hw-v4-fewest", &[HARDWARE])
+        .on(machine::V4_FEWEST)
+        .with_all(),
+    Suite::new("hw-v5-fewest", &[HARDWARE])
+        .on(machine::V5_FEWEST)
+        .with_all(),
+    Suite::new("hw-v5-no-fixed", &[HARDWARE])
+        .on(machine::V5_NO_FIXED)
+        .with_all(),
+    Suite::new("hw-v6-fewest", &[HARDWARE])
+        .on(machine::V6_FEWEST)
+        .with_all(),
+    Suite::new("hw-v6-gaps", &[HARDWARE, REGISTERS]).on(machine::V6_GAPS),
+    Suite::new("amd-v2-fewest", &[HARDWARE])
+        .on(machine::AMD_V2_FEWEST)
+        .with_all(),
+    Suite::new("compare-v1", &[COMPARE, REGISTERS]).on(machine::V1),
+    Suite::new("compare-v2", &[COMPARE]).on(machine::V2),
+    Suite::new("compare-v3", &[COMPARE]).on(machine::V3),
+    Suite::new("compare-amd-v2", &[COMPARE, REGISTERS]).on(machine::AMD_V2),
+    Suite::new(
+        "icount",
+        &[&[CountingQuick, Modes, Events, SamplingQuick, RotationSteady]],
+    )
+    .cpus(1)
+    .timing(Timing::Icount),
+    Suite::new("icount-smp", &[&[CountingQuick, Modes]]).timing(Timing::Icount),
+    Suite::new("one-thread", &[EXACT]).timing(Timing::OneThread),
+    Suite::new("32-bit", &[&[OverflowWidth]]).on(machine::V4_32_BITS),
+    Suite::new("40-bit", &[&[OverflowWidth]]).on(machine::V4_40_BITS),
+    Suite::new("kexec", &[&[Kexec, CountingQuick]]).event(SystemEvent::Kexec),
+    Suite::new("watchdog", &[&[Watchdog]]).kernel_arguments("nmi_watchdog=1"),
+    Suite::new("parameters-amd", &[&[Parameters]])
+        .unloaded()
+        .on(machine::AMD_V2),
+    Suite::new("no-pmu", &[&[NoPmu]])
+        .unloaded()
+        .on(machine::NO_PMU),
+    Suite::new("unreserved", &[&[Unreserved]])
+        .unloaded()
+        .kernel_arguments("nmi_watchdog=1")
+        .on(machine::V6_MOST),
+    Suite::fault("faults-gp-status", GP_STATUS, &[&[GpFault]]),
+    Suite::fault("faults-gp-clear", GP_CLEAR, &[&[GpFault]]),
+    Suite::fault("faults-mask-lvtpc", Fault::MaskLvtpc, &[&[Lvtpc]])
+        .on(machine::AMD_CORE)
+        .cpus(2),
+    Suite::fault("faults-mask-lvtpc-v2", Fault::MaskLvtpc, &[&[Lvtpc]])
+        .on(machine::AMD_V2)
+        .cpus(2),
+    Suite::fault("faults-lose", LOSE, &[&[FaultsLose]]),
+    Suite::fault("faults-lose-amd-legacy", LOSE, &[&[FaultsLose]]).on(machine::AMD_LEGACY),
+    Suite::fault("faults-lose-amd-v2", LOSE, &[&[FaultsLose]]).on(machine::AMD_V2),
+    Suite::fault("faults-delay", DELAY, &[&[FaultsDelay]]),
+    Suite::fault("faults-delay-v1", DELAY, &[&[FaultsDelay]]).on(machine::V1),
+    Suite::fault("faults-delay-amd-legacy", DELAY, &[&[FaultsDelay]]).on(machine::AMD_LEGACY),
+    Suite::fault("faults-delay-amd-v2", DELAY, &[&[FaultsDelay]]).on(machine::AMD_V2),
+    Suite::fault("faults-delay-long", DELAY_LONG, &[&[FaultsDelayLong]]),
+    Suite::fault(
+        "faults-delay-long-amd-legacy",
+        DELAY_LONG,
+        &[&[FaultsDelayLong]],
+    )
+    .on(machine::AMD_LEGACY),
+    Suite::fault(
+        "faults-delay-long-amd-v2",
+        DELAY_LONG,
+        &[&[FaultsDelayLong]],
+    )
+    .on(machine::AMD_V2),
+    Suite::fault("faults-repeat", REPEAT, &[&[FaultsRepeat]]),
+    Suite::fault("faults-repeat-v1", REPEAT, &[&[FaultsRepeat]]).on(machine::V1),
+    Suite::fault("faults-repeat-amd-legacy", REPEAT, &[&[FaultsRepeat]]).on(machine::AMD_LEGACY),
+    Suite::fault("faults-repeat-amd-v2", REPEAT, &[&[FaultsRepeat]]).on(machine::AMD_V2),
+    Suite::fault(
+        "faults-repeat-at-once",
+        REPEAT_AT_ONCE,
+        &[&[FaultsRepeatAtOnce]],
+    ),
+    Suite::fault(
+        "faults-repeat-at-once-amd-legacy",
+        REPEAT_AT_ONCE,
+        &[&[FaultsRepeatAtOnce]],
+    )
+    .on(machine::AMD_LEGACY),
+    Suite::fault(
+        "faults-repeat-at-once-amd-v2",
+        REPEAT_AT_ONCE,
+        &[&[FaultsRepeatAtOnce]],
+    )
+    .on(machine::AMD_V2),
+    // Not on AMD: a PMI does not mask LVTPC there, so that nothing tells a spurious PMI
+    // from another NMI.
+    Suite::fault("faults-spurious", SPURIOUS, &[&[FaultsSpurious]]),
+    Suite::fault(
+        "faults-status",
+        Fault::Status {
+            bits: 0x7_0000_000f,
+        },
+        &[&[FaultsStatus]],
+    ),
+    Suite::fault(
+        "faults-status-v2",
+        Fault::Status {
+            bits: 0x7_0000_0003,
+        },
+        &[&[FaultsStatus]],
+    )
+    .on(machine::V2),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_need_no_quotes() {
+        let names: HashSet<_> = SUITES.iter().map(|suite| suite.name).collect();
+        assert_eq!(names.len(), SUITES.len());
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        assert!(names.iter().all(|name| name.chars().all(plain)));
+    }
+
+    #[test]
+    fn the_first_suite_is_the_default_guest() {
+        let suite = SUITES[0];
+        assert_eq!(suite.cpu_properties(), "");
+        assert_eq!(suite.kernel_command_line(), "");
+        assert_eq!(suite.timing.qemu_args(), "");
+        assert!(suite.load_module && suite.by_default);
+    }
+
+    #[test]
+    fn a_suite_is_rendered_for_qemu() {
+        let suite = |name| find(name).unwrap();
+        assert_eq!(
+            suite("faults-delay-v1").cpu_properties(),
+            "pmu-version=1,pmu-fault=delay:3:20000"
+        );
+        assert_eq!(
+            suite("faults-status").cpu_properties(),
+            "pmu-fault=status:0x70000000f"
+        );
+        assert_eq!(suite("sleep").kernel_command_line(), "loglevel=1");
+        assert_eq!(suite("hw-v1").kernel_command_line(), "mitigations=off");
+        assert_eq!(
+            suite("icount").timing.qemu_args(),
+            "-icount shift=0,sleep=off"
+        );
+        assert!(find("hw").is_none());
+    }
+
+    #[test]
+    fn faults_that_number_pmis_have_one_cpu() {
+        let numbered = |suite: &&Suite| !matches!(suite.fault, None | Some(Fault::MaskLvtpc));
+        assert!(SUITES.iter().filter(numbered).all(|suite| suite.cpus == 1));
+    }
+
+    /// `make test` without `ALL=1` runs every group, and `HARDWARE` on each generation.
+    #[test]
+    fn the_default_set_leaves_out_machines_only() {
+        let by_default = || SUITES.iter().filter(|suite| suite.by_default);
+        for group in TestGroup::ALL {
+            assert!(
+                by_default().any(|suite| suite.has(&[*group])),
+                "{}",
+                group.name()
+            );
+        }
+        let generation = |suite: &Suite| {
+            let pmu = suite.machine.pmu.unwrap();
+            (suite.machine.vendor.cpuid(), pmu.version)
+        };
+        let with_hardware = |suite: &&Suite| {
+            // The whole of overflow.rs has its quick part.
+            let mut groups = HARDWARE.iter();
+            groups.all(|group| suite.has(&[*group]) || suite.has(&[Overflow]))
+        };
+        let all: HashSet<_> = SUITES
+            .iter()
+            .filter(with_hardware)
+            .map(generation)
+            .collect();
+        let some: HashSet<_> = by_default().filter(with_hardware).map(generation).collect();
+        // Version 4 is what the default suite runs on, without naming it.
+        let missing: Vec<_> = all.difference(&some).collect();
+        assert_eq!(missing, [&("GenuineIntel", Some(4))]);
+    }
+}

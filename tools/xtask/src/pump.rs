@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies the output of a guest's command from its virtio ports.
+
+use anyhow::{bail, Context as _, Result};
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::thread::{self, JoinHandle};
+
+/// Where a guest's output goes.
+pub type Sink = Box<dyn Write + Send>;
+
+/// What ends the wait for a guest.
+pub enum News {
+    /// QEMU has ended.
+    Ended,
+    /// Nobody reads the output.
+    Unread,
+}
+
+/// Copies the output of one port as it comes.
+pub struct Pump {
+    path: PathBuf,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Pump {
+    /// Listens on a new socket at `path`, to which QEMU must connect.
+    pub fn start(path: PathBuf, mut sink: Sink, tell: Sender<News>) -> Result<Self> {
+        let listener = UnixListener::bind(&path)?;
+        let thread = thread::spawn(move || {
+            let (mut port, _) = listener.accept()?;
+            let mut buffer = [0; 65536];
+            let mut result = Ok(());
+            loop {
+                let n = port.read(&mut buffer)?;
+                if n == 0 {
+                    return result;
+                }
+                // Reads on after an error: the guest waits until its output is read.
+                if result.is_ok() {
+                    result = sink.write_all(&buffer[..n]).and_then(|()| sink.flush());
+                    if broken_pipe(&result) {
+                        // Fails if QEMU has ended, which is news enough.
+                        let _ = tell.send(News::Unread);
+                    }
+                }
+            }
+        });
+        Ok(Self { path, thread })
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits for the end of the output. QEMU must have ended.
+    pub fn finish(self) -> Result<()> {
+        // If QEMU never connected, the thread still waits for that.
+        drop(UnixStream::connect(&self.path));
+        match self.thread.join() {
+            Ok(result) if broken_pipe(&result) => Ok(()),
+            Ok(result) => result.context("copying the guest's output"),
+            Err(_) => bail!("the thread that copies the guest's output panicked"),
+        }
+    }
+}
+
+fn broken_pipe(result: &io::Result<()>) -> bool {
+    matches!(result, Err(error) if error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_pump_ends_if_nobody_connects() {
+        let dir = tempfile::tempdir().unwrap();
+        let (tell, _news) = mpsc::channel();
+        let pump = Pump::start(dir.path().join("p"), Box::new(io::sink()), tell).unwrap();
+        pump.finish().unwrap();
+    }
+
+    #[test]
+    fn a_pump_reads_on_if_nobody_reads_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let (tell, news) = mpsc::channel();
+        let (reader, writer) = UnixStream::pair().unwrap();
+        drop(reader);
+        let pump = Pump::start(path.clone(), Box::new(writer), tell).unwrap();
+        let mut port = UnixStream::connect(path).unwrap();
+        // More than a socket holds.
+        port.write_all(&vec![0; 4 << 20]).unwrap();
+        drop(port);
+        assert!(matches!(news.recv(), Ok(News::Unread)));
+        pump.finish().unwrap();
+    }
+}
