@@ -45,6 +45,14 @@ const TIMED_OUT: u8 = 124;
 /// What a shell says of a command that SIGPIPE ended.
 const BROKEN_PIPE: u8 = 141;
 
+/// The kernel command line of every guest.
+///
+/// `tsc=nowatchdog`: the clocksource watchdog of kernel 7.3 can deadlock at
+/// boot, while clocksource_done_booting() switches away from jiffies in
+/// stop_machine(); docs/clocksource-watchdog.md has the details.
+const KERNEL_ARGS: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic \
+                           no_timer_check nmi_watchdog=0 tsc=nowatchdog";
+
 /// Files of a guest that is running, in its "run" directory.
 const CONSOLE: &str = "console.log";
 const QEMU_LOG: &str = "qemu.log";
@@ -302,14 +310,8 @@ impl Guest<'_> {
             .arg(&parts.image.vmlinuz)
             .arg("-initrd")
             .arg(&parts.initramfs)
-            .args([
-                "-append",
-                &format!(
-                    "console=ttyS0 loglevel=5 panic=-1 oops=panic \
-                     no_timer_check nmi_watchdog=0 {}",
-                    options.append
-                ),
-            ])
+            .arg("-append")
+            .arg(format!("{KERNEL_ARGS} {}", options.append))
             .arg("-serial")
             .arg(format!("file:{}", run.join(CONSOLE).display()))
             .args(["-device", "virtio-serial-pci"]);
