@@ -59,6 +59,8 @@ const QEMU_LOG: &str = "qemu.log";
 
 /// What the user may say about a guest.
 #[derive(Args, Clone, Default)]
+// clap names a group after its struct, and "test" has Options of its own as well.
+#[group(id = "guest")]
 pub struct Options {
     /// A host directory, at /mnt/share in the guest; out/share if none is named.
     #[arg(long, env = "RUST_PERF_SHARE")]
