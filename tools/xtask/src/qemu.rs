@@ -313,10 +313,11 @@ mod tests {
     #[test]
     fn flags_that_many_files_share() {
         let mut commands = Vec::new();
-        for i in 0..40 {
+        for i in 0..80 {
             let (flags, file) = match i {
                 0..25 => ("-O2 '-Da b'", format!("{i}.c")),
                 25..30 => ("-O1", format!("{i}.c")),
+                30..55 => ("-Og", format!("../source/subprojects/x/{i}.c")),
                 _ => ("-O3", format!("{i}.S")),
             };
             commands.push(serde_json::json!({
