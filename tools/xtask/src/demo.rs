@@ -119,7 +119,7 @@ fn flame_graph(script: &Path, graph: &Path) -> Result<()> {
         bail!("there are no samples in {}", script.display());
     }
     let mut options = GraphOptions::default();
-    options.title = "xz, by rust_pmu/cycles/".to_owned();
+    options.title = "xz, by rust_pmu/cycles/u".to_owned();
     options.count_name = "samples".to_owned();
     flamegraph::from_reader(&mut options, Cursor::new(stacks), File::create(graph)?)?;
     Ok(())

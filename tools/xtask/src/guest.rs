@@ -63,6 +63,8 @@ const BROKEN_PIPE: u8 = 141;
 
 /// What the user may choose about a guest.
 #[derive(Args, Clone, Default)]
+// clap names a group after its struct, and "test" has Options of its own as well.
+#[group(id = "guest")]
 pub struct Options {
     /// A host directory for /mnt/share in the guest (default: out/share).
     #[arg(long, env = "RUST_PERF_SHARE")]

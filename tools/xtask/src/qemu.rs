@@ -136,7 +136,7 @@ impl Qemu {
             )?;
             fs::copy(&library, built_dir.join("pmu").join(LIBRARY))?;
             let work = Mount::new(&built_dir)?;
-            step.run(&mut work.ninja())?;
+            step.run(work.ninja().arg(BINARY))?;
             fs::copy(built_dir.join("build").join(BINARY), dir.join(BINARY))?;
             Ok(())
         })?;
@@ -223,7 +223,7 @@ fn build(
             .current_dir(work.build()),
     )?;
     precompile(step, &work)?;
-    step.run(&mut work.ninja())
+    step.run(work.ninja().arg(BINARY))
 }
 
 /// Precompiles [`OSDEP`] for each set of compiler flags that many files share. That is a
@@ -231,6 +231,8 @@ fn build(
 ///
 /// gcc takes osdep.h.gch/* for osdep.h if the flags fit, and ignores it if they do not.
 fn precompile(step: &Step, work: &Mount) -> Result<()> {
+    // The one generated header that it includes.
+    step.run(work.ninja().arg("config-poison.h"))?;
     let commands = fs::read(work.build().join("compile_commands.json"))?;
     let headers = Path::new(WORK).join(format!("source/{OSDEP}.gch"));
     fs::create_dir(&headers)?;
@@ -292,7 +294,6 @@ impl Mount {
         let mut command = Command::new("ninja");
         command
             .arg(format!("-j{}", kernel::jobs()))
-            .arg(BINARY)
             .current_dir(self.build());
         command
     }
@@ -312,10 +313,11 @@ mod tests {
     #[test]
     fn flags_that_many_files_share() {
         let mut commands = Vec::new();
-        for i in 0..40 {
+        for i in 0..80 {
             let (flags, file) = match i {
                 0..25 => ("-O2 '-Da b'", format!("{i}.c")),
                 25..30 => ("-O1", format!("{i}.c")),
+                30..55 => ("-Og", format!("../source/subprojects/x/{i}.c")),
                 _ => ("-O3", format!("{i}.S")),
             };
             commands.push(serde_json::json!({
