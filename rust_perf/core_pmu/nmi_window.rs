@@ -62,11 +62,17 @@ impl NmiWindow {
 
     /// Whether a PMI is expected. If so, it has arrived now. NMI context.
     pub(super) fn take_expected(&self) -> bool {
+        if !self.is_open() {
+            self.expected.store(0, Relaxed);
+        }
+        self.take_expected_ever()
+    }
+
+    /// As [`Self::take_expected`], but the window does not close. NMI context.
+    pub(super) fn take_expected_ever(&self) -> bool {
         let expected = self.expected.load(Relaxed);
-        let taken = expected != 0 && self.is_open();
-        let rest = if taken { expected.wrapping_sub(1) } else { 0 };
-        self.expected.store(rest, Relaxed);
-        taken
+        self.expected.store(expected.saturating_sub(1), Relaxed);
+        expected != 0
     }
 
     /// Opens the window from now on. PMIs that were expected in an earlier window are

@@ -115,11 +115,13 @@ impl CorePmu {
     /// Handles an NMI on a CPU whose counters are not ours any more, but may have been
     /// when the NMI was on its way.
     fn handle_late_pmi(&self, cpu: &Cpu) -> nmi::Return {
-        let masked = self.hardware.apic.has_masked_pmi();
-        if self.hardware.capabilities.generation.masks_lvtpc && !masked {
-            return nmi::Return::None;
-        }
-        if !cpu.window.take_expected() {
+        let late = if self.hardware.capabilities.generation.masks_lvtpc {
+            // A masked LVTPC shows a PMI, however late. It may also be the next owner's.
+            self.hardware.apic.has_masked_pmi() && cpu.window.take_expected_ever()
+        } else {
+            cpu.window.take_expected()
+        };
+        if !late {
             return nmi::Return::None;
         }
         // The next owner of the counters may rely on it.

@@ -287,70 +287,12 @@ pub fn image(ctx: &Context, kernel: &Kernel) -> Result<Image> {
             vmlinuz.is_file(),
             step.failure("the packages hold no kernel image")
         );
-        unpack_image(step, &vmlinuz, &dir.join(VMLINUX))
+        Ok(())
     })?;
     let modules = entry.join("usr/lib/modules");
-    let vmlinux = entry.join(VMLINUX);
     Ok(Image {
-        kernel: match vmlinux.is_file() {
-            true => vmlinux,
-            false => modules.join(&kernel.release).join("vmlinuz"),
-        },
+        kernel: modules.join(&kernel.release).join("vmlinuz"),
         modules,
-    })
-}
-
-/// The unpacked image: an emulated CPU takes a second to unpack it at each boot.
-const VMLINUX: &str = "vmlinux";
-
-/// Unpacks a bzImage if it is packed as Debian does it and QEMU can boot the result.
-fn unpack_image(step: &Step, vmlinuz: &Path, vmlinux: &Path) -> Result<()> {
-    let image = fs::read(vmlinuz)?;
-    let Some(payload) = zstd_payload(&image) else {
-        return Ok(());
-    };
-    let packed = vmlinux.with_extension("zst");
-    fs::write(&packed, payload)?;
-    step.run(
-        Command::new("zstd")
-            .args(["-q", "-d", "--rm", "-o"])
-            .arg(vmlinux)
-            .arg(&packed),
-    )?;
-    if !has_pvh_entry(&fs::read(vmlinux)?) {
-        fs::remove_file(vmlinux)?;
-    }
-    Ok(())
-}
-
-/// The kernel in a bzImage, compressed by zstd (Documentation/arch/x86/boot.rst).
-fn zstd_payload(image: &[u8]) -> Option<&[u8]> {
-    const MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
-    let word = |at: usize| {
-        let bytes = image.get(at..at + 4)?;
-        usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
-    };
-    if image.get(0x202..0x206)? != b"HdrS" {
-        return None;
-    }
-    // The real-mode code is a boot sector and setup_sects more. payload_offset counts
-    // from its end. The payload's last word is the size of the unpacked kernel.
-    let setup = (usize::from(image[0x1f1]) + 1) * 512;
-    let start = setup + word(0x248)?;
-    let end = start + word(0x24c)?.checked_sub(4)?;
-    image.get(start..end).filter(|it| it.starts_with(MAGIC))
-}
-
-/// Whether an ELF image has the note XEN_ELFNOTE_PHYS32_ENTRY (18), by which QEMU boots
-/// it (CONFIG_PVH). Notes are words: the length of the name, that of the value, the type,
-/// the name.
-fn has_pvh_entry(image: &[u8]) -> bool {
-    let word = |at: usize| image.get(at * 4..at * 4 + 4);
-    image.chunks_exact(4).enumerate().any(|(at, name)| {
-        name == b"Xen\0"
-            && at >= 3
-            && word(at - 3) == Some(&4u32.to_le_bytes())
-            && word(at - 1) == Some(&18u32.to_le_bytes())
     })
 }
 
