@@ -255,11 +255,11 @@ fn shared_flags(compile_commands: &[u8]) -> Result<Vec<Vec<String>>> {
     let mut counts = BTreeMap::new();
     for command in &commands {
         let words = command["command"].as_str().context("no command")?;
-        let is_c = command["file"]
-            .as_str()
-            .is_some_and(|it| it.ends_with(".c"));
+        let file = command["file"].as_str().context("no file")?;
+        // Other projects in its source do not have the header.
+        let includes_it = file.ends_with(".c") && !file.contains("subprojects/");
         // What depends on the file comes behind the flags.
-        if let (true, Some((flags, _))) = (is_c, words.split_once(" -MD ")) {
+        if let (true, Some((flags, _))) = (includes_it, words.split_once(" -MD ")) {
             *counts.entry(flags).or_insert(0) += 1;
         }
     }
