@@ -100,7 +100,6 @@ impl Hardware {
         // unless CPUID declares them hybrid, which was checked.
         let this_cpu = unsafe { ThisCpu::new() };
         if !capabilities.reservable {
-            pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
             if !options.unreserved && is_in_use(&capabilities, &this_cpu) {
                 pr_err!(
                     "the counters are in use, by events of the in-tree `cpu` PMU or the NMI \
@@ -109,6 +108,7 @@ impl Hardware {
                 );
                 return Err(EBUSY);
             }
+            pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
         }
         Ok(Hardware {
             may_mask_lvtpc: generation.masks_lvtpc || features.has(Leaf01Ecx::HYPERVISOR),

@@ -8,7 +8,6 @@
 
 use anyhow::{Context as _, Result};
 use nix::mount::{mount, umount, MsFlags};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,9 +48,6 @@ CONFIG_VIRTIO_9P=y
 /// Where QEMU is built and linked. The build directory contains its own name, so it is
 /// always mounted here.
 const WORK: &str = "/qemu";
-
-/// The header that every source file of QEMU's includes first.
-const OSDEP: &str = "include/qemu/osdep.h";
 
 const LIBRARY: &str = "libpmu_bridge.a";
 const BINARY: &str = "qemu-system-x86_64";
@@ -222,51 +218,7 @@ fn build(
             .args(options)
             .current_dir(work.build()),
     )?;
-    precompile(step, &work)?;
     step.run(work.ninja().arg(BINARY))
-}
-
-/// Precompiles [`OSDEP`] for each set of compiler flags that many files share. That is a
-/// quarter of the time that QEMU's build takes: most files are small.
-///
-/// gcc takes osdep.h.gch/* for osdep.h if the flags fit, and ignores it if they do not.
-fn precompile(step: &Step, work: &Mount) -> Result<()> {
-    // The one generated header that it includes.
-    step.run(work.ninja().arg("config-poison.h"))?;
-    let commands = fs::read(work.build().join("compile_commands.json"))?;
-    let headers = Path::new(WORK).join(format!("source/{OSDEP}.gch"));
-    fs::create_dir(&headers)?;
-    for (i, flags) in shared_flags(&commands)?.iter().enumerate() {
-        let (compiler, flags) = flags.split_first().context("no compiler")?;
-        step.run(
-            Command::new(compiler)
-                .args(flags)
-                .args(["-x", "c-header", "-c", &format!("../source/{OSDEP}"), "-o"])
-                .arg(headers.join(i.to_string()))
-                .current_dir(work.build()),
-        )?;
-    }
-    Ok(())
-}
-
-/// The compilers with their flags that at least 20 C files have in common.
-fn shared_flags(compile_commands: &[u8]) -> Result<Vec<Vec<String>>> {
-    let commands: Vec<serde_json::Value> = serde_json::from_slice(compile_commands)?;
-    let mut counts = BTreeMap::new();
-    for command in &commands {
-        let words = command["command"].as_str().context("no command")?;
-        let file = command["file"].as_str().context("no file")?;
-        // Other projects in its source do not have the header.
-        let includes_it = file.ends_with(".c") && !file.contains("subprojects/");
-        // What depends on the file comes behind the flags.
-        if let (true, Some((flags, _))) = (includes_it, words.split_once(" -MD ")) {
-            *counts.entry(flags).or_insert(0) += 1;
-        }
-    }
-    let shared = counts.into_iter().filter(|(_, count)| *count >= 20);
-    Ok(shared
-        .map(|(flags, _)| shell_words::split(flags))
-        .collect::<Result<_, _>>()?)
 }
 
 /// A directory that is mounted at [`WORK`] in this process's mount namespace.
@@ -303,29 +255,5 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // If this fails, the mount goes with the namespace.
         let _ = umount(WORK);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_that_many_files_share() {
-        let mut commands = Vec::new();
-        for i in 0..80 {
-            let (flags, file) = match i {
-                0..25 => ("-O2 '-Da b'", format!("{i}.c")),
-                25..30 => ("-O1", format!("{i}.c")),
-                30..55 => ("-Og", format!("../source/subprojects/x/{i}.c")),
-                _ => ("-O3", format!("{i}.S")),
-            };
-            commands.push(serde_json::json!({
-                "file": file,
-                "command": format!("cc {flags} -MD -MF {i}.d -o {i}.o -c {file}"),
-            }));
-        }
-        let commands = serde_json::to_vec(&commands).unwrap();
-        assert_eq!(shared_flags(&commands).unwrap(), [["cc", "-O2", "-Da b"]]);
     }
 }
