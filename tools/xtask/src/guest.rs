@@ -367,6 +367,15 @@ impl Guest<'_> {
         settings: &Settings,
     ) -> Result<Command> {
         let share = self.options.share(ctx)?;
+        // Only a suite says whether the guest will sleep.
+        let sleeps = self
+            .suite
+            .is_none_or(|suite| suite.event == SystemEvent::Sleep);
+        let image = &parts.image;
+        let kernel = match &image.vmlinux {
+            Some(vmlinux) if !sleeps => vmlinux,
+            _ => &image.vmlinuz,
+        };
         let mut command = parts.qemu.command();
         command
             .args([
@@ -380,7 +389,7 @@ impl Guest<'_> {
             .args(["-m", "1G", "-smp", &settings.cpus.to_string()])
             .args(["-cpu", &settings.cpu])
             .arg("-kernel")
-            .arg(&parts.image.kernel)
+            .arg(kernel)
             .arg("-initrd")
             .arg(&parts.initramfs)
             .args(["-append", &settings.kernel_command_line])
