@@ -111,8 +111,9 @@ impl Options {
         ]
         .iter()
         .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| format!(" {name}={}", shell_words::quote(value)))
-        .collect()
+        .fold(String::new(), |variables, (name, value)| {
+            variables + &format!(" {name}={}", shell_words::quote(value))
+        })
     }
 
     /// The timeout of a guest that is not interactive.
