@@ -102,6 +102,12 @@ fn places(backtrace: &str) -> Vec<String> {
         .collect()
 }
 
+/// The file of a module.
+fn source(module: &str) -> String {
+    let path = module.split("::").skip(1).collect::<Vec<_>>().join("/");
+    format!("{SOURCE}{path}.rs")
+}
+
 /// Runs the tests, then checks what the kernel has logged meanwhile. Returns
 /// whether nothing failed.
 pub fn run(ctx: &Ctx, tests: &[&Test]) -> Result<bool> {
@@ -111,7 +117,14 @@ pub fn run(ctx: &Ctx, tests: &[&Test]) -> Result<bool> {
     let mut good = true;
     for (test, number) in tests.iter().zip(1..) {
         let started = Instant::now();
-        let result = catch(|| (test.run)(ctx));
+        let mut result = catch(|| (test.run)(ctx));
+        if let Outcome::Failed(failure) = &mut result {
+            // A test that returns an error of the system's at once may leave no frame: the
+            // compiler turns the call that makes the error into a jump.
+            if failure.places.is_empty() {
+                failure.places.push(source(test.module));
+            }
+        }
         good &= report(number, &test.title(), result, started);
     }
     let result = catch(|| kmsg::check_clean(&mut log));
@@ -186,6 +199,10 @@ mod tests {
             ]
         );
         assert_eq!(places("disabled backtrace"), [""; 0]);
+        assert_eq!(
+            source("guest_tests::tests::counting"),
+            "tests/guest/src/tests/counting.rs"
+        );
     }
 
     #[test]

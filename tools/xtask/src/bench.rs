@@ -2,10 +2,9 @@
 
 //! `make bench`: what the emulated PMU costs.
 //!
-//! The same boot under pristine QEMU, under QEMU with a PMU that does not
-//! count, and with one that does. A round runs all three, one after another,
-//! so that what else the machine does meets them alike; a ratio is one round's,
-//! and the median of the rounds' ratios is shown.
+//! A round boots three guests, one after another: under pristine QEMU, with a PMU that
+//! does not count, and with one that counts. So other load on the machine affects all
+//! three alike. The ratios are formed within a round. The result is their median.
 
 use anyhow::{ensure, Result};
 use clap::Args;
@@ -27,7 +26,7 @@ pub struct Options {
     rounds: usize,
 }
 
-/// What is run, by its name: a boot alone, and one that has work to do.
+/// The workloads: a name and a command.
 const WORKLOADS: &[(&str, &str)] = &[
     ("boot", "true"),
     (
@@ -38,10 +37,10 @@ const WORKLOADS: &[(&str, &str)] = &[
 
 /// `make bench`.
 pub fn bench(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
-    ensure!(options.rounds > 0, "no rounds, no figures");
+    ensure!(options.rounds > 0, "--rounds must be at least 1");
     let pristine = Parts::prepare(ctx, kernel, Qemu::pristine(ctx)?)?;
     let patched = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
-    // The watchdog counts cycles on every CPU, from boot on.
+    // The NMI watchdog counts cycles on every CPU from boot on.
     let configurations = [
         (&pristine, ""),
         (&patched, ""),
@@ -70,7 +69,7 @@ pub fn bench(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Resu
         );
     }
     println!(
-        "\nidle: PMU idle / pristine. counting: counting / PMU idle. Of {} paired rounds.",
+        "\nidle: PMU idle / pristine. counting: counting / PMU idle. Medians of {} rounds.",
         options.rounds
     );
     Ok(ExitCode::SUCCESS)
@@ -111,7 +110,7 @@ fn ratios(these: &[f64], those: &[f64]) -> Vec<f64> {
     these.iter().zip(those).map(|(a, b)| a / b).collect()
 }
 
-/// The middle one; of an even number, the upper middle one.
+/// The median; of an even number of values, the upper one.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache: entries that are complete or not there.
+//! The cache. An entry is either complete or not there.
 //!
-//! An entry `<step>-<key>` is a directory whose key is a hash of what went
-//! into it. It is made as `.staging-<step>-<key>` and renamed when complete,
-//! under a lock of its own, so that any number of runs can share the cache.
-//! The lock files stay: removing one would let two runs hold "the" lock.
+//! An entry `<step>-<key>` is a directory. Its key is a hash of its inputs. It is made
+//! as `.staging-<step>-<key>` and renamed when it is complete, under a lock of its own,
+//! so that any number of runs can share the cache. Lock files stay: if one were removed,
+//! two runs could hold two files of its name.
 
 use anyhow::{ensure, Context as _, Result};
 use nix::errno::Errno;
@@ -19,17 +19,17 @@ use crate::context::Context;
 use crate::signals::Staging;
 use crate::step::Step;
 
-/// A hash of all that goes into an entry.
+/// A hash of the inputs of an entry.
 pub struct Key(Sha256);
 
 impl Key {
-    /// A key that depends on the build root, as the work of its tools does.
+    /// A key that depends on the build root, whose tools make every entry.
     pub fn new(ctx: &Context) -> Self {
         Self(Sha256::new()).text(&ctx.root.file_name().unwrap_or_default().to_string_lossy())
     }
 
-    /// How often what fills the entry has changed in a way that nothing else in
-    /// the key tells, such as its layout: count up when it does.
+    /// Adds how often the code that makes the entry has changed in a way that nothing
+    /// else in the key shows, such as the entry's layout.
     pub fn recipe(self, changes: u32) -> Self {
         (0..changes).fold(self, |key, _| key.text("recipe"))
     }
@@ -57,7 +57,7 @@ impl Key {
         Ok(self)
     }
 
-    /// The key as it stands in a name.
+    /// The key as a part of a name.
     pub fn finish(self) -> String {
         let hash = self.0.finalize();
         let start = hash.iter().take(8);
@@ -65,15 +65,15 @@ impl Key {
     }
 }
 
-/// What it takes to make an entry.
+/// An entry that may have to be made.
 pub struct Entry<'a> {
     /// The first part of its name, and the name of its log.
     pub name: &'a str,
-    /// A hash of what goes into it.
+    /// A hash of its inputs.
     pub key: String,
-    /// What the user reads.
+    /// What the user reads while it is made.
     pub title: String,
-    /// The space it takes while it is made.
+    /// The space that making it takes.
     pub megabytes: u64,
 }
 
@@ -88,7 +88,7 @@ impl Entry<'_> {
         ctx.cache.join(self.full_name()).is_dir()
     }
 
-    /// Returns the entry's directory, having `make` fill it if it is not there.
+    /// Returns the entry's directory. If it is not there, `make` fills it.
     pub fn get(
         &self,
         ctx: &Context,
@@ -114,7 +114,7 @@ impl Entry<'_> {
     }
 }
 
-/// The lock of an entry or of something else in the cache.
+/// The lock file of an entry, or of something else in the cache.
 pub fn lock_of(ctx: &Context, name: &str) -> PathBuf {
     ctx.cache.join(format!(".lock-{name}"))
 }
@@ -123,7 +123,7 @@ fn lock_file(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Takes a lock, saying so when another run has it.
+/// Takes a lock. Tells the user if another run has it.
 pub fn lock(path: &Path, title: &str) -> Result<Flock<File>> {
     match Flock::lock(lock_file(path)?, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(lock),
@@ -135,7 +135,7 @@ pub fn lock(path: &Path, title: &str) -> Result<Flock<File>> {
     }
 }
 
-/// Removes staging directories that no run owns: one that was killed outright left them.
+/// Removes the staging directories of runs that were killed.
 pub fn sweep(ctx: &Context) -> Result<()> {
     for file in fs::read_dir(&ctx.cache)? {
         let file = file?;
@@ -148,7 +148,7 @@ pub fn sweep(ctx: &Context) -> Result<()> {
             FlockArg::LockExclusiveNonblock,
         );
         if lock.is_ok() {
-            // What cannot be removed is in no one's way.
+            // A directory that stays does no harm.
             let _ = fs::remove_dir_all(file.path());
         }
     }

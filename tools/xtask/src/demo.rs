@@ -22,8 +22,8 @@ use crate::qemu::Qemu;
 /// What runs in the guest.
 const SCRIPT: &str = include_str!("../guest/demo");
 
-/// How xz is configured: the program alone, in one file, with what a profiler
-/// likes. Debian's own is stripped.
+/// How xz is configured: only the program, linked statically, with frame pointers. Debian's
+/// is stripped.
 const CONFIGURE: &[&str] = &[
     "--disable-shared",
     "--disable-nls",

@@ -381,7 +381,7 @@ impl Guest<'_> {
             .args(["-m", "1G", "-smp", &settings.cpus.to_string()])
             .args(["-cpu", &settings.cpu])
             .arg("-kernel")
-            .arg(&parts.image.kernel)
+            .arg(&parts.image.vmlinuz)
             .arg("-initrd")
             .arg(&parts.initramfs)
             .args(["-append", &settings.kernel_command_line])

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What to try when a step fails, from what its log says.
+//! What the user can try when a step fails, by what its log says.
 
-/// Patterns of a log, and the advice; the first that matches is given.
+/// Patterns of a log, and the advice. The first match counts.
 const HINTS: &[(&[&str], &str)] = &[
     (
         &["No space left on device"],
@@ -52,7 +52,7 @@ const HINTS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// The advice for a log, if any is known.
+/// The advice for a log, if there is any.
 pub fn hint(log: &str) -> Option<&'static str> {
     HINTS
         .iter()

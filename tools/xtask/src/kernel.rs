@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The stock Debian kernel, and a build tree of it that is fit for Rust modules.
+//! The stock Debian kernel, and a build tree of it for Rust modules.
 //!
-//! Debian builds its kernels with `CONFIG_RUST=y`, but its headers packages
-//! have no Rust metadata (`rust/*.rmeta`, the proc-macro libraries). Built from
-//! the same source and `.config` by the same tool chain, the metadata comes
-//! out the same: all symbols that the rebuilt crates export are in the stock
-//! kernel's `Module.symvers`, and that is checked.
+//! Debian builds its kernels with `CONFIG_RUST=y`, but its headers packages have no Rust
+//! metadata (`rust/*.rmeta`, the proc-macro libraries). The metadata is rebuilt from the
+//! same source and `.config` by the same tool chain. Then every symbol that the rebuilt
+//! crates export must be in the stock kernel's `Module.symvers`, or the build fails.
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
@@ -21,16 +20,15 @@ use crate::cache::{Entry, Key};
 use crate::context::Context;
 use crate::packages::{self, Index, Version};
 
-/// The series that rust_perf supports, newest first: those whose perf and Rust
-/// interfaces it was built and tested with.
+/// The series that rust_perf was built and tested with, newest first.
 const SUPPORTED: &[&str] = &["7.3", "7.2"];
 
-/// What the names of Debian's kernels for trixie on x86-64 end with; there are
-/// "cloud" and "rt" kernels besides.
+/// How the names of Debian's kernels for trixie on x86-64 end. Those of "cloud" and "rt"
+/// kernels end differently.
 const FLAVOUR: &str = "+deb13-amd64";
 
-/// How Debian builds its kernels. The plain compiler name would do as well, but
-/// for the kernel's complaint that the compiler differs.
+/// How Debian builds its kernels. With a plain compiler name the build would warn that
+/// the compiler differs.
 pub const MAKE_ARGS: &[&str] = &[
     "CC=x86_64-linux-gnu-gcc-14",
     "HOSTCC=gcc-14",
@@ -46,8 +44,8 @@ const PREPARE_ARGS: &[&str] = &[
     "CONFIG_DEBUG_INFO_BTF=",
 ];
 
-/// What of the kernel's source no module build reads. Kconfig files and
-/// headers stay everywhere.
+/// The part of the kernel's source that no module build reads. Kconfig files and headers
+/// stay.
 const NOT_NEEDED: &[&str] = &[
     "Documentation/*.rst",
     "Documentation/*.yaml",
@@ -114,8 +112,8 @@ impl Kernel {
             .all(|name| index.has(name, &self.version))
     }
 
-    /// Whether a kernel that was recorded can still be used: the list of
-    /// series may have changed since, and the mirror keeps no old packages.
+    /// Whether a recorded kernel can still be used. The list of series may have changed
+    /// since, and the mirror does not keep old packages.
     fn usable(&self, ctx: &Context) -> Result<bool> {
         Ok(SUPPORTED.contains(&self.series())
             && (image_entry(ctx, self).exists(ctx) && kdir_entry(ctx, self).exists(ctx)
@@ -145,8 +143,8 @@ impl Kernel {
     }
 }
 
-/// The newest kernel of the newest supported series all of whose packages are
-/// there; with `release`, that kernel.
+/// The newest kernel whose packages are all there, of the newest supported series that
+/// has one. With `release`, that kernel.
 fn newest(index: &Index, release: Option<&str>) -> Result<Option<Kernel>> {
     let wanted = |kernel: &Kernel, series: &str| match release {
         Some(release) => kernel.release == release,
@@ -180,8 +178,8 @@ fn newest(index: &Index, release: Option<&str>) -> Result<Option<Kernel>> {
     Ok(None)
 }
 
-/// Finds the kernel to use. What was found once is recorded, so that a later
-/// run neither needs the network nor moves to another kernel by itself.
+/// Finds the kernel to use, and records it. So a later run needs no network, and does not
+/// switch to another kernel by itself.
 pub fn resolve(ctx: &Context, options: &Options) -> Result<Kernel> {
     let release = options.kernel.as_deref();
     let record = record(ctx, release)?;
@@ -244,13 +242,13 @@ pub fn update(ctx: &Context, options: &Options) -> Result<ExitCode> {
 
 /// The kernel image and its modules.
 pub struct Image {
-    /// The image that QEMU boots.
-    pub kernel: PathBuf,
+    /// The image as Debian ships it.
+    pub vmlinuz: PathBuf,
     /// The directory that holds `RELEASE/modules.dep`.
     pub modules: PathBuf,
 }
 
-/// The packages of an image; "base" has modules.builtin and modules.order, for depmod.
+/// The packages of an image. depmod needs modules.builtin and modules.order of "base".
 fn image_packages(kernel: &Kernel) -> [String; 3] {
     ["binary", "modules", "base"].map(|kind| kernel.package(kind))
 }
@@ -290,7 +288,7 @@ pub fn image(ctx: &Context, kernel: &Kernel) -> Result<Image> {
     })?;
     let modules = entry.join("usr/lib/modules");
     Ok(Image {
-        kernel: modules.join(&kernel.release).join("vmlinuz"),
+        vmlinuz: modules.join(&kernel.release).join("vmlinuz"),
         modules,
     })
 }
@@ -361,7 +359,7 @@ pub fn kdir(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
     })
 }
 
-/// Debian's build sets the end of the release by other means.
+/// Sets the end of the release, which Debian's build does not take from `.config`.
 fn with_local_version(config: &str, kernel: &Kernel) -> String {
     let suffix = &kernel.release[kernel.release.find('+').unwrap_or(kernel.release.len())..];
     config
@@ -385,8 +383,8 @@ pub fn jobs() -> usize {
     thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-/// Checks that what the rebuilt crates export is what the stock kernel
-/// exports: a module links against the former and is loaded by the latter.
+/// Checks that the stock kernel exports all symbols of the rebuilt crates: a module is
+/// built against these crates and loaded by that kernel. Returns a summary.
 fn check_symbols(kdir: &Path) -> Result<String> {
     let symvers = fs::read_to_string(kdir.join("Module.symvers"))?;
     let stock = stock_symbols(&symvers);
@@ -410,7 +408,7 @@ fn check_symbols(kdir: &Path) -> Result<String> {
         return Ok(summary);
     }
     bail!(
-        "the rebuilt Rust crates are not those of the stock kernel; a module would not load. \
+        "the rebuilt Rust crates differ from the stock kernel's, so no module would load. \
          Exported symbols found in its Module.symvers:\n{summary}the first that is missing: {}\n\
          The tool chain in the build root may be newer than the kernel's: make clean-cache, \
          or name another kernel with KERNEL=",

@@ -17,15 +17,15 @@ use crate::step::Step;
 /// How to build the module.
 #[derive(Args)]
 pub struct Options {
-    /// A kernel build tree; that of Debian's kernel if none is named.
+    /// A kernel build tree (default: that of Debian's kernel).
     #[arg(long, env = "RUST_PERF_KDIR")]
     kdir: Option<PathBuf>,
-    /// With clippy.
+    /// Run clippy.
     #[arg(long, env = "RUST_PERF_CLIPPY", value_parser = clap::builder::FalseyValueParser::new())]
     clippy: bool,
 }
 
-/// What is to be known of a kernel build tree.
+/// A kernel build tree.
 struct Tree {
     config: HashMap<String, String>,
     release: String,
@@ -77,7 +77,7 @@ fn parse_config(auto_conf: &str) -> HashMap<String, String> {
         .collect()
 }
 
-/// Which tool chain can read a tree's Rust metadata.
+/// The tool chain that can read a tree's Rust metadata.
 enum ToolChain {
     /// The build root's.
     Root,
@@ -113,7 +113,7 @@ impl ToolChain {
             .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// The one that built the tree: metadata is good for one rustc only.
+    /// The one that built the tree: no other rustc can read its metadata.
     fn of(tree: &Tree, kdir: &Path) -> Result<Self> {
         let wanted = tree.config("CONFIG_RUSTC_VERSION_TEXT").unwrap_or_default();
         let mut there = Vec::new();
@@ -125,7 +125,7 @@ impl ToolChain {
             }
         }
         bail!(
-            "KDIR={}: its Rust metadata is {wanted}'s, and no other can read it; {}",
+            "KDIR={}: only {wanted} can read its Rust metadata, but {}",
             kdir.display(),
             there.join(", ")
         )
@@ -152,27 +152,26 @@ pub fn for_kernel(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
     build(ctx, &kernel::kdir(ctx, kernel)?, false)
 }
 
-/// Builds the module with clippy; a warning is an error.
+/// Builds the module with clippy. A warning is an error.
 pub fn lint(ctx: &Context, kernel: &Kernel) -> Result<()> {
     let kdir = kernel::kdir(ctx, kernel)?;
     build(ctx, &kdir, true).map(drop)
 }
 
-/// With and without clippy the compiler is not the same program, so each would
-/// undo the other's work.
+/// Clippy is another compiler, so a build with it has a directory of its own.
 fn output_dir(ctx: &Context, release: &str, clippy: bool) -> PathBuf {
     let name = if clippy { "clippy" } else { "module" };
     ctx.out.join(name).join(release)
 }
 
-/// Returns a copy that is this run's alone: another may build the module anew.
+/// Builds the module. Returns a copy that no other run changes.
 fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
     let tree = Tree::read(kdir)?;
     let chain = ToolChain::of(&tree, kdir)?;
     let out = output_dir(ctx, &tree.release, clippy);
     let _lock = cache::lock(&ctx.out.join(".lock-module"), "the module")?;
     if clippy && out.exists() {
-        // What is not compiled again gives no warnings.
+        // Clippy warns only of what it compiles.
         fs::remove_dir_all(&out)?;
     }
     fs::create_dir_all(&out)?;
@@ -213,7 +212,7 @@ fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
     let module = out.join("rust_perf.ko");
     ensure!(
         module.is_file(),
-        "the build made no {}: is Kbuild there?",
+        "the build made no {}: is there a Kbuild?",
         module.display()
     );
     let copy = ctx.private("rust_perf.ko");

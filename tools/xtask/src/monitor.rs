@@ -75,12 +75,14 @@ impl Monitor {
 /// Saves the registers of all virtual CPUs, their local APICs and the backtraces of
 /// QEMU's threads. What cannot be had is said in the log instead.
 pub fn save(logs: &GuestLogs, socket: &Path, cpus: u32, qemu: u32) -> Result<()> {
+    // The threads first: a query of the monitor changes what they do.
+    threads(&logs.threads(), qemu)?;
     let mut text = String::new();
     if let Err(error) = registers(&mut text, socket, cpus) {
         writeln!(text, "{error:#}")?;
     }
     fs::write(logs.registers(), text)?;
-    threads(&logs.threads(), qemu)
+    Ok(())
 }
 
 fn registers(text: &mut String, socket: &Path, cpus: u32) -> Result<()> {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SIGINT, SIGTERM and SIGHUP: end what was started, remove what is half made.
+//! SIGINT, SIGTERM and SIGHUP end all children and remove what is half made.
 //!
-//! This process is process 1 of its PID namespace, so "what was started" is
-//! everything else in there, and mounts go with the mount namespace.
+//! This process is process 1 of its PID namespace, so every other process there is a
+//! descendant. Mounts go with the mount namespace.
 
 use anyhow::Result;
 use nix::errno::Errno;
@@ -36,7 +36,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Staging(PathBuf);
 
 impl Staging {
-    /// Makes the directory, anew if it is there.
+    /// Makes the directory. If it is there, it becomes empty.
     pub fn create(path: PathBuf) -> Result<Self> {
         lock(&STAGING).push(path.clone());
         let staging = Self(path);
@@ -50,8 +50,8 @@ impl Staging {
         &self.0
     }
 
-    /// Gives it its final name: it is complete. A signal finds it either as it
-    /// was or under that name, where it stays.
+    /// Gives the complete directory its final name. A signal removes it before that, and
+    /// leaves it alone afterwards.
     pub fn commit(&self, to: &Path) -> io::Result<()> {
         let mut list = lock(&STAGING);
         fs::rename(&self.0, to)?;
@@ -60,7 +60,7 @@ impl Staging {
     }
 
     fn remove(&self) {
-        // If this fails, so does what is done next with the directory.
+        // If this fails, the next use of the directory does too.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -72,11 +72,11 @@ impl Drop for Staging {
     }
 }
 
-/// Puts the terminal's modes back as they are now when this is dropped, or on a signal.
+/// Restores the terminal's modes when this is dropped, or on a signal.
 pub struct TerminalModes;
 
 impl TerminalModes {
-    /// Remembers the modes of the terminal on standard input, if it is one.
+    /// Remembers the modes of standard input, if that is a terminal.
     pub fn save() -> Self {
         *lock(&TERMINAL) = termios::tcgetattr(io::stdin()).ok();
         Self
@@ -91,7 +91,7 @@ impl Drop for TerminalModes {
 
 fn restore_terminal() {
     if let Some(modes) = lock(&TERMINAL).take() {
-        // Nothing to be done about a terminal that is gone.
+        // The terminal may be gone.
         let _ = termios::tcsetattr(io::stdin(), SetArg::TCSANOW, &modes);
     }
 }
@@ -109,9 +109,9 @@ pub fn install() -> Result<()> {
 }
 
 fn end(signal: i32) -> ! {
-    // Again and again: another thread may be about to start something.
+    // Another thread may start a process meanwhile.
     loop {
-        // All of the namespace but us; ESRCH when there is no one.
+        // Every other process of the namespace. ESRCH if there is none.
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             Err(Errno::ECHILD) => break,
@@ -119,20 +119,21 @@ fn end(signal: i32) -> ! {
             _ => {}
         }
     }
-    // Held to the end: the other threads can commit nothing any more.
+    // Held until the end, so that no other thread can commit.
     let staging = lock(&STAGING);
     for path in staging.iter() {
         let _ = fs::remove_dir_all(path);
     }
     restore_terminal();
-    // Whoever read what we print may be gone first; eprintln! panics then.
+    // eprintln! would panic if nobody reads our output any more.
     let _ = writeln!(io::stderr(), "\nrust_perf: interrupted");
     process::exit(128 + signal);
 }
 
-/// Called on an error, whose cause after a signal is our own killing of
-/// children and says nothing, and before something is started. The signal's
-/// thread ends the process.
+/// Waits for the end of the process if a signal has come.
+///
+/// Called on an error, because a child that the signal's thread killed is no error to
+/// report, and before a child is started.
 pub fn park_if_interrupted() {
     if INTERRUPTED.load(Ordering::SeqCst) {
         loop {
