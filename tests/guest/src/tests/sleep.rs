@@ -4,6 +4,7 @@
 //! Neither 9p over virtio nor virtio ports survive it. So this program locks itself
 //! into memory, reports on the serial console, and powers the guest off at the end.
 
+use std::backtrace::Backtrace;
 use std::fs::{self, File};
 
 use anyhow::{ensure, Context, Result};
@@ -34,6 +35,8 @@ const RTC: &str = "/sys/class/rtc/rtc0";
 /// Prepares this program for sleep.
 pub fn prepare() -> Result<()> {
     mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE).context("mlockall")?;
+    // Reads this program's debug information into memory, which a failure needs later.
+    let _ = Backtrace::force_capture().to_string();
     // Written now, because it cannot be written later. The report tells which tests
     // failed.
     fs::write(STATUS, "0").context(STATUS)?;
