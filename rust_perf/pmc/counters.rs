@@ -301,8 +301,10 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// counter is running: others may use the registers from now on.
     pub fn forget(&self) {
         self.shadow.known.set(0);
-        for eventsel in &self.shadow.eventsel {
-            eventsel.set(UNKNOWN);
+        for counter in self.caps.counters.gp_part() {
+            if let Some(word) = self.shadow.eventsel.get(counter.index()) {
+                word.set(UNKNOWN);
+            }
         }
         self.shadow.fixed_ctr_ctrl.set(UNKNOWN);
     }
