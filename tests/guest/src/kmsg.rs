@@ -61,6 +61,9 @@ const TOLERATED: &[&str] = &[
     "perf: interrupt took too long",
     "INFO: NMI handler",
     "hrtimer: interrupt took",
+    // Likewise for work items and real-time tasks.
+    "hogged CPU for",
+    "RT throttling activated",
     // For the same reason the guest's clocks differ, or ticks are late.
     "clocksource: ",
     "TSC found unstable after boot",
@@ -285,6 +288,8 @@ mod tests {
             "NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.",
             "process 140 (guest-tests) no longer affine to cpu1",
             "hrtimer: interrupt took 12345678 ns",
+            "workqueue: pm_runtime_work hogged CPU for >10000us 4 times, consider switching to WQ_UNBOUND",
+            "sched: RT throttling activated",
             "clocksource: Marking clocksource tsc unstable due to frequency skew",
             "hpet: Lost 12 RTC interrupts",
         ] {

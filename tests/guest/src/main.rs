@@ -78,7 +78,8 @@ fn run(args: Args) -> Result<bool> {
         pmu: args.pmu,
         seed: args.seed,
     };
-    let rate = SampleRate::fixed(1_000_000)?;
+    // Per tick that is more samples than any test takes, also if the host delays ticks.
+    let rate = SampleRate::fixed(1_000_000_000)?;
     match suite.event {
         SystemEvent::None => {}
         SystemEvent::Kexec => tests::kexec::reboot_once(&ctx)?,

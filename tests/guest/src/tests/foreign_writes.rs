@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use perf_event::Counter;
 
 use super::sampling::{drain, sampler};
-use super::{expect, expect_count};
+use super::{expect, expect_count, switches};
 use crate::ctx::{Ctx, Test};
 use crate::msr::{Msrs, PmuMsrs};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
@@ -211,7 +211,11 @@ fn global_ctrl_cleared_until_context_switch(ctx: &Ctx) -> Result<()> {
     let want = count_between_reads(&mut counter, &workload)?;
     for _ in 0..5 {
         other.write_global_ctrl(0)?;
-        thread::sleep(Duration::from_millis(1));
+        // On a busy host the time can be over before the task is switched out.
+        let before = switches()?;
+        while switches()? == before {
+            thread::sleep(Duration::from_millis(1));
+        }
         let count = count_between_reads(&mut counter, &workload)?;
         expect("after a context switch", "instructions", count, want)?;
     }

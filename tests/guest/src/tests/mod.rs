@@ -37,6 +37,7 @@ pub mod watchdog;
 use std::fs;
 
 use anyhow::{bail, ensure, Context, Result};
+use nix::sys::resource::{getrusage, UsageWho};
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
@@ -105,6 +106,12 @@ fn undisturbed(measure: impl FnOnce() -> Result<()>) -> Result<bool> {
     measure()?;
     switches.disable()?;
     Ok(switches.read()? == 0)
+}
+
+/// The number of context switches of this process.
+fn switches() -> Result<i64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    Ok(usage.voluntary_context_switches() + usage.involuntary_context_switches())
 }
 
 /// Checks a count of a workload's user instructions.

@@ -16,14 +16,13 @@ use std::thread;
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
-use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::signal::{kill, signal, SigHandler, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, gettid, pipe, ForkResult, Pid};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
-use super::expect;
+use super::{expect, switches};
 use crate::ctx::{Ctx, Test, IN_TREE};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::program::RDPMC_PROBE;
@@ -443,9 +442,11 @@ fn keep_counting(ctx: &Ctx, tell: OwnedFd) -> Result<()> {
 /// Fails if any counter but `own` is ever not 0, while this task and another alternate on
 /// the CPU. This task must be allowed to use RDPMC.
 fn expect_cleared(counters: &[u32], own: Option<u32>) -> Result<()> {
-    const TIMES: i64 = 300;
+    const SWITCHES: i64 = 150;
+    // Not each sched_yield() switches: that depends on the time that both have had.
+    const ROUNDS: usize = 1_000_000;
     let before = switches()?;
-    for _ in 0..TIMES {
+    for _ in 0..ROUNDS {
         for &index in counters {
             // SAFETY: the counter exists. The callers have a mapping, have inherited one, or
             // have set `rdpmc` to 2. If RDPMC faults all the same, only a child process ends.
@@ -454,20 +455,12 @@ fn expect_cleared(counters: &[u32], own: Option<u32>) -> Result<()> {
                 bail!("counter {index:#x} is {value:#x}, left by another task");
             }
         }
+        if switches()? - before >= SWITCHES {
+            return Ok(());
+        }
         thread::yield_now();
     }
-    let switches = switches()? - before;
-    ensure!(
-        switches >= TIMES / 2,
-        "only {switches} context switches in {TIMES} rounds"
-    );
-    Ok(())
-}
-
-/// The number of context switches of this task.
-fn switches() -> Result<i64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-    Ok(usage.voluntary_context_switches() + usage.involuntary_context_switches())
+    bail!("less than {SWITCHES} context switches in {ROUNDS} rounds")
 }
 
 /// A task cannot read what the counters have counted for another.
