@@ -149,9 +149,10 @@ impl Shadow {
 ///
 /// The caller must stay on the CPU that the shadow belongs to. An NMI may
 /// interrupt any method. Its handler may call any method, too, but only for
-/// counters other than those of the interrupted call. `run` concerns all counters:
-/// a caller of it must notice such an NMI, and then call
-/// [`Self::forget_running`].
+/// counters other than those of the interrupted call. There are two exceptions. `run`
+/// concerns all counters: its caller must notice such an NMI, and then call
+/// [`Self::forget_running`]. The caller of `read` must notice such an NMI, too, and
+/// read again: the first value may be old, and the shadow may have learned it.
 pub struct Counters<'a, R> {
     shadow: &'a Shadow,
     caps: &'a Capabilities,
@@ -193,8 +194,8 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
-    /// Leaves the counters to others: none is programmed, all hold 0, and
-    /// GLOBAL_CTRL is what it was. IRQs disabled.
+    /// Leaves the counters to others: none is programmed, all hold 0, no overflow is
+    /// pending, and GLOBAL_CTRL is what it was. IRQs disabled.
     pub fn give_back(&self) {
         self.run(CounterSet::EMPTY);
         // Others may have run counters that the shadow has as 0.
@@ -209,11 +210,11 @@ impl<'a, R: Registers> Counters<'a, R> {
             self.write_fixed_ctr_ctrl(0);
         }
         if let Some(global) = self.caps.bypassed_global {
-            // The next user must not find this driver's overflows.
             self.regs.wrmsr(global.ctrl, 0);
-            self.clear_status(global, self.caps.counters);
         }
         if let Some(global) = self.caps.any_global() {
+            // The next user must not find this driver's overflows.
+            self.clear_status(global, self.caps.counters);
             self.regs
                 .wrmsr(global.ctrl, self.shadow.saved_global_ctrl.get());
         }

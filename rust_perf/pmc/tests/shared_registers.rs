@@ -187,6 +187,33 @@ fn forgotten_registers_are_given_back() {
     }
 }
 
+/// A counter may overflow just as it is stopped for the last time. The next user must
+/// not find that overflow.
+#[test]
+fn no_overflow_is_given_back() {
+    for config in generations() {
+        let driven = Driven::new(config);
+        let is_status = |msr: &Msr| [0x38e, 0xc000_0300].contains(&msr.address());
+        let Some(msr) = driven.caps.registers().find(is_status) else {
+            continue;
+        };
+        for counter in count_instructions(&driven) {
+            let start = (1 << driven.caps.width(counter)) - 1;
+            driven.program(counter, instructions(), start);
+            driven.run(CounterSet::of(counter));
+            driven.cpu.run(5);
+            driven.run(CounterSet::EMPTY);
+        }
+        let status = || {
+            let status = driven.cpu.pmu.borrow().rdmsr(msr.address());
+            status.unwrap() & driven.caps.counters.bits()
+        };
+        assert_ne!(status(), 0);
+        driven.counters().give_back();
+        assert_eq!(status(), 0);
+    }
+}
+
 /// Others write GLOBAL_CTRL without asking. The next start or stop repairs it, with
 /// no register access more.
 #[test]
