@@ -103,7 +103,8 @@ pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
         let Some(before) = rdmsr_safe(msr) else {
             return false;
         };
-        let other = before ^ 0xffff;
+        // On some of Intel's CPUs a write extends bit 31 (`pmc/intel/msr.rs`): leave it 0.
+        let other = (before ^ 0xffff) & 0x7fff_ffff;
         let kept = wrmsr_safe(msr, other) && rdmsr_safe(msr) == Some(other);
         wrmsr_safe(msr, before) && kept
     })
