@@ -5,9 +5,10 @@
 //!
 //! The kernel complains about an NMI that no handler claims, so the driver must
 //! recognise these. Intel's APIC masks LVTPC when it delivers a PMI. A masked LVTPC
-//! shows a PMI as long as the counters are ours. AMD's APIC leaves no trace. There, and when the
-//! counters have been given back, the driver expects a late PMI for a while after
-//! anything that may cause one.
+//! shows a PMI as long as the counters are ours. When they have been given back, it
+//! may be the next owner's PMI, and the driver claims the first one if it expected
+//! any. AMD's APIC leaves no trace. There the driver expects a late PMI for a while
+//! after anything that may cause one.
 
 use crate::system::time::jiffies;
 use core::sync::atomic::{
@@ -62,30 +63,30 @@ impl NmiWindow {
 
     /// Whether a PMI is expected. If so, it has arrived now. NMI context.
     pub(super) fn take_expected(&self) -> bool {
-        if !self.is_open() {
-            self.expected.store(0, Relaxed);
-        }
-        self.take_expected_ever()
-    }
-
-    /// As [`Self::take_expected`], but the window does not close. NMI context.
-    pub(super) fn take_expected_ever(&self) -> bool {
+        self.drop_expired();
         let expected = self.expected.load(Relaxed);
         self.expected.store(expected.saturating_sub(1), Relaxed);
         expected != 0
     }
 
+    /// Whether any PMI was expected, however long ago. None is expected afterwards: LVTPC
+    /// was masked, so at most one PMI was on its way. NMI context.
+    pub(super) fn take_all_expected(&self) -> bool {
+        self.expected.swap(0, Relaxed) != 0
+    }
+
     /// Opens the window from now on. PMIs that were expected in an earlier window are
     /// not expected any more.
     fn open(&self) {
-        if !self.is_open() {
-            self.expected.store(0, Relaxed);
-        }
+        self.drop_expired();
         let until = jiffies().wrapping_add(msecs_to_jiffies(WINDOW_MS));
         self.until.store(until, Relaxed);
     }
 
-    fn is_open(&self) -> bool {
-        self.until.load(Relaxed).wrapping_sub(jiffies()) as isize >= 0
+    /// Expects nothing any more if the window has closed.
+    fn drop_expired(&self) {
+        if (self.until.load(Relaxed).wrapping_sub(jiffies()) as isize) < 0 {
+            self.expected.store(0, Relaxed);
+        }
     }
 }

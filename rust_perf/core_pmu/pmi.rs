@@ -117,7 +117,7 @@ impl CorePmu {
     fn handle_late_pmi(&self, cpu: &Cpu) -> nmi::Return {
         let late = if self.hardware.capabilities.generation.masks_lvtpc {
             // A masked LVTPC shows a PMI, however late. It may also be the next owner's.
-            self.hardware.apic.has_masked_pmi() && cpu.window.take_expected_ever()
+            self.hardware.apic.has_masked_pmi() && cpu.window.take_all_expected()
         } else {
             cpu.window.take_expected()
         };
