@@ -33,7 +33,7 @@ impl CorePmu {
         let counters = self.counters_for(Self::eventsel_of(event));
         let placement = assignment.place(counters).ok_or(EAGAIN)?;
         for (from, to) in placement.moves() {
-            self.move_event(on, from, to);
+            self.make_room(on, event, from, to);
         }
         event.set_stopped();
         event.set_up_to_date();
@@ -64,15 +64,22 @@ impl CorePmu {
         }
     }
 
-    /// Moves an event of this CPU to another counter, which is free.
-    fn move_event(&self, on: &OnCpu<'_, Self>, from: Counter, to: Counter) {
+    /// Moves an event of this CPU to another counter, which is free, to make room for
+    /// `added`.
+    fn make_room(
+        &self,
+        on: &OnCpu<'_, Self>,
+        added: &AddedEvent<'_, Self>,
+        from: Counter,
+        to: Counter,
+    ) {
         let Some(event) = on.event(from.index()) else {
             return;
         };
         let was_stopped = event.is_stopped();
         self.stop_event(on, event, true);
         on.state().mark_dirty(from);
-        on.move_event(from.index(), to.index());
+        added.move_other(from.index(), to.index());
         if !was_stopped {
             self.start_event(on, event);
         }

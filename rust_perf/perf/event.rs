@@ -183,9 +183,9 @@ impl<T: Pmu> Event<T> {
 
     /// Lets user mode read the event's counter itself from now on.
     ///
-    /// perf counts such events per context when they join and leave it. No architecture
-    /// that lets user mode read counters by the flag's value at that time may call this
-    /// later than `event_init`; x86 does not use the number.
+    /// perf counts the events with this flag when they join a context and when they leave
+    /// it. If the flag is set in between, that number becomes wrong. x86 does not use it.
+    /// On an architecture that does, call this in `event_init` only.
     pub fn set_user_readable(&self) {
         let flags = self.flags() | bindings::PERF_EVENT_FLAG_USER_READ_CNT;
         // SAFETY: An aligned word of the event. No other flag is ever set, so that concurrent calls
@@ -204,9 +204,11 @@ impl<T: Pmu> Event<T> {
         }
     }
 
-    /// Updates the page that the event's user may have mapped. Any context.
+    /// Updates the page that the event's user may have mapped. Any context. If calls for
+    /// one event nest, its user may read a torn page once.
     pub fn update_userpage(&self) {
-        // SAFETY: The event is initialised. The function may be called in any context.
+        // SAFETY: The event is initialised. The function may be called in any context. Nested calls
+        // confuse the sequence number that user mode checks, and nothing in the kernel.
         unsafe { bindings::perf_event_update_userpage(self.as_raw()) }
     }
 }
@@ -321,6 +323,12 @@ where
     /// place is taken or the event has one.
     pub fn insert(&self, index: usize) -> Result {
         self.on.table().insert(index, self)
+    }
+
+    /// Moves another event of this CPU's table from `from` to `to`, to make room for this
+    /// one. Does nothing if there is no event at `from`, or one at `to`.
+    pub fn move_other(&self, from: usize, to: usize) {
+        self.on.table().move_event(from, to);
     }
 }
 

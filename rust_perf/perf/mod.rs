@@ -36,7 +36,9 @@
 //!
 //! # Not supported
 //!
-//! AUX buffers and address filters.
+//! - AUX buffers and address filters.
+//! - PMUs that several CPUs share (`scope` in `struct pmu`). perf would read their
+//!   events on CPUs that the events are not on.
 //!
 //! # Examples
 //!
@@ -117,7 +119,6 @@ pub use self::{
         Capabilities,
         Instance,
         Pmu,
-        Scope,
         TaskContext, //
     },
     registration::Registration,

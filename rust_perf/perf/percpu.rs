@@ -68,12 +68,6 @@ where
         // unless `self` was made in it.
         unsafe { self.slot.events.get(index) }
     }
-
-    /// Moves the event at `from` in this CPU's table to `to`. Does nothing if there is
-    /// no event at `from`, or one at `to`.
-    pub fn move_event(&self, from: usize, to: usize) {
-        self.slot.events.move_event(from, to);
-    }
 }
 
 struct Slot<T: Pmu> {

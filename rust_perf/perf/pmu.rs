@@ -14,10 +14,7 @@ use super::{
 use crate::bindings;
 use kernel::{
     error::VTABLE_DEFAULT_ERROR,
-    ffi::{
-        c_int,
-        c_uint, //
-    },
+    ffi::c_int,
     mm::Mm,
     prelude::*,
     sync::Arc,
@@ -81,26 +78,6 @@ impl Capabilities {
     }
 }
 
-/// Which CPUs share a PMU (`enum perf_pmu_scope`). perf then opens an event on one
-/// of them, and shows that one as `cpumask` in sysfs.
-#[derive(Clone, Copy)]
-pub struct Scope(c_uint);
-
-impl Scope {
-    /// Each CPU has its own. There is no `cpumask`.
-    pub const NONE: Self = Scope(bindings::perf_pmu_scope_PERF_PMU_SCOPE_NONE);
-    /// The threads of a core.
-    pub const CORE: Self = Scope(bindings::perf_pmu_scope_PERF_PMU_SCOPE_CORE);
-    /// The CPUs of a package.
-    pub const PACKAGE: Self = Scope(bindings::perf_pmu_scope_PERF_PMU_SCOPE_PKG);
-    /// All CPUs.
-    pub const SYSTEM: Self = Scope(bindings::perf_pmu_scope_PERF_PMU_SCOPE_SYS_WIDE);
-
-    pub(super) const fn into_raw(self) -> c_uint {
-        self.0
-    }
-}
-
 /// A PMU driver. For the contexts of the callbacks see [the module](super).
 #[vtable]
 pub trait Pmu: Send + Sync + Sized + 'static {
@@ -109,9 +86,6 @@ pub trait Pmu: Send + Sync + Sized + 'static {
 
     /// What the PMU can do.
     const CAPABILITIES: Capabilities = Capabilities::NONE;
-
-    /// Which CPUs share the PMU.
-    const SCOPE: Scope = Scope::NONE;
 
     /// What the driver keeps with each event: [`Word`](super::Word), a box, or `()` for
     /// nothing.

@@ -33,7 +33,8 @@ use kernel::{
 };
 
 /// A PMU that is registered with perf until dropped. Dropping it waits until all
-/// its events are closed.
+/// its events are gone. If the driver has [`Pmu::event_unmapped`], that is when their
+/// users have closed them, otherwise perf takes them from their users.
 ///
 /// # Invariants
 ///
@@ -74,7 +75,6 @@ impl<T: Pmu> Registration<T> {
                     module: module.as_ptr().cast(),
                     attr_groups: groups.as_ptr(),
                     capabilities: T::CAPABILITIES.into_raw(),
-                    scope: T::SCOPE.into_raw(),
                     task_ctx_nr: T::TASK_CONTEXT.into_raw(),
                     pmu_enable: T::HAS_ENABLE.then_some(Callbacks::<T>::pmu_enable),
                     pmu_disable: T::HAS_DISABLE.then_some(Callbacks::<T>::pmu_disable),

@@ -4,8 +4,7 @@
 //! events are encoded, `caps/`, and others.
 //!
 //! A driver makes its folders when it registers the PMU, with the files that this
-//! machine should have, so no file needs `is_visible`. perf itself adds
-//! `cpumask`, see [`Scope`](super::Scope).
+//! machine should have, so no file needs `is_visible`.
 
 use crate::bindings;
 use core::ptr;
