@@ -42,7 +42,8 @@ impl CorePmu {
     /// Task context.
     pub(super) fn check(&self, event: &NewEvent<'_, Self>) -> Result<Word> {
         let attr = event.attr();
-        // Check in the in-tree driver's order, so that the errno matches.
+        // Check in the in-tree driver's order, so that the errno matches. The reservation is the
+        // exception: it comes last, so that an event that is refused reserves nothing.
         if attr.precise_ip() != 0 {
             return Err(perf::not_supported());
         }

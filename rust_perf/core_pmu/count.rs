@@ -2,8 +2,8 @@
 
 //! Counting, and the periods of samples.
 //!
-//! Everything here runs with interrupts disabled, or in an NMI that has interrupted
-//! the same code. It does not allocate, lock, sleep, print or panic.
+//! Everything here but `counter_of` runs on the event's CPU, with interrupts disabled
+//! or in an NMI. Nothing allocates, locks, sleeps, prints or panics.
 
 use super::{
     CorePmu,
@@ -108,7 +108,8 @@ impl CorePmu {
             let nmis = cpu.nmis.load(Relaxed);
             let previous = prev_count.load(Relaxed);
             let now = counters.read(counter);
-            // An NMI may have updated the event meanwhile, and started the counter again. Not
+            // An NMI may have updated the event meanwhile, and started the counter again. Reading
+            // again also corrects what the shadow has learned from the first value. Not
             // detected, as in the in-tree driver: an NMI that comes after the check of `nmis` and
             // restarts the counter at exactly `previous`, so that the exchange succeeds.
             let done = cpu.nmis.load(Relaxed) == nmis

@@ -101,10 +101,11 @@ use kernel::{
 /// The driver's state for a CPU.
 ///
 /// These are words that only this CPU and its NMIs access, hence `Relaxed`. An NMI
-/// handler restores the words that it changes, except where their comments say
-/// otherwise.
+/// handler leaves `enabled` as it was. Of the others it may change those whose
+/// comments say so.
 #[derive(Default)]
 pub(crate) struct Cpu {
+    /// NMIs change it, see [`Counters`].
     shadow: Shadow,
     /// Who has the counters: an [`Ownership`].
     ownership: AtomicU8,
@@ -112,12 +113,13 @@ pub(crate) struct Cpu {
     offline: AtomicBool,
     /// The [`CounterSet`] of counters that have an event.
     placed: AtomicU64,
-    /// The [`CounterSet`] of counters whose events are started.
+    /// The [`CounterSet`] of counters whose events are started. NMIs remove counters:
+    /// perf stops events that it throttles or that have reached their limit.
     active: AtomicU64,
     /// Whether the active counters may run.
     enabled: AtomicBool,
     /// The [`CounterSet`] of dirty counters: events have left them, and they are to be
-    /// cleared.
+    /// cleared. NMIs remove the counters that they program.
     dirty: AtomicU64,
     /// The number of NMIs that may have run the counters. NMIs increase it.
     nmis: AtomicU64,
