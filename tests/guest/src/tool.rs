@@ -54,6 +54,16 @@ impl Perf {
     pub fn rows(self) -> Result<Vec<Row>> {
         parse_rows(&self.run()?)
     }
+
+    /// Runs `perf stat -I` and returns its rows. An interval in which the program did not
+    /// run has none: perf prints "<not counted>" for it.
+    pub fn intervals(self) -> Result<Vec<Row>> {
+        let mut output = self.run()?;
+        let text = String::from_utf8(output.stderr)?;
+        let ran = text.lines().filter(|line| !line.contains("<not counted>"));
+        output.stderr = ran.collect::<Vec<_>>().join("\n").into_bytes();
+        parse_rows(&output)
+    }
 }
 
 /// Turns an exit status other than 0 into an error with what perf printed.
