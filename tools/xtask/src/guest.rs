@@ -11,6 +11,7 @@ use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal};
 use std::iter;
@@ -33,6 +34,7 @@ use crate::qemu::Qemu;
 use crate::select;
 use crate::signals::{self, TerminalModes};
 use crate::step::{indent, last_lines};
+use crate::tsc;
 
 /// The script that the initramfs starts from /run/xtask.
 const RUN: &str = include_str!("../guest/run");
@@ -368,6 +370,11 @@ impl Guest<'_> {
         settings: &Settings,
     ) -> Result<Command> {
         let share = self.options.share(ctx)?;
+        let mut kernel_command_line = settings.kernel_command_line.clone();
+        // With `-icount` the guest's TSC counts its instructions.
+        if let Some(khz) = tsc::khz().filter(|_| !settings.qemu_args.contains("-icount")) {
+            write!(kernel_command_line, " tsc_early_khz={khz}")?;
+        }
         let mut command = parts.qemu.command();
         command
             .args([
@@ -384,7 +391,7 @@ impl Guest<'_> {
             .arg(&parts.image.vmlinuz)
             .arg("-initrd")
             .arg(&parts.initramfs)
-            .args(["-append", &settings.kernel_command_line])
+            .args(["-append", &kernel_command_line])
             .arg("-serial")
             .arg(format!("file:{}", self.logs.console().display()))
             .args(["-device", "virtio-serial-pci"]);

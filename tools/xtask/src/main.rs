@@ -31,6 +31,7 @@ mod select;
 mod signals;
 mod step;
 mod test;
+mod tsc;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};

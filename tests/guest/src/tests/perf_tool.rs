@@ -15,6 +15,7 @@ use super::{cpus, expect};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Event;
 use crate::program::{Installed, Program, LOOP, MIXED, STOPPED_LOOP, THREE_TO_ONE};
+use crate::setting::Affinity;
 use crate::tests;
 use crate::tool::{check, parse_rows, Perf, Row};
 
@@ -361,6 +362,8 @@ fn expect_samples(data: &str, samples: Option<u64>) -> Result<()> {
 
 fn record_every_period(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
+    // perf opens an event for each CPU, and each has periods of its own.
+    let _affinity = Affinity::pinned_to(0)?;
     for period in [20_011, 100_000] {
         let installed = LOOP.install()?;
         let data = record(&installed, &event, &["-c", &period.to_string()])?;
@@ -421,6 +424,8 @@ fn expect_three_to_one(data: &str) -> Result<()> {
 
 fn report_three_to_one(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
+    // As in `record_every_period`.
+    let _affinity = Affinity::pinned_to(0)?;
     let installed = THREE_TO_ONE.install()?;
     let data = record(&installed, &event, &["-c", "20011"])?;
     expect_samples(&data, Some(THREE_TO_ONE.instructions / 20_011))?;
