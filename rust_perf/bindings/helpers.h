@@ -11,6 +11,7 @@ struct perf_event;
 struct perf_sample_data;
 struct pt_regs;
 
+void *rust_perf_find_function(const char *name);
 int rust_perf_overflow_init(void);
 int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 		       struct pt_regs *regs);
