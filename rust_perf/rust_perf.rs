@@ -4,6 +4,7 @@
 //!
 //! - `rust_pmu`, the performance counters of x86 CPUs: [`core_pmu`]. It is registered
 //!   if the CPU has counters.
+//! - `rust_clock`, time: [`clock_pmu`].
 
 use crate::x86::Options;
 use core::{
@@ -18,6 +19,7 @@ pub mod pmc;
 pub mod perf;
 
 mod bindings;
+mod clock_pmu;
 mod core_pmu;
 pub mod system;
 mod x86;
@@ -26,7 +28,7 @@ module! {
     type: RustPerf,
     name: "rust_perf",
     authors: ["The rust_perf developers"],
-    description: "x86 performance counters for perf",
+    description: "PMUs for perf: the performance counters of x86 CPUs, and clocks",
     license: "GPL",
     params: {
         generation: u8 {
@@ -54,6 +56,7 @@ module! {
 /// The PMUs. `None` for one that this machine has no hardware for.
 struct RustPerf {
     _core: Option<core_pmu::Registrations>,
+    _clock: Pin<KBox<perf::Registration<clock_pmu::ClockPmu>>>,
 }
 
 impl kernel::Module for RustPerf {
@@ -61,6 +64,7 @@ impl kernel::Module for RustPerf {
         let options = options()?;
         Ok(RustPerf {
             _core: core_pmu::register(&options, module)?,
+            _clock: clock_pmu::register(module)?,
         })
     }
 }

@@ -98,6 +98,8 @@ mod registration;
 mod sample;
 mod sysfs;
 mod table;
+mod time;
+mod timer;
 
 pub use self::{
     attr::{
@@ -133,6 +135,11 @@ pub use self::{
     table::{
         EventSet,
         EventTable, //
+    },
+    time::local_clock,
+    timer::{
+        Timer,
+        TimerPmu, //
     },
 };
 
