@@ -13,15 +13,15 @@ use core::{
 };
 use kernel::prelude::*;
 
-// `perf` and `pmc` are libraries: public, because this driver uses only a part of each.
+// Libraries: public, because this driver uses only a part of each.
 #[macro_use]
 pub mod pmc;
 pub mod perf;
+pub mod system;
 
 mod bindings;
 mod clock_pmu;
 mod core_pmu;
-pub mod system;
 mod x86;
 
 module! {

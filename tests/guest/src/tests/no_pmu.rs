@@ -20,6 +20,14 @@ pub const TESTS: &[Test] = tests![
     refuses_bad_parameters,
 ];
 
+pub const LOADED: &[Test] = tests![
+    all need [Root, Module];
+    has_the_software_pmus,
+];
+
+/// The module's PMUs that need no hardware.
+const SOFTWARE_PMUS: &[&str] = &["rust_clock"];
+
 /// The directory of a PMU.
 fn device(pmu: &str) -> PathBuf {
     Path::new("/sys/bus/event_source/devices").join(pmu)
@@ -35,8 +43,16 @@ fn expect_loads(ctx: &Ctx, parameters: &CStr) -> Result<()> {
     let lines = log.lines();
     let loaded = module::is_loaded();
     let registered = device(RUST_PMU).exists();
+    let missing: Vec<_> = SOFTWARE_PMUS
+        .iter()
+        .filter(|pmu| !device(pmu).exists())
+        .collect();
     module::remove().context("rmmod")?;
     ensure!(loaded, "the module is not loaded");
+    ensure!(
+        missing.is_empty(),
+        "these PMUs are not registered: {missing:?}"
+    );
     ensure!(!registered, "{RUST_PMU} is registered");
     let lines = lines?;
     ensure!(
@@ -98,4 +114,13 @@ fn refuses_a_generation(ctx: &Ctx) -> Result<()> {
 fn refuses_bad_parameters(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, c"fixed=2", Errno::EINVAL, "fixed=2")?;
     expect_refused(ctx, c"unreserved=7", Errno::EINVAL, "unreserved=7")
+}
+
+fn has_the_software_pmus(_: &Ctx) -> Result<()> {
+    ensure!(module::is_loaded(), "the module is not loaded");
+    ensure!(!device(RUST_PMU).exists(), "{RUST_PMU} is registered");
+    for pmu in SOFTWARE_PMUS {
+        ensure!(device(pmu).exists(), "{pmu} is not registered");
+    }
+    Ok(())
 }
