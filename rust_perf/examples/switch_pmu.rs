@@ -71,8 +71,7 @@ impl kernel::Module for SwitchModule {
         let groups = perf::AttributeGroups::new([(c"events", events)])?;
         let instance = perf::Instance::new(SwitchPmu)?;
         let pmu = perf::Registration::register(c"switch_pmu", groups, instance, module);
-        Ok(SwitchModule {
-            _pmu: KBox::pin_init(pmu, GFP_KERNEL)?,
-        })
+        let _pmu = KBox::pin_init(pmu, GFP_KERNEL)?;
+        Ok(SwitchModule { _pmu })
     }
 }

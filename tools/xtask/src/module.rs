@@ -70,8 +70,13 @@ impl<'a> Target<'a> {
     }
 }
 
+/// The source of an example.
+pub fn source(name: &str) -> String {
+    format!("rust_perf/examples/{name}.rs")
+}
+
 /// The names of the examples.
-fn examples(ctx: &Context) -> Result<Vec<String>> {
+pub fn examples(ctx: &Context) -> Result<Vec<String>> {
     let mut names: Vec<_> = fs::read_dir(ctx.top.join("rust_perf/examples"))?
         .filter_map(|file| {
             let path = file.ok()?.path();
