@@ -286,6 +286,14 @@ impl Suite {
         join(&properties, ",")
     }
 
+    /// The heading of its column in docs/generations.md.
+    pub fn column(&self) -> &'static str {
+        match self.debian_qemu {
+            true => "no PMU, Debian's QEMU",
+            false => self.machine.name,
+        }
+    }
+
     /// What the kernel's command line has besides.
     pub fn kernel_command_line(&self) -> String {
         join(

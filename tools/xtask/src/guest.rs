@@ -718,6 +718,45 @@ mod tests {
     }
 
     #[test]
+    fn the_pmu_can_be_left_out() {
+        let off = Options {
+            pmu: Some(Pmu::Off),
+            ..Options::default()
+        };
+        let settings = Settings::new(None, &off, suites::BASE_CPU);
+        assert_eq!(settings.cpu, format!("{},pmu=off", suites::BASE_CPU));
+        assert_eq!(off.variables(), " PMU=off");
+        let settings = Settings::new(suites::find("hw-v2"), &off, suites::BASE_CPU);
+        assert!(settings.cpu.ends_with(",pmu=off"), "{}", settings.cpu);
+    }
+
+    #[test]
+    fn debians_qemu_is_chosen_by_the_user_or_the_suite() {
+        let options = |qemu, pmu| Options {
+            qemu,
+            pmu,
+            ..Options::default()
+        };
+        let debian = Some(qemu::Choice::Debian);
+        let suite = suites::find("no-pmu-debian");
+        let choice = |options: &Options, suite| options.qemu(suite).unwrap();
+        assert_eq!(choice(&Options::default(), None), qemu::Choice::Patched);
+        assert_eq!(choice(&Options::default(), suite), qemu::Choice::Debian);
+        assert_eq!(choice(&options(debian, None), None), qemu::Choice::Debian);
+        assert_eq!(
+            choice(&options(Some(qemu::Choice::Patched), None), suite),
+            qemu::Choice::Patched
+        );
+        assert_eq!(
+            choice(&options(debian, Some(Pmu::Off)), None),
+            qemu::Choice::Debian
+        );
+        let error = options(debian, Some(Pmu::On)).qemu(None).unwrap_err();
+        assert!(error.to_string().contains("PMU=on"), "{error}");
+        assert_eq!(options(debian, None).variables(), " QEMU=debian");
+    }
+
+    #[test]
     fn the_user_wins_over_the_suite() {
         let options = Options {
             smp: Some(4),
