@@ -10,7 +10,7 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU KERNEL KDIR CLIPPY SUITE TEST ALL, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU KERNEL KDIR CLIPPY EXAMPLE SUITE TEST ALL, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
@@ -32,6 +32,8 @@ help:
 
 define usage
 | make demo           prepare everything, boot a guest, profile a real program
+|   PMU=off           by the clock, on a CPU without a PMU
+|   QEMU=debian       likewise, on QEMU as Debian ships it; nothing of QEMU is built
 | make test           host tests, then guest tests on a set of machines. The last line is
 |                     "N passed, N failed"
 |   ALL=1             on all machines (default with CI=true in the environment)
@@ -43,10 +45,13 @@ define usage
 |                     fails; tools/bootstrap guest --cmd '…' with the command's own status
 |   SUITE=name        for shell and guest: a guest like that of the suite, with the program
 |                     guest-tests in PATH
+|   EXAMPLE=name      for shell and guest: load out/name.ko as well, built from
+|                     rust_perf/examples/name.rs
 | make generations    make docs/generations.md from the last `make test ALL=1`
 | make module         build out/rust_perf.ko
 |   KDIR=dir          for that kernel build tree
 |   CLIPPY=1          with clippy
+|   EXAMPLE=name      build out/name.ko from rust_perf/examples/name.rs instead
 | make rust-headers   make a stock Debian kernel's build tree fit for Rust modules, and
 |                     print where it is and how to use it
 | make bench          measure what the emulated PMU costs
@@ -58,6 +63,8 @@ define usage
 |   SHARE=dir         a host directory for /mnt/share in the guest (default: out/share)
 |   SMP=n             the number of virtual CPUs (default: 2, or the suite's)
 |   CPU=…             QEMU's -cpu
+|   PMU=off           a CPU without a PMU; PMU=on: with one
+|   QEMU=debian       QEMU as Debian ships it, without a PMU; QEMU=patched: this project's
 |   APPEND=…          more arguments for the kernel's command line
 |   QEMU_ARGS=…       more arguments for QEMU
 |   TIMEOUT=s         seconds until the guest is stopped (default: 600)

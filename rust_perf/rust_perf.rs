@@ -1,45 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A driver for the performance counters of x86 CPUs.
+//! PMUs for perf.
 //!
-//! It registers the PMU `rust_pmu` with perf, see [`core_pmu`].
+//! - `rust_pmu`, the performance counters of x86 CPUs: [`core_pmu`]. It is registered
+//!   if the CPU has counters.
+//! - `rust_clock`, time: [`clock_pmu`].
 
-use crate::{
-    core_pmu::{
-        CorePmu,
-        Handler, //
-    },
-    system::{
-        hotplug,
-        syscore, //
-    },
-    x86::{
-        nmi,
-        Hardware,
-        Options, //
-    }, //
-};
+use crate::x86::Options;
 use core::{
     borrow::Borrow,
     num::NonZeroU8, //
 };
 use kernel::prelude::*;
 
-// `perf` and `pmc` are libraries: public, because this driver uses only a part of each.
+// Libraries: public, because this driver uses only a part of each.
 #[macro_use]
 pub mod pmc;
 pub mod perf;
+pub mod system;
 
 mod bindings;
+mod clock_pmu;
 mod core_pmu;
-pub mod system;
 mod x86;
 
 module! {
     type: RustPerf,
     name: "rust_perf",
     authors: ["The rust_perf developers"],
-    description: "x86 performance counters for perf",
+    description: "PMUs for perf: the performance counters of x86 CPUs, and clocks",
     license: "GPL",
     params: {
         generation: u8 {
@@ -64,52 +53,18 @@ module! {
     },
 }
 
-/// The registrations. They are dropped in this order.
+/// The PMUs. `None` for one that this machine has no hardware for.
 struct RustPerf {
-    _pmu: Pin<KBox<perf::Registration<CorePmu>>>,
-    _syscore: Pin<KBox<syscore::Registration<Handler>>>,
-    _hotplug: Pin<KBox<hotplug::Registration<Handler>>>,
-    _nmi: Pin<KBox<nmi::Registration<Handler>>>,
+    _core: Option<core_pmu::Registrations>,
+    _clock: Pin<KBox<perf::Registration<clock_pmu::ClockPmu>>>,
 }
 
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let hardware = Hardware::detect(&options()?)?;
-        let capabilities = hardware.capabilities;
-        let sampling = perf::Sampling::find().inspect_err(|_| {
-            pr_err!(
-                "perf_event_overflow() or perf_sample_event_took() cannot be found with kprobes\n"
-            )
-        })?;
-        let groups = core_pmu::attribute_groups(&capabilities)?;
-        let instance = perf::Instance::new(CorePmu::new(hardware, sampling))?;
-        let handler = Handler(instance.clone());
-
-        // The PMU comes last: it may get events as soon as it is registered.
-        let nmi = KBox::pin_init(nmi::Registration::register(handler.clone()), GFP_KERNEL)?;
-        let hotplug = KBox::pin_init(
-            hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),
-            GFP_KERNEL,
-        )?;
-        let syscore = KBox::pin_init(syscore::Registration::register(handler), GFP_KERNEL)?;
-        let pmu = KBox::pin_init(
-            perf::Registration::register(c"rust_pmu", groups, instance, module),
-            GFP_KERNEL,
-        )?;
-
-        pr_info!(
-            "rust_pmu: {}, {} general counters of {} bits, {} fixed of {}\n",
-            capabilities.generation.name,
-            capabilities.counters.gp_part().len(),
-            capabilities.gp_width,
-            capabilities.counters.fixed_part().len(),
-            capabilities.fixed_width,
-        );
+        let options = options()?;
         Ok(RustPerf {
-            _pmu: pmu,
-            _syscore: syscore,
-            _hotplug: hotplug,
-            _nmi: nmi,
+            _core: core_pmu::register(&options, module)?,
+            _clock: clock_pmu::register(module)?,
         })
     }
 }

@@ -8,18 +8,12 @@
 #include <linux/err.h>
 #include <linux/irqflags.h>
 #include <linux/kprobes.h>
-#include <linux/mm_types.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/smp.h>
 #include <linux/static_call.h>
 #include <linux/sysfs.h>
-#include <asm/apic.h>
 #include <asm/ibt.h>
-#include <asm/mmu_context.h>
-#include <asm/msr.h>
-#include <asm/perf_event.h>
-#include <asm/special_insns.h>
 
 #include "helpers.h"
 
@@ -30,7 +24,7 @@
  * the NOP that replaced it because nothing takes the function's address. In the
  * latter case an indirect call would fault (#CP).
  */
-static void *find_function(const char *name)
+void *rust_perf_find_function(const char *name)
 {
 	struct kprobe probe = {
 		.symbol_name = name,
@@ -57,7 +51,7 @@ DEFINE_STATIC_CALL_NULL(rust_perf_event_took_call, perf_sample_event_took);
 
 static int find_event_took(void)
 {
-	void *func = find_function("perf_sample_event_took");
+	void *func = rust_perf_find_function("perf_sample_event_took");
 
 	if (IS_ERR(func))
 		return PTR_ERR(func);
@@ -89,7 +83,7 @@ DEFINE_STATIC_CALL_RET0(rust_perf_overflow_call, perf_event_overflow);
 
 int rust_perf_overflow_init(void)
 {
-	void *func = find_function("perf_event_overflow");
+	void *func = rust_perf_find_function("perf_event_overflow");
 
 	if (IS_ERR(func))
 		return PTR_ERR(func);
@@ -104,63 +98,6 @@ int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 }
 
 #endif /* RUST_PERF_OVERFLOW_EXPORTED */
-
-DEFINE_STATIC_CALL_NULL(rust_perf_update_pce_call, cr4_update_pce);
-DEFINE_STATIC_CALL_NULL(rust_perf_clear_dirty_call, perf_clear_dirty_counters);
-DEFINE_STATIC_CALL_NULL(rust_perf_capability_call, perf_get_x86_pmu_capability);
-
-int rust_perf_user_rdpmc_init(void)
-{
-	void *update_pce = find_function("cr4_update_pce");
-	void *clear_dirty = find_function("perf_clear_dirty_counters");
-	void *capability = find_function("perf_get_x86_pmu_capability");
-
-	if (IS_ERR(update_pce))
-		return PTR_ERR(update_pce);
-	if (IS_ERR(clear_dirty))
-		return PTR_ERR(clear_dirty);
-	if (IS_ERR(capability))
-		return PTR_ERR(capability);
-	static_call_update(rust_perf_capability_call, capability);
-	static_call_update(rust_perf_update_pce_call, update_pce);
-	static_call_update(rust_perf_clear_dirty_call, clear_dirty);
-	return 0;
-}
-
-u8 rust_perf_userpage_width(void)
-{
-	struct x86_pmu_capability capability = {};
-
-	static_call_cond(rust_perf_capability_call)(&capability);
-	return capability.bit_width_gp;
-}
-
-static void update_pce(void *unused)
-{
-	static_call_cond(rust_perf_update_pce_call)(unused);
-}
-
-void rust_perf_user_rdpmc_allow(struct mm_struct *mm)
-{
-	if (atomic_inc_return(&mm->context.perf_rdpmc_allowed) == 1)
-		on_each_cpu_mask(mm_cpumask(mm), update_pce, NULL, true);
-}
-
-void rust_perf_user_rdpmc_disallow(struct mm_struct *mm)
-{
-	if (atomic_dec_and_test(&mm->context.perf_rdpmc_allowed))
-		on_each_cpu_mask(mm_cpumask(mm), update_pce, NULL, true);
-}
-
-bool rust_perf_user_rdpmc_allowed(void)
-{
-	return native_read_cr4() & X86_CR4_PCE;
-}
-
-void rust_perf_clear_dirty_counters(void)
-{
-	static_call_cond(rust_perf_clear_dirty_call)();
-}
 
 unsigned long rust_perf_local_irq_save(void)
 {
@@ -221,35 +158,4 @@ void rust_perf_sysfs_attr_init(struct attribute *attr)
 {
 	/* An attribute that is not static needs a lock class. */
 	sysfs_attr_init(attr);
-}
-
-bool rust_perf_has_apic(void)
-{
-	return boot_cpu_has(X86_FEATURE_APIC);
-}
-
-void rust_perf_apic_write_lvtpc(u32 value)
-{
-	/* apic_write() and apic_read() are static calls that are not exported. */
-	if (x2apic_mode)
-		native_apic_msr_write(APIC_LVTPC, value);
-	else
-		native_apic_mem_write(APIC_LVTPC, value);
-}
-
-u32 rust_perf_apic_read_lvtpc(void)
-{
-	if (x2apic_mode)
-		return native_apic_msr_read(APIC_LVTPC);
-	return native_apic_mem_read(APIC_LVTPC);
-}
-
-int rust_perf_rdmsr_safe(u32 msr, u64 *value)
-{
-	return rdmsrq_safe(msr, value);
-}
-
-int rust_perf_wrmsr_safe(u32 msr, u64 value)
-{
-	return wrmsrq_safe(msr, value);
 }

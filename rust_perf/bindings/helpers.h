@@ -6,11 +6,13 @@
 #include <linux/types.h>
 
 struct attribute;
+struct hrtimer;
 struct mm_struct;
 struct perf_event;
 struct perf_sample_data;
 struct pt_regs;
 
+void *rust_perf_find_function(const char *name);
 int rust_perf_overflow_init(void);
 int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 		       struct pt_regs *regs);
@@ -39,4 +41,10 @@ void rust_perf_apic_write_lvtpc(u32 value);
 u32 rust_perf_apic_read_lvtpc(void);
 int rust_perf_rdmsr_safe(u32 msr, u64 *value);
 int rust_perf_wrmsr_safe(u32 msr, u64 value);
+
+/* helpers_timer.c */
+bool rust_perf_hrtimer_forward(struct hrtimer *timer, u64 interval);
+struct pt_regs *rust_perf_irq_regs(void);
+bool rust_perf_user_mode(const struct pt_regs *regs);
+bool rust_perf_is_idle(void);
 #endif

@@ -5,6 +5,7 @@
 //! | file | concern |
 //! |---|---|
 //! | `attr.rs` | what an event asks for: [`CorePmu::event_init`] |
+//! | `registration.rs` | what is registered, and when nothing is |
 //! | `sysfs.rs` | the folders in sysfs |
 //! | `schedule.rs` | which counter an event is on: add, del |
 //! | `count.rs` | counting and periods: start, stop, read |
@@ -38,11 +39,15 @@ mod count;
 mod nmi_window;
 mod ownership;
 mod pmi;
+mod registration;
 mod schedule;
 mod sysfs;
 mod user_read;
 
-pub(crate) use self::sysfs::attribute_groups;
+pub(crate) use self::registration::{
+    register,
+    Registrations, //
+};
 
 use self::{
     nmi_window::NmiWindow,
@@ -179,7 +184,7 @@ impl CorePmu {
 
 /// The driver as a handler of NMIs, hotplug, sleep and shutdown.
 #[derive(Clone)]
-pub(crate) struct Handler(pub(crate) Arc<Instance<CorePmu>>);
+pub(crate) struct Handler(Arc<Instance<CorePmu>>);
 
 impl Handler {
     fn driver(&self) -> &CorePmu {

@@ -42,46 +42,10 @@
 //!
 //! # Examples
 //!
-//! A PMU with one event, whose count is always 0. Any number of events can be on a
-//! CPU:
+//! A PMU that is a module of its own. `docs/write-a-pmu.md` explains it.
 //!
 //! ```ignore
-//! struct Zero;
-//!
-//! #[vtable]
-//! impl Pmu for Zero {
-//!     const TASK_CONTEXT: TaskContext = TaskContext::SOFTWARE;
-//!     type EventData = ();
-//!     type Events = ();
-//!     type Cpu = ();
-//!     type Schedule = ();
-//!
-//!     fn event_init(&self, event: &NewEvent<'_, Self>) -> Result {
-//!         match event.attr().selector() {
-//!             Selector::Config(0) if !event.is_sampling() => Ok(()),
-//!             _ => Err(EINVAL),
-//!         }
-//!     }
-//!     fn add(
-//!         &self,
-//!         _: &OnCpu<'_, Self>,
-//!         _: &mut (),
-//!         _: &AddedEvent<'_, Self>,
-//!         _: bool,
-//!     ) -> Result {
-//!         Ok(())
-//!     }
-//!     fn del(&self, _: &OnCpu<'_, Self>, _: &mut (), _: CpuEvent<'_, Self>) {}
-//!     fn start(&self, _: &OnCpu<'_, Self>, _: CpuEvent<'_, Self>) {}
-//!     fn stop(&self, _: &OnCpu<'_, Self>, _: CpuEvent<'_, Self>, _: bool) {}
-//!     fn read(&self, _: &OnCpu<'_, Self>, _: CpuEvent<'_, Self>) {}
-//! }
-//!
-//! let mut events = KVec::new();
-//! events.push(File::new(c"zero", fmt!("config=0"))?, GFP_KERNEL)?;
-//! let groups = AttributeGroups::new([(c"events", events)])?;
-//! let zero = Registration::register(c"zero", groups, Instance::new(Zero)?, module);
-//! let zero = KBox::pin_init(zero, GFP_KERNEL)?;
+#![doc = include_str!("../examples/switch_pmu.rs")]
 //! ```
 //!
 //! C header: `include/linux/perf_event.h`.
@@ -98,6 +62,8 @@ mod registration;
 mod sample;
 mod sysfs;
 mod table;
+mod time;
+mod timer;
 
 pub use self::{
     attr::{
@@ -133,6 +99,11 @@ pub use self::{
     table::{
         EventSet,
         EventTable, //
+    },
+    time::local_clock,
+    timer::{
+        Timer,
+        TimerPmu, //
     },
 };
 

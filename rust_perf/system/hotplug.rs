@@ -23,7 +23,7 @@ use kernel::{
 /// Receives notifications of CPUs that come online and go offline.
 ///
 /// Both methods are called on the CPU in question, with interrupts disabled.
-pub(crate) trait Handler: Send + Sync + 'static {
+pub trait Handler: Send + Sync + 'static {
     /// This CPU has come online. perf may have put events on it already.
     fn online(&self, irqs: IrqsDisabled<'_>);
 
@@ -38,7 +38,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
 /// `state` is a hotplug state with the callbacks of this type, and `node` is its
 /// only instance.
 #[pin_data(PinnedDrop)]
-pub(crate) struct Registration<H: Handler> {
+pub struct Registration<H: Handler> {
     #[pin]
     node: Opaque<bindings::hlist_node>,
     state: bindings::cpuhp_state,
@@ -54,7 +54,7 @@ unsafe impl<H: Handler> Sync for Registration<H> {}
 
 impl<H: Handler> Registration<H> {
     /// Registers a handler. `name` appears in traces. Task context, may sleep.
-    pub(crate) fn register(name: &'static CStr, handler: H) -> impl PinInit<Self, Error> {
+    pub fn register(name: &'static CStr, handler: H) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
             node <- Opaque::ffi_init(|slot: *mut bindings::hlist_node| {
                 // SAFETY: `slot` is valid for writes, and a node of no list is all zero.

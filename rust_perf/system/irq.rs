@@ -31,13 +31,13 @@ impl IrqsDisabled<'_> {
     /// # Safety
     ///
     /// Interrupts must be disabled while the value exists.
-    pub(crate) unsafe fn new() -> Self {
+    pub unsafe fn new() -> Self {
         // INVARIANT: The caller guarantees that interrupts are disabled.
         IrqsDisabled(PhantomData)
     }
 
     /// Calls `f` with interrupts disabled. Task or interrupt context.
-    pub(crate) fn with<R>(f: impl FnOnce(IrqsDisabled<'_>) -> R) -> R {
+    pub fn with<R>(f: impl FnOnce(IrqsDisabled<'_>) -> R) -> R {
         // SAFETY: `rust_perf_local_irq_restore()` below undoes this, on the same CPU.
         let flags = unsafe { bindings::rust_perf_local_irq_save() };
         // SAFETY: They were just disabled, and `f` cannot keep the value.
@@ -57,8 +57,14 @@ pub struct Regs<'a> {
 }
 
 impl Regs<'_> {
+    /// Whether the interrupted code ran in user mode.
+    pub fn is_user_mode(&self) -> bool {
+        // SAFETY: The structure is valid while `self` is.
+        unsafe { bindings::rust_perf_user_mode(self.regs.as_ptr()) }
+    }
+
     /// The C structure, which is valid while `self` is.
-    pub(crate) fn as_ptr(&self) -> *mut bindings::pt_regs {
+    pub fn as_ptr(&self) -> *mut bindings::pt_regs {
         self.regs.as_ptr()
     }
 }
@@ -74,7 +80,7 @@ impl<'a> Interrupt<'a> {
     ///
     /// Must be called in the handler of an interrupt or NMI that found `regs`. The
     /// result must not outlive the handler.
-    pub(crate) unsafe fn from_raw(regs: NonNull<bindings::pt_regs>) -> Self {
+    pub unsafe fn from_raw(regs: NonNull<bindings::pt_regs>) -> Self {
         Interrupt {
             regs: Regs {
                 regs,
@@ -95,6 +101,12 @@ impl<'a> Interrupt<'a> {
     pub fn irqs_disabled(&self) -> IrqsDisabled<'a> {
         self.irqs
     }
+
+    /// Whether it has interrupted the idle task.
+    pub fn is_of_idle_task(&self) -> bool {
+        // SAFETY: The function may be called in any context. An interrupt handler is on its CPU.
+        unsafe { bindings::rust_perf_is_idle() }
+    }
 }
 
 /// Calls `f` with interrupts disabled on each online CPU for which `wanted`
@@ -102,7 +114,7 @@ impl<'a> Interrupt<'a> {
 ///
 /// `wanted` is called on this CPU, with the number of a possible CPU. Task
 /// context.
-pub(crate) fn on_each_cpu<W, F>(wanted: W, f: F)
+pub fn on_each_cpu<W, F>(wanted: W, f: F)
 where
     W: Fn(u32) -> bool,
     F: Fn(IrqsDisabled<'_>) + Sync,

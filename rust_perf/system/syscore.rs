@@ -20,7 +20,7 @@ use kernel::{
 };
 
 /// Receives notifications when the system sleeps, wakes up and shuts down.
-pub(crate) trait Handler: Send + Sync + 'static {
+pub trait Handler: Send + Sync + 'static {
     /// The system goes to sleep. This CPU is the last one that is online, and no
     /// other code runs but NMIs. Its hardware may lose its state.
     fn suspend(&self, irqs: IrqsDisabled<'_>);
@@ -39,7 +39,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
 /// `syscore` is registered, with [`Callbacks<H>::OPS`] and the address of
 /// `handler` as its data.
 #[pin_data(PinnedDrop)]
-pub(crate) struct Registration<H: Handler> {
+pub struct Registration<H: Handler> {
     handler: H,
     #[pin]
     syscore: Opaque<bindings::syscore>,
@@ -54,7 +54,7 @@ unsafe impl<H: Handler> Sync for Registration<H> {}
 
 impl<H: Handler> Registration<H> {
     /// Registers a handler. Task context, may sleep.
-    pub(crate) fn register(handler: H) -> impl PinInit<Self, Error> {
+    pub fn register(handler: H) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
             handler,
             // INVARIANT: Registered here, with the address of `handler`, which is pinned.

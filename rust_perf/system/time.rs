@@ -7,7 +7,7 @@
 use kernel::time::Jiffies;
 
 /// The number of ticks since boot. Any context.
-pub(crate) fn jiffies() -> Jiffies {
+pub fn jiffies() -> Jiffies {
     // SAFETY: `jiffies` is a global word that the timer interrupt writes at once, so that a
     // volatile read at any time yields a valid value.
     unsafe { (&raw const kernel::bindings::jiffies).read_volatile() }

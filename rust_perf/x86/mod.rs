@@ -66,34 +66,46 @@ pub(crate) struct Options {
     pub(crate) unreserved: bool,
 }
 
+/// Why there is no [`Hardware`] to drive.
+pub(crate) enum NoHardware {
+    /// The CPUs have no PMU that the driver can drive, for this reason.
+    Missing(&'static str),
+    /// Something else failed, and a message says what.
+    Failed(Error),
+}
+
+impl From<Error> for NoHardware {
+    fn from(error: Error) -> Self {
+        NoHardware::Failed(error)
+    }
+}
+
 impl Hardware {
     /// Finds out what the CPUs have. Task context, may sleep.
     ///
-    /// Fails with a message: with `ENODEV` if there is nothing to work with, with
-    /// `EBUSY` if someone else uses counters that the kernel does not arbitrate.
-    pub(crate) fn detect(options: &Options) -> Result<Self> {
-        let missing = |what: &str| {
-            pr_err!("no PMU: {}\n", what);
-            ENODEV
-        };
+    /// Fails with `EBUSY` if someone else uses counters that the kernel does not
+    /// arbitrate.
+    pub(crate) fn detect(options: &Options) -> Result<Self, NoHardware> {
+        use NoHardware::Missing;
+
         if Leaf07Edx::from_raw(cpu::cpuid(7, 0).edx).has(Leaf07Edx::HYBRID) {
-            return Err(missing("the cores are of different kinds (CPUID leaf 0x7)"));
+            return Err(Missing("the cores are of different kinds (CPUID leaf 0x7)"));
         }
-        let apic = LocalApic::find().ok_or_else(|| missing("there is no local APIC"))?;
+        let apic = LocalApic::find().ok_or(Missing("there is no local APIC"))?;
         let features = Leaf01Ecx::from_raw(cpu::cpuid(1, 0).ecx);
-        let capabilities = capabilities(options, features, missing)?;
+        let capabilities = capabilities(options, features)?;
         let (generation, counters) = (capabilities.generation, capabilities.counters);
 
         // CPUID does not enumerate AMD's legacy counters, and a hypervisor may have left out any.
         let is_missing = |msr| cpu::rdmsr_safe(msr).is_none();
         if capabilities.registers().any(is_missing) {
-            return Err(missing("registers are missing that CPUID enumerates"));
+            return Err(Missing("registers are missing that CPUID enumerates"));
         }
         // Counters that someone else has reserved work.
         if let Ok(_reservation) = Reservation::take(&capabilities) {
             let mut gp = counters.gp_part().into_iter();
             if !gp.all(|counter| cpu::is_working(generation, counter)) {
-                return Err(missing("the counters do not keep what is written to them"));
+                return Err(Missing("the counters do not keep what is written to them"));
             }
         }
         // SAFETY: The registers were just found to exist on this CPU. The CPUs of a machine are alike
@@ -106,7 +118,7 @@ impl Hardware {
                      watchdog, and the kernel does not arbitrate them: close those events, \
                      `sysctl kernel.nmi_watchdog=0`; or load with unreserved=1\n"
                 );
-                return Err(EBUSY);
+                return Err(EBUSY.into());
             }
             pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
         }
@@ -131,11 +143,7 @@ impl Hardware {
 }
 
 /// Detects the counters, within what `options` allow.
-fn capabilities(
-    options: &Options,
-    features: Leaf01Ecx,
-    missing: impl Fn(&str) -> Error,
-) -> Result<Capabilities> {
+fn capabilities(options: &Options, features: Leaf01Ecx) -> Result<Capabilities, NoHardware> {
     let perf_capabilities = if features.has(Leaf01Ecx::PDCM) {
         cpu::rdmsr_safe(pmc::PERF_CAPABILITIES)
     } else {
@@ -143,10 +151,11 @@ fn capabilities(
     };
     let mut capabilities = match options.generation {
         None => pmc::detect(cpu::cpuid, perf_capabilities)
-            .ok_or_else(|| missing("the driver does not know these counters (CPUID leaf 0xA)"))?,
+            .ok_or("the driver does not know these counters (CPUID leaf 0xA)"),
         Some(generation) => pmc::detect_as(generation.get(), cpu::cpuid, perf_capabilities)
-            .ok_or_else(|| missing("the CPU does not have this generation of counters"))?,
-    };
+            .ok_or("the CPU does not have this generation of counters"),
+    }
+    .map_err(NoHardware::Missing)?;
     if let Some(n) = options.gp {
         capabilities = capabilities.limit_gp(n);
     }

@@ -23,9 +23,20 @@ pub fn insert_with(ctx: &Ctx, parameters: &CStr) -> Result<Result<(), Errno>> {
     Ok(finit_module(&file, parameters, ModuleInitFlags::empty()))
 }
 
+/// Loads any module.
+pub fn insert_file(path: &Path) -> Result<Result<(), Errno>> {
+    let file = File::open(path).with_context(|| format!("{}", path.display()))?;
+    Ok(finit_module(&file, c"", ModuleInitFlags::empty()))
+}
+
 /// Unloads the module, as rmmod does. Fails if the module is in use.
 pub fn remove() -> Result<(), Errno> {
-    delete_module(c"rust_perf", DeleteModuleFlags::O_NONBLOCK)
+    remove_named(c"rust_perf")
+}
+
+/// Unloads a module.
+pub fn remove_named(name: &CStr) -> Result<(), Errno> {
+    delete_module(name, DeleteModuleFlags::O_NONBLOCK)
 }
 
 /// Whether the module is loaded.

@@ -6,7 +6,7 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, compare, contents, counting, delivery, event_zero, events, exclude, faults,
+    attr, compare, contents, counting, delivery, event_zero, events, example, exclude, faults,
     foreign_writes, gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu,
     offline, overflow, parameters, perf_tool, rotation, sampling, sharing, sleep, sysfs, tasks,
     unreserved, user_read, watchdog,
@@ -23,6 +23,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Delivery => delivery::TESTS,
         TestGroup::EventZero => event_zero::TESTS,
         TestGroup::Events => events::TESTS,
+        TestGroup::Example => example::TESTS,
         TestGroup::Exclude => exclude::TESTS,
         TestGroup::FaultsDelay => faults::DELAY,
         TestGroup::FaultsDelayLong => faults::DELAY_LONG,
@@ -41,6 +42,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Mixed => mixed::TESTS,
         TestGroup::Modes => modes::TESTS,
         TestGroup::NoPmu => no_pmu::TESTS,
+        TestGroup::NoPmuLoaded => no_pmu::LOADED,
         TestGroup::Offline => offline::TESTS,
         TestGroup::Overflow => overflow::TESTS,
         TestGroup::OverflowQuick => overflow::QUICK,

@@ -121,7 +121,7 @@ impl Pmu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// The heading of its column in docs/generations.md: the generation, the number
-    /// of general counters and, behind a `+`, that of fixed ones. Empty without a PMU.
+    /// of general counters and, behind a `+`, that of fixed ones.
     pub name: &'static str,
     /// The vendor.
     pub vendor: Vendor,
@@ -215,7 +215,7 @@ pub const DEFAULT: Machine = Machine {
 /// No PMU at all.
 pub const NO_PMU: Machine = Machine {
     pmu: None,
-    ..Machine::intel("", Pmu::DEFAULT)
+    ..Machine::intel("no PMU", Pmu::DEFAULT)
 };
 
 /// Counters of 32 bits.

@@ -45,6 +45,8 @@ test_groups! {
     EventZero,
     /// events.rs
     Events,
+    /// example.rs: needs the example switch_pmu
+    Example,
     /// exclude.rs
     Exclude,
     /// faults.rs: needs [`Fault::Delay`]
@@ -79,8 +81,10 @@ test_groups! {
     Mixed,
     /// modes.rs
     Modes,
-    /// no_pmu.rs: needs a machine without a PMU
+    /// no_pmu.rs: needs a machine without a PMU, and that the module is not loaded
     NoPmu,
+    /// no_pmu.rs: needs a machine without a PMU
+    NoPmuLoaded,
     /// offline.rs
     Offline,
     /// overflow.rs, but for `OverflowWidth`
@@ -164,8 +168,12 @@ pub struct Suite {
     pub timing: Timing,
     /// What the kernel's command line has for this suite.
     pub kernel_arguments: &'static str,
+    /// Whether QEMU is Debian's own, which has no PMU, instead of this project's.
+    pub debian_qemu: bool,
     /// Whether the module is loaded before the tests start.
     pub load_module: bool,
+    /// The module of `rust_perf/examples` that the tests load.
+    pub example: Option<&'static str>,
     /// What is wrong with the PMU.
     pub fault: Option<Fault>,
     /// What happens to the whole system.
@@ -184,7 +192,9 @@ impl Suite {
             cpus: 2,
             timing: Timing::Threads,
             kernel_arguments: "",
+            debian_qemu: false,
             load_module: true,
+            example: None,
             fault: None,
             event: SystemEvent::None,
             groups,
@@ -214,6 +224,20 @@ impl Suite {
     const fn unloaded(self) -> Self {
         Self {
             load_module: false,
+            ..self
+        }
+    }
+
+    const fn example(self, name: &'static str) -> Self {
+        Self {
+            example: Some(name),
+            ..self
+        }
+    }
+
+    const fn on_debian_qemu(self) -> Self {
+        Self {
+            debian_qemu: true,
             ..self
         }
     }
@@ -260,6 +284,14 @@ impl Suite {
         let fault = self.fault.map(|fault| format!("pmu-fault={fault}"));
         let properties = [self.machine.properties(), fault.unwrap_or_default()];
         join(&properties, ",")
+    }
+
+    /// The heading of its column in docs/generations.md.
+    pub fn column(&self) -> &'static str {
+        match self.debian_qemu {
+            true => "no PMU, Debian's QEMU",
+            false => self.machine.name,
+        }
     }
 
     /// What the kernel's command line has besides.
@@ -334,6 +366,9 @@ const REGISTERS: &[TestGroup] = &[Offline, ForeignWrites, Exclude, EventZero];
 /// The same attributes on the in-tree driver. It comes behind `HARDWARE`: the module
 /// says only once who has the counters, and `sharing.rs` looks for that.
 const COMPARE: &[TestGroup] = &[Compare];
+
+/// What needs no PMU in the CPU.
+const SOFTWARE: &[TestGroup] = &[NoPmuLoaded];
 
 const LOSE: Fault = Fault::Lose { every: 5 };
 const DELAY: Fault = Fault::Delay {
@@ -442,9 +477,14 @@ pub const SUITES: &[Suite] = &[
     Suite::new("parameters-amd", &[&[Parameters]])
         .unloaded()
         .on(machine::AMD_V2),
+    Suite::new("example", &[&[Example]]).example("switch_pmu"),
     Suite::new("no-pmu", &[&[NoPmu]])
         .unloaded()
         .on(machine::NO_PMU),
+    Suite::new("no-pmu-software", &[SOFTWARE]).on(machine::NO_PMU),
+    Suite::new("no-pmu-debian", &[SOFTWARE])
+        .on(machine::NO_PMU)
+        .on_debian_qemu(),
     Suite::new("unreserved", &[&[Unreserved]])
         .unloaded()
         .kernel_arguments("nmi_watchdog=1")

@@ -85,6 +85,7 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
     let guest = Guest {
         logs: &ctx.guest_logs("bench")?,
         module: None,
+        example: None,
         command: Some(command),
         suite: None,
         tests: None,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `make demo`: perf on a real program, from counters to a flame graph.
+//! `make demo`: perf on a real program, from counters to a flame graph. On a CPU without
+//! counters it is the clock that is sampled.
 
 use anyhow::{bail, Context as _, Result};
 use inferno::collapse::perf::{Folder, Options as FolderOptions};
@@ -13,14 +14,31 @@ use std::process::{Command, ExitCode};
 
 use crate::cache::{self, Entry, Key};
 use crate::context::Context;
-use crate::guest::{self, Guest, Parts};
+use crate::guest::{self, Guest, Parts, Pmu};
 use crate::kernel;
 use crate::module;
 use crate::packages;
-use crate::qemu::Qemu;
+use crate::qemu::{Choice, Qemu};
 
-/// What runs in the guest.
-const SCRIPT: &str = include_str!("../guest/demo");
+/// A demonstration.
+struct Demo {
+    /// What runs in the guest.
+    script: &'static str,
+    /// The event that is sampled.
+    event: &'static str,
+}
+
+/// The counters of the CPU.
+const COUNTERS: Demo = Demo {
+    script: include_str!("../guest/demo"),
+    event: "rust_pmu/cycles/u",
+};
+
+/// The clock, on a CPU without counters.
+const CLOCK: Demo = Demo {
+    script: include_str!("../guest/demo-clock"),
+    event: "rust_clock/cpu-clock/",
+};
 
 /// How xz is configured: only the program, linked statically, with frame pointers. Debian's
 /// is stripped.
@@ -39,7 +57,12 @@ const CONFIGURE: &[&str] = &[
 pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -> Result<ExitCode> {
     // Two runs would write into one profile.
     let _lock = cache::lock(&ctx.out.join(".lock-demo"), "make demo")?;
-    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
+    let choice = options.qemu(None)?;
+    let demo = match (choice, options.pmu) {
+        (Choice::Debian, _) | (_, Some(Pmu::Off)) => CLOCK,
+        _ => COUNTERS,
+    };
+    let parts = Parts::prepare(ctx, kernel, Qemu::chosen(ctx, choice)?)?;
     let xz = xz(ctx)?;
     let module = module::for_kernel(ctx, &parts.kernel)?;
 
@@ -56,7 +79,8 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
     let code = Guest {
         logs: &ctx.guest_logs("demo")?,
         module: Some(&module),
-        command: Some(SCRIPT),
+        example: None,
+        command: Some(demo.script),
         suite: None,
         tests: None,
         options: &options,
@@ -68,7 +92,7 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
 
     let script = dir.join("perf.script");
     let graph = dir.join("flamegraph.svg");
-    flame_graph(&script, &graph)?;
+    flame_graph(&script, &graph, demo.event)?;
     fs::remove_file(&script)?;
     println!("\nThe profile:     {}", dir.join("perf.data").display());
     println!("The flame graph: {}", graph.display());
@@ -108,7 +132,7 @@ fn xz(ctx: &Context) -> Result<PathBuf> {
     Ok(entry.join("xz"))
 }
 
-fn flame_graph(script: &Path, graph: &Path) -> Result<()> {
+fn flame_graph(script: &Path, graph: &Path, event: &str) -> Result<()> {
     let samples =
         File::open(script).with_context(|| format!("cannot read {}", script.display()))?;
     let mut stacks = Vec::new();
@@ -119,7 +143,7 @@ fn flame_graph(script: &Path, graph: &Path) -> Result<()> {
         bail!("there are no samples in {}", script.display());
     }
     let mut options = GraphOptions::default();
-    options.title = "xz, by rust_pmu/cycles/u".to_owned();
+    options.title = format!("xz, by {event}");
     options.count_name = "samples".to_owned();
     flamegraph::from_reader(&mut options, Cursor::new(stacks), File::create(graph)?)?;
     Ok(())

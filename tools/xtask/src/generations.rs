@@ -3,12 +3,14 @@
 //! docs/generations.md: which tests pass on which generation of PMU.
 //!
 //! The file is made from the reports of a full run. A column is a machine of the suites,
-//! a section is a theme of tests, a row is a test.
+//! a section is a theme of tests, a row is a test. Each PMU of the module has a table of
+//! its themes.
 
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::iter;
 use std::os::unix::fs::symlink;
 use std::process::ExitCode;
 use suites::{Suite, SUITES};
@@ -31,9 +33,26 @@ A column is an emulated CPU (`tests/suites/src/machine.rs`): its generation of p
 monitoring, its number of general counters and, behind the `+`, of fixed counters. The
 first table says how many tests of a theme pass; `3/5` means that the other two are
 skipped. `·` means that no suite runs the theme there: it does not depend on the
-generation, or other machines stand for this one.
-
+generation, or other machines stand for this one. rust_clock and rust_trace need no
+counters, so they run on a CPU without a PMU as well.
 ";
+
+/// The module's PMUs, and how the names of their themes start.
+const PMUS: &[(&str, &[&str])] = &[
+    ("rust_clock", &["clock", "cost"]),
+    ("rust_trace", &["trace", "probe"]),
+];
+
+/// What the other themes are about.
+const OTHERS: &str = "rust_pmu, and the module as a whole";
+
+/// The PMU that a theme is about.
+fn pmu(theme: &str) -> &'static str {
+    let is_about = |starts: &[&str]| starts.iter().any(|start| theme.starts_with(start));
+    PMUS.iter()
+        .find(|(_, starts)| is_about(starts))
+        .map_or(OTHERS, |(pmu, _)| *pmu)
+}
 
 /// What came of one test on one machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,10 +80,6 @@ impl<'a> Table<'a> {
     fn new(suites: impl IntoIterator<Item = (&'a str, &'a Results)>) -> Self {
         let mut table = Self::default();
         for (machine, results) in suites {
-            // A machine without a name has no PMU.
-            if machine.is_empty() {
-                continue;
-            }
             table.machines.insert(machine);
             for (name, outcome) in &results.outcomes {
                 // What is not a test has no theme.
@@ -110,6 +125,16 @@ impl<'a> Table<'a> {
             .filter(move |test| test.0 == theme)
     }
 
+    /// The machines on which there is any test of these themes.
+    fn machines_of(&self, themes: &[&'a str]) -> Vec<&'a str> {
+        let has = |machine| {
+            let mut tests = themes.iter().flat_map(|theme| self.of_theme(theme));
+            tests.any(|test| self.cell(test, machine).is_some())
+        };
+        let machines = self.machines.iter().copied();
+        machines.filter(|machine| has(machine)).collect()
+    }
+
     fn cell(&self, test: Test<'a>, machine: &'a str) -> Option<&Cell> {
         self.cells.get(&(test, machine))
     }
@@ -131,23 +156,25 @@ impl<'a> Table<'a> {
     /// The whole file. `about` describes a theme.
     fn markdown(&self, about: impl Fn(&str) -> Result<String>) -> Result<String> {
         let mut text = HEAD.to_owned();
-        let machines: Vec<_> = self.machines.iter().copied().collect();
-        header(&mut text, "theme", &machines);
-        for theme in self.themes() {
-            let cells = machines.iter().map(|machine| self.sum(theme, machine));
-            row(&mut text, &plain(theme), cells);
+        let pmus = iter::once(OTHERS).chain(PMUS.iter().map(|(pmu, _)| *pmu));
+        for name in pmus {
+            let mut themes = self.themes();
+            themes.retain(|theme| pmu(theme) == name);
+            if themes.is_empty() {
+                continue;
+            }
+            let machines = self.machines_of(&themes);
+            let _ = write!(text, "\n**{name}**\n\n");
+            header(&mut text, "theme", &machines);
+            for theme in themes {
+                let cells = machines.iter().map(|machine| self.sum(theme, machine));
+                row(&mut text, &plain(theme), cells);
+            }
         }
 
         let mut reasons = Vec::new();
         for theme in self.themes() {
-            let machines: Vec<_> = machines
-                .iter()
-                .copied()
-                .filter(|machine| {
-                    self.of_theme(theme)
-                        .any(|test| self.cell(test, machine).is_some())
-                })
-                .collect();
+            let machines = self.machines_of(&[theme]);
             let _ = write!(text, "\n## {}\n\n{}\n\n", plain(theme), about(theme)?);
             header(&mut text, "test", &machines);
             for test in self.of_theme(theme) {
@@ -234,7 +261,7 @@ pub fn make(ctx: &Context) -> Result<ExitCode> {
             let logs = GuestLogs::of(&logs, &log_name(suite));
             let results = read_results(&logs)
                 .with_context(|| format!("suite {} is new: make test ALL=1", suite.name))?;
-            Ok((suite.machine.name, results))
+            Ok((suite.column(), results))
         })
         .collect::<Result<Vec<_>>>()?;
     let suites = results.iter().map(|(machine, results)| (*machine, results));
@@ -268,7 +295,10 @@ mod tests {
                 "v2 4+3",
                 of("1..2\nok 1 count::two\nok 2 hot_plug::off # SKIP one CPU\n"),
             ),
-            ("", of("1..1\nok 1 no_pmu::refuses\n")),
+            (
+                "no PMU",
+                of("1..2\nok 1 clock::ticks\nok 2 no_pmu::loads\n"),
+            ),
         ];
         let suites = suites.iter().map(|(machine, results)| (*machine, results));
         let text = Table::new(suites)
@@ -277,11 +307,20 @@ mod tests {
         let text = text.strip_prefix(HEAD).unwrap();
         assert_eq!(
             text,
-            "\
-| theme | v1<br>1 | v2<br>4+3 |
-| --- | :-: | :-: |
-| count | 1/2 | 2 |
-| hot plug | · | 0/1 |
+            "
+**rust_pmu, and the module as a whole**
+
+| theme | no<br>PMU | v1<br>1 | v2<br>4+3 |
+| --- | :-: | :-: | :-: |
+| count | · | 1/2 | 2 |
+| hot plug | · | · | 0/1 |
+| no pmu | 1 | · | · |
+
+**rust_clock**
+
+| theme | no<br>PMU |
+| --- | :-: |
+| clock | 1 |
 
 ## count
 
@@ -299,6 +338,22 @@ About hot_plug.
 | test | v2<br>4+3 |
 | --- | :-: |
 | off | [2] |
+
+## clock
+
+About clock.
+
+| test | no<br>PMU |
+| --- | :-: |
+| ticks | ✓ |
+
+## no pmu
+
+About no_pmu.
+
+| test | no<br>PMU |
+| --- | :-: |
+| loads | ✓ |
 
 ## Why a test is skipped
 

@@ -8,7 +8,7 @@
 //! kernel's console, which goes to a log.
 
 use anyhow::{bail, ensure, Context as _, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ use crate::kernel::{self, Image, Kernel};
 use crate::module;
 use crate::monitor;
 use crate::pump::{News, Pump, Sink};
-use crate::qemu::Qemu;
+use crate::qemu::{self, Qemu};
 use crate::select;
 use crate::signals::{self, TerminalModes};
 use crate::step::{indent, last_lines};
@@ -63,6 +63,15 @@ const TIMED_OUT: u8 = 124;
 /// The exit status that a shell gives a command that SIGPIPE ended.
 const BROKEN_PIPE: u8 = 141;
 
+/// Whether a CPU has a PMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pmu {
+    /// It has one.
+    On,
+    /// It has none.
+    Off,
+}
+
 /// What the user may choose about a guest.
 #[derive(Args, Clone, Default)]
 // clap names a group after its struct, and "test" has Options of its own as well.
@@ -88,6 +97,12 @@ pub struct Options {
     /// QEMU's -cpu. A suite's properties come after it.
     #[arg(long, env = "RUST_PERF_CPU")]
     pub cpu: Option<String>,
+    /// Whether the CPU has a PMU (default: on, or the suite's; off with Debian's QEMU).
+    #[arg(long, env = "RUST_PERF_PMU")]
+    pub pmu: Option<Pmu>,
+    /// Which QEMU runs the guest (default: patched, or the suite's).
+    #[arg(long, env = "RUST_PERF_QEMU")]
+    pub qemu: Option<qemu::Choice>,
     /// Do not load the module.
     #[arg(long)]
     pub no_module: bool,
@@ -102,11 +117,35 @@ impl Options {
         self.variables().is_empty() && !self.no_module
     }
 
+    /// Which QEMU runs the guest. Fails if it cannot have the PMU that the user wants.
+    pub fn qemu(&self, suite: Option<&Suite>) -> Result<qemu::Choice> {
+        let of_suite = match suite.is_some_and(|suite| suite.debian_qemu) {
+            true => qemu::Choice::Debian,
+            false => qemu::Choice::Patched,
+        };
+        let choice = self.qemu.unwrap_or(of_suite);
+        ensure!(
+            (choice, self.pmu) != (qemu::Choice::Debian, Some(Pmu::On)),
+            "PMU=on needs this project's QEMU: Debian's emulates no x86 PMU"
+        );
+        Ok(choice)
+    }
+
     /// The variables that make this guest again, for a `make` command.
     pub fn variables(&self) -> String {
         let smp = self.smp.map(|smp| smp.to_string());
+        let pmu = self.pmu.map(|pmu| match pmu {
+            Pmu::On => "on",
+            Pmu::Off => "off",
+        });
+        let qemu = self.qemu.map(|qemu| match qemu {
+            qemu::Choice::Patched => "patched",
+            qemu::Choice::Debian => "debian",
+        });
         [
             ("SMP", smp.as_deref().unwrap_or_default()),
+            ("PMU", pmu.unwrap_or_default()),
+            ("QEMU", qemu.unwrap_or_default()),
             ("CPU", self.cpu.as_deref().unwrap_or_default()),
             ("APPEND", self.append.as_str()),
             ("QEMU_ARGS", self.qemu_args.as_str()),
@@ -137,13 +176,17 @@ pub struct UserGuest {
     /// Make the guest like that of a suite, with guest-tests in PATH.
     #[arg(long, env = "RUST_PERF_SUITE")]
     suite: Option<String>,
+    /// Load this example of rust_perf/examples as well.
+    #[arg(long, env = "RUST_PERF_EXAMPLE")]
+    example: Option<String>,
     #[command(flatten)]
     options: Options,
 }
 
 /// What a guest is made of: the same for all guests of a run.
+#[derive(Clone)]
 pub struct Parts {
-    /// QEMU with the PMU.
+    /// QEMU.
     pub qemu: Qemu,
     /// The kernel.
     pub kernel: Kernel,
@@ -173,6 +216,8 @@ pub struct Guest<'a> {
     pub logs: &'a GuestLogs,
     /// The module, which is loaded unless the suite or the options say no.
     pub module: Option<&'a Path>,
+    /// An example. It is loaded unless there is a suite, whose tests do that.
+    pub example: Option<&'a Path>,
     /// The command, for sh; the guest is interactive without one.
     pub command: Option<&'a str>,
     /// The suite whose guest this is.
@@ -223,12 +268,17 @@ impl Settings {
         };
         let properties = suite.map(Suite::cpu_properties).unwrap_or_default();
         let of_suite = suite.map(Suite::kernel_command_line).unwrap_or_default();
+        let pmu = match options.pmu {
+            None => "",
+            Some(Pmu::On) => "pmu=on",
+            Some(Pmu::Off) => "pmu=off",
+        };
         Self {
             cpus: options
                 .smp
                 .unwrap_or_else(|| suite.map_or(2, |suite| suite.cpus)),
             cpu: join(
-                &[options.cpu.as_deref().unwrap_or(base_cpu), &properties],
+                &[options.cpu.as_deref().unwrap_or(base_cpu), &properties, pmu],
                 ",",
             ),
             qemu_args: join(
@@ -331,6 +381,15 @@ impl Guest<'_> {
             set("RUST_PERF_KO", "/run/xtask/rust_perf.ko");
             if settings.load_module {
                 set("LOAD", "1");
+            }
+        }
+        if let Some(example) = self.example {
+            let name = example.file_name().unwrap_or_default().to_string_lossy();
+            let file = format!("/run/xtask/{name}");
+            copy(example, &run.join(&*name))?;
+            set("RUST_PERF_EXAMPLE_KO", &file);
+            if settings.load_module && self.suite.is_none() {
+                set("LOAD_EXAMPLE", "1");
             }
         }
         match self.command {
@@ -538,12 +597,16 @@ fn user_guest(
 ) -> Result<ExitCode> {
     let options = &guest.options;
     let suite = guest.suite.as_deref().map(select::suite).transpose()?;
-    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
+    let parts = Parts::prepare(ctx, kernel, Qemu::chosen(ctx, options.qemu(suite)?)?)?;
     // A suite's tests may load the module themselves.
     let module = match (options.no_module, suite) {
         (true, None) => None,
         _ => Some(module::for_kernel(ctx, &parts.kernel)?),
     };
+    let of_suite = suite.and_then(|suite| suite.example);
+    let example = guest.example.as_deref().or(of_suite);
+    let example = example.map(|name| module::example(ctx, &parts.kernel, name));
+    let example = example.transpose()?;
     let tests = suite.map(|_| guest_tests::build(ctx)).transpose()?;
     if command.is_none() {
         let loaded = Settings::new(suite, options, "").load_module;
@@ -552,6 +615,7 @@ fn user_guest(
     Guest {
         logs: &ctx.guest_logs(name)?,
         module: module.as_deref(),
+        example: example.as_deref(),
         command,
         suite,
         tests: tests.as_deref(),
@@ -658,6 +722,45 @@ mod tests {
                 load_module: true,
             }
         );
+    }
+
+    #[test]
+    fn the_pmu_can_be_left_out() {
+        let off = Options {
+            pmu: Some(Pmu::Off),
+            ..Options::default()
+        };
+        let settings = Settings::new(None, &off, suites::BASE_CPU);
+        assert_eq!(settings.cpu, format!("{},pmu=off", suites::BASE_CPU));
+        assert_eq!(off.variables(), " PMU=off");
+        let settings = Settings::new(suites::find("hw-v2"), &off, suites::BASE_CPU);
+        assert!(settings.cpu.ends_with(",pmu=off"), "{}", settings.cpu);
+    }
+
+    #[test]
+    fn debians_qemu_is_chosen_by_the_user_or_the_suite() {
+        let options = |qemu, pmu| Options {
+            qemu,
+            pmu,
+            ..Options::default()
+        };
+        let debian = Some(qemu::Choice::Debian);
+        let suite = suites::find("no-pmu-debian");
+        let choice = |options: &Options, suite| options.qemu(suite).unwrap();
+        assert_eq!(choice(&Options::default(), None), qemu::Choice::Patched);
+        assert_eq!(choice(&Options::default(), suite), qemu::Choice::Debian);
+        assert_eq!(choice(&options(debian, None), None), qemu::Choice::Debian);
+        assert_eq!(
+            choice(&options(Some(qemu::Choice::Patched), None), suite),
+            qemu::Choice::Patched
+        );
+        assert_eq!(
+            choice(&options(debian, Some(Pmu::Off)), None),
+            qemu::Choice::Debian
+        );
+        let error = options(debian, Some(Pmu::On)).qemu(None).unwrap_err();
+        assert!(error.to_string().contains("PMU=on"), "{error}");
+        assert_eq!(options(debian, None).variables(), " QEMU=debian");
     }
 
     #[test]

@@ -32,6 +32,11 @@ pub fn test(ctx: &Context, kernel: &Kernel, tally: &mut Tally) -> Result<()> {
         step.run(
             Command::new("rustfmt")
                 .args(["--check", "--edition", "2021", "rust_perf/rust_perf.rs"])
+                .args(
+                    module::examples(ctx)?
+                        .iter()
+                        .map(|name| module::source(name)),
+                )
                 .current_dir(&ctx.top),
         )?;
         step.done();

@@ -241,6 +241,7 @@ pub fn update(ctx: &Context, options: &Options) -> Result<ExitCode> {
 }
 
 /// The kernel image and its modules.
+#[derive(Clone)]
 pub struct Image {
     /// The image as Debian ships it.
     pub vmlinuz: PathBuf,

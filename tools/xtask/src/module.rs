@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Builds rust_perf.ko.
+//! Builds rust_perf.ko, and examples as modules of their own.
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
@@ -23,6 +23,69 @@ pub struct Options {
     /// Run clippy.
     #[arg(long, env = "RUST_PERF_CLIPPY", value_parser = clap::builder::FalseyValueParser::new())]
     clippy: bool,
+    /// Build this example of rust_perf/examples instead.
+    #[arg(long, env = "RUST_PERF_EXAMPLE")]
+    example: Option<String>,
+}
+
+/// What to build.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    /// rust_perf.ko.
+    Driver,
+    /// An example, by its name.
+    Example(&'a str),
+}
+
+impl<'a> Target<'a> {
+    /// rust_perf.ko, unless an example is named.
+    fn new(ctx: &Context, example: Option<&'a str>) -> Result<Self> {
+        let Some(name) = example else {
+            return Ok(Self::Driver);
+        };
+        let there = examples(ctx)?;
+        ensure!(
+            there.iter().any(|it| it == name),
+            "no example {name}; in rust_perf/examples there is {}",
+            there.join(", ")
+        );
+        Ok(Self::Example(name))
+    }
+
+    /// The module's name.
+    fn name(self) -> &'a str {
+        match self {
+            Self::Driver => "rust_perf",
+            Self::Example(name) => name,
+        }
+    }
+
+    /// What Kbuild knows it by.
+    fn make_variable(self) -> String {
+        match self {
+            // The user's environment may have this variable.
+            Self::Driver => "EXAMPLE=".to_owned(),
+            Self::Example(name) => format!("EXAMPLE={name}"),
+        }
+    }
+}
+
+/// The source of an example.
+pub fn source(name: &str) -> String {
+    format!("rust_perf/examples/{name}.rs")
+}
+
+/// The names of the examples.
+pub fn examples(ctx: &Context) -> Result<Vec<String>> {
+    let mut names: Vec<_> = fs::read_dir(ctx.top.join("rust_perf/examples"))?
+        .filter_map(|file| {
+            let path = file.ok()?.path();
+            let name = path.file_name()?.to_str()?.strip_suffix(".rs")?;
+            Some(name.to_owned())
+        })
+        .collect();
+    names.sort();
+    Ok(names)
 }
 
 /// A kernel build tree.
@@ -134,14 +197,15 @@ impl ToolChain {
 
 /// `make module`.
 pub fn module(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
+    let target = Target::new(ctx, options.example.as_deref())?;
     let module = match &options.kdir {
-        Some(kdir) => build(ctx, kdir, options.clippy)?,
+        Some(kdir) => build(ctx, kdir, target, options.clippy)?,
         None => {
             let kdir = kernel::kdir(ctx, &kernel::resolve(ctx, kernel)?)?;
-            build(ctx, &kdir, options.clippy)?
+            build(ctx, &kdir, target, options.clippy)?
         }
     };
-    let result = ctx.out.join("rust_perf.ko");
+    let result = ctx.out.join(format!("{}.ko", target.name()));
     fs::copy(&module, &result)?;
     println!("{}", result.display());
     Ok(ExitCode::SUCCESS)
@@ -149,26 +213,41 @@ pub fn module(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Res
 
 /// Builds the module for a Debian kernel.
 pub fn for_kernel(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
-    build(ctx, &kernel::kdir(ctx, kernel)?, false)
+    build(ctx, &kernel::kdir(ctx, kernel)?, Target::Driver, false)
 }
 
-/// Builds the module with clippy. A warning is an error.
+/// Builds an example for a Debian kernel.
+pub fn example(ctx: &Context, kernel: &Kernel, name: &str) -> Result<PathBuf> {
+    let target = Target::new(ctx, Some(name))?;
+    build(ctx, &kernel::kdir(ctx, kernel)?, target, false)
+}
+
+/// Builds the module and the examples with clippy. A warning is an error.
 pub fn lint(ctx: &Context, kernel: &Kernel) -> Result<()> {
     let kdir = kernel::kdir(ctx, kernel)?;
-    build(ctx, &kdir, true).map(drop)
+    build(ctx, &kdir, Target::Driver, true)?;
+    for name in examples(ctx)? {
+        build(ctx, &kdir, Target::Example(&name), true)?;
+    }
+    Ok(())
 }
 
-/// Clippy is another compiler, so a build with it has a directory of its own.
-fn output_dir(ctx: &Context, release: &str, clippy: bool) -> PathBuf {
+/// Where a module is built. Clippy is another compiler, so a build with it has a directory
+/// of its own, and so has each example: its objects have the names of the driver's.
+fn output_dir(ctx: &Context, release: &str, target: Target, clippy: bool) -> PathBuf {
     let name = if clippy { "clippy" } else { "module" };
+    let name = match target {
+        Target::Driver => name.to_owned(),
+        Target::Example(example) => format!("{name}-{example}"),
+    };
     ctx.out.join(name).join(release)
 }
 
-/// Builds the module. Returns a copy that no other run changes.
-fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
+/// Builds a module. Returns a copy that no other run changes.
+fn build(ctx: &Context, kdir: &Path, target: Target, clippy: bool) -> Result<PathBuf> {
     let tree = Tree::read(kdir)?;
     let chain = ToolChain::of(&tree, kdir)?;
-    let out = output_dir(ctx, &tree.release, clippy);
+    let out = output_dir(ctx, &tree.release, target, clippy);
     let _lock = cache::lock(&ctx.out.join(".lock-module"), "the module")?;
     if clippy && out.exists() {
         // Clippy warns only of what it compiles.
@@ -181,7 +260,8 @@ fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
     } else {
         ("module", "")
     };
-    let title = format!("rust_perf.ko for {}{with}", tree.release);
+    let file = format!("{}.ko", target.name());
+    let title = format!("{file} for {}{with}", tree.release);
     let step = Step::start(ctx, name, &title)?;
     let mut make = chain.command("make");
     make.arg("-C").arg(kdir);
@@ -199,6 +279,7 @@ fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
     }
     make.arg(format!("M={}", ctx.top.display()))
         .arg(format!("MO={}", out.display()))
+        .arg(target.make_variable())
         .arg(format!("-j{}", kernel::jobs()));
     if clippy {
         make.arg("CLIPPY=1");
@@ -209,13 +290,13 @@ fn build(ctx: &Context, kdir: &Path, clippy: bool) -> Result<PathBuf> {
         ensure!(!warns(&log), step.failure("there are warnings"));
     }
     step.done();
-    let module = out.join("rust_perf.ko");
+    let module = out.join(&file);
     ensure!(
         module.is_file(),
         "the build made no {}: is there a Kbuild?",
         module.display()
     );
-    let copy = ctx.private("rust_perf.ko");
+    let copy = ctx.private(&file);
     fs::copy(module, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
     Ok(copy)
 }

@@ -198,6 +198,35 @@ pub fn unpack(
     Ok(())
 }
 
+/// Downloads a binary package of Debian's stable release, with what it needs and the
+/// build root does not have, and unpacks all of it into `dir`.
+pub fn unpack_with_dependencies(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Result<()> {
+    let debs = tempfile::tempdir_in(dir)?;
+    // apt wants it for downloads that are not complete.
+    fs::create_dir(debs.path().join("partial"))?;
+    step.run(
+        apt_get(ctx)
+            .args([
+                "-o",
+                &format!("Dir::Cache::Archives={}", debs.path().display()),
+            ])
+            .args([
+                "install",
+                "--yes",
+                "--download-only",
+                "--no-install-recommends",
+            ])
+            .arg(name),
+    )?;
+    for deb in fs::read_dir(debs.path())? {
+        let deb = deb?.path();
+        if deb.extension() == Some("deb".as_ref()) {
+            step.run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(dir))?;
+        }
+    }
+    Ok(())
+}
+
 /// Downloads the source package `name` and unpacks it as `dir`, with Debian's patches.
 pub fn unpack_source(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Result<()> {
     let download = tempfile::tempdir()?;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! QEMU from Debian's source package: pristine, or with the x86 PMU.
+//! QEMU: Debian's own package, or built from Debian's source, pristine or with the x86
+//! PMU.
 //!
 //! The model of the PMU is a static library. QEMU's build directory is an entry of the
 //! cache, and each binary linked there is another. So a change of the model needs a link,
 //! not a build of QEMU.
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 use nix::mount::{mount, umount, MsFlags};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,13 +54,54 @@ const WORK: &str = "/qemu";
 const LIBRARY: &str = "libpmu_bridge.a";
 const BINARY: &str = "qemu-system-x86_64";
 
+/// Which QEMU the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Choice {
+    /// With this project's PMU.
+    Patched,
+    /// As Debian ships it, without a PMU.
+    Debian,
+}
+
 /// A QEMU that is ready to run.
+#[derive(Clone)]
 pub struct Qemu {
     binary: PathBuf,
+    /// Shared libraries that the build root does not have.
+    libraries: Option<PathBuf>,
     cpu: &'static str,
 }
 
 impl Qemu {
+    /// The one that the user wants.
+    pub fn chosen(ctx: &Context, choice: Choice) -> Result<Self> {
+        match choice {
+            Choice::Patched => Self::patched(ctx),
+            Choice::Debian => Self::debian(ctx),
+        }
+    }
+
+    /// QEMU as Debian ships it. Its packages are unpacked apart from the build root, so
+    /// that only those who ask for it download them.
+    pub fn debian(ctx: &Context) -> Result<Self> {
+        const PACKAGE: &str = "qemu-system-x86";
+        let version = packages::source_version(ctx, "qemu")?;
+        let entry = Entry {
+            name: "qemu-debian",
+            key: Key::new(ctx).recipe(0).text(&version).finish(),
+            title: format!("QEMU {version}, Debian's"),
+            megabytes: 250,
+        }
+        .get(ctx, |step, dir| {
+            packages::unpack_with_dependencies(ctx, step, PACKAGE, dir)
+        })?;
+        Ok(Self {
+            binary: entry.join("usr/bin").join(BINARY),
+            libraries: Some(entry.join("usr/lib/x86_64-linux-gnu")),
+            cpu: "max",
+        })
+    }
+
     /// QEMU without this project's patches.
     pub fn pristine(ctx: &Context) -> Result<Self> {
         let version = packages::source_version(ctx, "qemu")?;
@@ -81,6 +124,7 @@ impl Qemu {
         })?;
         Ok(Self {
             binary: entry.join(BINARY),
+            libraries: None,
             cpu: "max",
         })
     }
@@ -138,6 +182,7 @@ impl Qemu {
         })?;
         Ok(Self {
             binary: linked.join(BINARY),
+            libraries: None,
             cpu: suites::BASE_CPU,
         })
     }
@@ -146,6 +191,9 @@ impl Qemu {
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(["-L", "/usr/share/seabios", "-L", "/usr/share/qemu"]);
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
         command
     }
 

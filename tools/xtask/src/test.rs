@@ -5,9 +5,10 @@
 use anyhow::{Context as _, Result};
 use clap::builder::FalseyValueParser;
 use clap::Args;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::sync::Mutex;
@@ -24,7 +25,7 @@ use crate::host;
 use crate::kernel;
 use crate::ktap::{Failure, Results};
 use crate::module;
-use crate::qemu::Qemu;
+use crate::qemu::{Choice, Qemu};
 use crate::select::{Request, Selected};
 use crate::signals;
 use crate::step::{indent, last_lines};
@@ -115,6 +116,8 @@ fn run(
     request.suites()?;
     // Two runs at a time would take longer than one after the other.
     let _lock = cache::lock(&ctx.out.join(".lock-test"), "make test")?;
+    // Checked before anything takes time.
+    options.guest.qemu(None)?;
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     if request.suites.is_none() && request.tests.is_none() {
         host::test(ctx, &parts.kernel, tally)?;
@@ -122,9 +125,25 @@ fn run(
     let program = guest_tests::build(ctx)?;
     let selected = request.select(&guest_tests::inventory(&program)?)?;
     let module = module::for_kernel(ctx, &parts.kernel)?;
+    let mut on_debian_qemu = None;
+    let mut examples = HashMap::new();
+    for selected in &selected {
+        if let Some(name) = selected.suite.example {
+            examples.insert(name, module::example(ctx, &parts.kernel, name)?);
+        }
+        let choice = options.guest.qemu(Some(selected.suite))?;
+        if choice == Choice::Debian && on_debian_qemu.is_none() {
+            on_debian_qemu = Some(Parts {
+                qemu: Qemu::debian(ctx)?,
+                ..parts.clone()
+            });
+        }
+    }
     let runner = Runner {
         ctx,
         parts: &parts,
+        on_debian_qemu: on_debian_qemu.as_ref(),
+        examples: &examples,
         program: &program,
         module: &module,
         user: &options.guest,
@@ -140,6 +159,10 @@ fn run(
 struct Runner<'a> {
     ctx: &'a Context,
     parts: &'a Parts,
+    /// The same with Debian's QEMU, if any suite needs it.
+    on_debian_qemu: Option<&'a Parts>,
+    /// The modules of the examples that suites need, by name.
+    examples: &'a HashMap<&'static str, PathBuf>,
     program: &'a Path,
     module: &'a Path,
     user: &'a guest::Options,
@@ -228,14 +251,22 @@ impl Runner<'_> {
         let guest = Guest {
             logs: &logs,
             module: Some(self.module),
+            example: suite
+                .example
+                .and_then(|name| self.examples.get(name))
+                .map(PathBuf::as_path),
             command: Some(&command),
             suite: Some(suite),
             tests: Some(self.program),
             options: self.user,
         };
+        let parts = match self.user.qemu(Some(suite))? {
+            Choice::Patched => self.parts,
+            Choice::Debian => self.on_debian_qemu.context("Debian's QEMU")?,
+        };
         let end = guest.run(
             self.ctx,
-            self.parts,
+            parts,
             Box::new(File::create(logs.ktap())?),
             Box::new(File::create(logs.stderr())?),
         )?;

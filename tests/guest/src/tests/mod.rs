@@ -8,6 +8,7 @@ pub mod counting;
 pub mod delivery;
 pub mod event_zero;
 pub mod events;
+pub mod example;
 pub mod exclude;
 pub mod faults;
 pub mod foreign_writes;
