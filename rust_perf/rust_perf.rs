@@ -31,6 +31,7 @@ pub mod pmc;
 pub mod perf;
 
 mod bindings;
+mod clock_pmu;
 mod core_pmu;
 pub mod system;
 mod x86;
@@ -66,6 +67,7 @@ module! {
 
 /// The registrations. They are dropped in this order.
 struct RustPerf {
+    _clock: Pin<KBox<perf::Registration<clock_pmu::ClockPmu>>>,
     _pmu: Pin<KBox<perf::Registration<CorePmu>>>,
     _syscore: Pin<KBox<syscore::Registration<Handler>>>,
     _hotplug: Pin<KBox<hotplug::Registration<Handler>>>,
@@ -106,6 +108,7 @@ impl kernel::Module for RustPerf {
             capabilities.fixed_width,
         );
         Ok(RustPerf {
+            _clock: clock_pmu::register(module)?,
             _pmu: pmu,
             _syscore: syscore,
             _hotplug: hotplug,

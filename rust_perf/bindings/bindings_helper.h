@@ -2,6 +2,7 @@
 /* The headers that bindgen reads. bindgen_parameters lists what becomes Rust. */
 
 #include <linux/cpuhotplug.h>
+#include <linux/hrtimer.h>
 #include <linux/perf_event.h>
 #include <linux/percpu.h>
 #include <linux/sched/clock.h>

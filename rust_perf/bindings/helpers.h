@@ -6,6 +6,7 @@
 #include <linux/types.h>
 
 struct attribute;
+struct hrtimer;
 struct mm_struct;
 struct perf_event;
 struct perf_sample_data;
@@ -39,4 +40,10 @@ void rust_perf_apic_write_lvtpc(u32 value);
 u32 rust_perf_apic_read_lvtpc(void);
 int rust_perf_rdmsr_safe(u32 msr, u64 *value);
 int rust_perf_wrmsr_safe(u32 msr, u64 value);
+
+/* helpers_timer.c */
+bool rust_perf_hrtimer_forward(struct hrtimer *timer, u64 interval);
+struct pt_regs *rust_perf_irq_regs(void);
+bool rust_perf_user_mode(const struct pt_regs *regs);
+bool rust_perf_is_idle(void);
 #endif

@@ -108,6 +108,7 @@ impl CorePmu {
                 period,
                 ..Sample::default()
             };
+            // If perf stops the event, it calls `stop`.
             event.overflow(self.sampling, interrupt, interrupt.regs(), sample);
         }
     }

@@ -41,6 +41,12 @@ impl Attr {
         field!(self, type_)
     }
 
+    /// The number of the event, if it is one of the PMU's own. Cheaper than
+    /// [`Self::selector`].
+    pub fn config(&self) -> u64 {
+        field!(self, config)
+    }
+
     /// The event that is selected.
     pub fn selector(&self) -> Selector {
         let config = field!(self, config);
@@ -116,7 +122,18 @@ impl Attr {
         field!(self, __bindgen_anon_1.sample_freq)
     }
 
-    /// Whether samples are to contain a branch stack.
+    /// Whether the idle task is excluded.
+    pub fn exclude_idle(&self) -> bool {
+        self.flags().exclude_idle() != 0
+    }
+
+    /// Whether the type of the samples includes a branch stack.
+    pub fn samples_branch_stack(&self) -> bool {
+        let branch_stack = bindings::perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK;
+        field!(self, sample_type) & u64::from(branch_stack) != 0
+    }
+
+    /// Whether a branch stack is described, be it for samples or not.
     pub fn wants_branch_stack(&self) -> bool {
         field!(self, branch_sample_type) != 0
     }

@@ -265,6 +265,13 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
         self.state() & bindings::PERF_HES_UPTODATE != 0
     }
 
+    /// Whether perf has throttled the event.
+    pub fn is_throttled(&self) -> bool {
+        // SAFETY: A word of the event that perf changes on the event's CPU. The value is
+        // `MAX_INTERRUPTS` of `kernel/events/core.c`.
+        unsafe { addr_of_mut!((*self.hw()).interrupts).read_volatile() == u64::MAX }
+    }
+
     /// Marks the event as running.
     pub fn set_running(&self) {
         self.set_state(0);

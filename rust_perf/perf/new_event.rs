@@ -51,6 +51,18 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         self.0.period_left().store(period as i64, Relaxed);
     }
 
+    /// Replaces what the user asked for by a fixed period. If that was a frequency, perf
+    /// does not adapt the period to it.
+    pub fn fix_period(&self, period: u64) {
+        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
+        unsafe {
+            let attr = addr_of_mut!((*self.0.as_raw()).attr);
+            (*attr).__bindgen_anon_1.sample_period = period;
+            (*attr).set_freq(0);
+        }
+        self.set_period(period);
+    }
+
     /// Calls `f` for each event of the group that this one is to join which is on the
     /// same PMU and can be scheduled: the leader, and members that are not disabled.
     /// Stops at the first error. Not for PMUs of the software context.

@@ -133,7 +133,7 @@ impl<T: Pmu> PinnedDrop for Registration<T> {
 /// perf enables and disables a PMU, and adds and deletes its events, with
 /// interrupts disabled and never in an NMI. It starts, stops and reads events with
 /// interrupts disabled, or in an NMI.
-struct Callbacks<T>(PhantomData<T>);
+pub(super) struct Callbacks<T>(PhantomData<T>);
 
 impl<T: Pmu> Callbacks<T> {
     /// # Safety
@@ -149,7 +149,9 @@ impl<T: Pmu> Callbacks<T> {
     ///
     /// `event` must be an initialised event of a `Registration<T>`. Both must live
     /// for `'a`.
-    unsafe fn event<'a>(event: *mut bindings::perf_event) -> (&'a Instance<T>, &'a Event<T>) {
+    pub(super) unsafe fn event<'a>(
+        event: *mut bindings::perf_event,
+    ) -> (&'a Instance<T>, &'a Event<T>) {
         // SAFETY: The event's PMU is that of a `Registration<T>` by the safety requirement.
         unsafe { (Self::instance((*event).pmu), Event::from_raw(event)) }
     }

@@ -74,7 +74,10 @@ impl<T: Pmu> CpuEvent<'_, T> {
     /// perf writes the sample to the ring buffer, throttles the event, and adapts the
     /// frequency. It may call [`Pmu::stop`] and [`Pmu::start`] for this event and
     /// others of its group before this returns.
-    pub fn overflow(&self, _: Sampling, _: &Interrupt<'_>, regs: Regs<'_>, sample: Sample) {
+    ///
+    /// Returns whether perf has stopped the event, because it throttles it or because the
+    /// event has reached its limit (`PERF_EVENT_IOC_REFRESH`).
+    pub fn overflow(&self, _: Sampling, _: &Interrupt<'_>, regs: Regs<'_>, sample: Sample) -> bool {
         let mut data = MaybeUninit::<bindings::perf_sample_data>::uninit();
         // SAFETY: `data` is valid for writes. The function initialises the fields that perf expects
         // of the callers of `perf_event_overflow()`.
@@ -83,6 +86,8 @@ impl<T: Pmu> CpuEvent<'_, T> {
         };
         // SAFETY: The event is on this CPU by the invariant of `CpuEvent`, and the interrupt is
         // proof that interrupts are disabled. `data` and `regs` are initialised.
-        unsafe { bindings::rust_perf_overflow(self.as_raw(), data.as_mut_ptr(), regs.as_ptr()) };
+        unsafe {
+            bindings::rust_perf_overflow(self.as_raw(), data.as_mut_ptr(), regs.as_ptr()) != 0
+        }
     }
 }

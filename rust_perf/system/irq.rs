@@ -57,6 +57,12 @@ pub struct Regs<'a> {
 }
 
 impl Regs<'_> {
+    /// Whether the interrupted code ran in user mode.
+    pub fn is_user_mode(&self) -> bool {
+        // SAFETY: The structure is valid while `self` is.
+        unsafe { bindings::rust_perf_user_mode(self.regs.as_ptr()) }
+    }
+
     /// The C structure, which is valid while `self` is.
     pub(crate) fn as_ptr(&self) -> *mut bindings::pt_regs {
         self.regs.as_ptr()
@@ -94,6 +100,12 @@ impl<'a> Interrupt<'a> {
     /// Proof that interrupts are disabled.
     pub fn irqs_disabled(&self) -> IrqsDisabled<'a> {
         self.irqs
+    }
+
+    /// Whether it has interrupted the idle task.
+    pub fn is_of_idle_task(&self) -> bool {
+        // SAFETY: The function may be called in any context. An interrupt handler is on its CPU.
+        unsafe { bindings::rust_perf_is_idle() }
     }
 }
 
