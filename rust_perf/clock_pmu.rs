@@ -31,7 +31,6 @@ use crate::{
         Registration,
         Sample,
         Sampling,
-        Selector,
         TaskContext,
         Timer,
         TimerPmu, //
@@ -63,7 +62,7 @@ fn attribute_groups() -> Result<AttributeGroups> {
     let mut events = KVec::new();
     for clock in Clock::ALL {
         let [name, unit, scale] = clock.files();
-        let event = File::new(name, fmt!("event={:#04x}\n", clock.config()))?;
+        let event = File::new(name, fmt!("event={:#04x}", clock.config()))?;
         events.push(event, GFP_KERNEL)?;
         // The perf tool shows milliseconds, as it does for the in-tree events.
         events.push(File::new(unit, fmt!("msec"))?, GFP_KERNEL)?;
@@ -91,9 +90,7 @@ impl Clock {
     }
 
     fn of(attr: &Attr) -> Option<Self> {
-        let Selector::Config(config) = attr.selector() else {
-            return None;
-        };
+        let config = attr.config();
         Self::ALL.into_iter().find(|clock| clock.config() == config)
     }
 
@@ -113,9 +110,11 @@ pub(crate) struct ClockPmu {
 
 impl ClockPmu {
     fn clock(event: CpuEvent<'_, Self>) -> Clock {
-        match event.attr().selector() {
-            Selector::Config(0) => Clock::Cpu,
-            _ => Clock::Task,
+        // `event_init` has checked it.
+        if event.attr().config() == Clock::Cpu.config() {
+            Clock::Cpu
+        } else {
+            Clock::Task
         }
     }
 
@@ -127,9 +126,10 @@ impl ClockPmu {
     }
 
     fn read_event(event: CpuEvent<'_, Self>) {
+        let now = perf::local_clock();
         let now = match Self::clock(event) {
-            Clock::Cpu => perf::local_clock(),
-            Clock::Task => event.context_time_now(),
+            Clock::Cpu => now,
+            Clock::Task => event.context_time_until(now),
         };
         Self::update(event, now);
     }
@@ -178,17 +178,16 @@ impl ClockPmu {
 
     /// Whether the user wants samples of what was interrupted.
     fn is_wanted(attr: &Attr, interrupt: &Interrupt<'_>) -> bool {
-        let excluded = if interrupt.regs().is_user_mode() {
-            attr.exclude_user()
-        } else {
-            attr.exclude_kernel()
-        };
+        let regs = interrupt.regs();
+        let excluded = (attr.exclude_user() && regs.is_user_mode())
+            || (attr.exclude_kernel() && !regs.is_user_mode());
         let idle = attr.exclude_idle() && interrupt.is_of_idle_task();
         !excluded && !idle
     }
 }
 
 impl TimerPmu for ClockPmu {
+    #[inline]
     fn timer_expired(
         &self,
         event: CpuEvent<'_, Self>,
@@ -223,11 +222,12 @@ impl Pmu for ClockPmu {
 
     fn event_init(&self, event: &NewEvent<'_, Self>) -> Result<Self::EventData> {
         let attr = event.attr();
-        if Clock::of(attr).is_none() {
-            return Err(ENOENT);
-        }
+        // Check in the order of the in-tree events, so that the errno matches.
         if attr.samples_branch_stack() {
             return Err(perf::not_supported());
+        }
+        if Clock::of(attr).is_none() {
+            return Err(ENOENT);
         }
         // Time has a fixed rate, so that a frequency is a period.
         if event.is_sampling() && attr.is_frequency() {

@@ -41,6 +41,12 @@ impl Attr {
         field!(self, type_)
     }
 
+    /// The number of the event, if it is one of the PMU's own. Cheaper than
+    /// [`Self::selector`].
+    pub fn config(&self) -> u64 {
+        field!(self, config)
+    }
+
     /// The event that is selected.
     pub fn selector(&self) -> Selector {
         let config = field!(self, config);

@@ -25,6 +25,8 @@
 //!   driver's interrupt handler share the CPU's [`Pmu::Cpu`]. They must not
 //!   allocate, lock, sleep, print or panic. The same holds for
 //!   [`Pmu::user_index`], which may be called in any context, on any CPU.
+//! - On the event's CPU, in a timer's interrupt: [`TimerPmu::timer_expired`], for PMUs
+//!   whose events have a [`Timer`] each.
 //!
 //! # Groups
 //!

@@ -136,6 +136,13 @@ impl<T: Pmu> PerCpu<T> {
 
     /// The CPU that the code runs on.
     pub fn this<'a>(&'a self, irqs: IrqsDisabled<'a>) -> OnCpu<'a, T> {
+        if size_of::<Slot<T>>() == 0 {
+            // Nothing is kept, so there is no need to look for it.
+            // SAFETY: All CPUs' parts are initialised, and a value without a size may be at any
+            // address that is aligned.
+            let slot = unsafe { NonNull::dangling().as_ref() };
+            return OnCpu { slot, irqs };
+        }
         // SAFETY: By the type invariant this points to this CPU's initialised part.
         let slot = unsafe { &*bindings::rust_perf_this_cpu_ptr(self.slots.as_ptr().cast()).cast() };
         OnCpu { slot, irqs }

@@ -25,19 +25,25 @@ impl<T: Pmu> CpuEvent<'_, T> {
     ///
     /// perf looks each time it schedules events of the context.
     pub fn context_time(&self) -> u64 {
-        self.context().time
+        let context = self.context();
+        // SAFETY: See `context()`. An aligned word.
+        unsafe { addr_of_mut!((*context).time).read_volatile() }
     }
 
-    /// As [`Self::context_time`], up to now.
-    pub fn context_time_now(&self) -> u64 {
-        let bindings::perf_time_ctx { time, stamp, .. } = self.context();
-        time.wrapping_add(local_clock().wrapping_sub(stamp))
+    /// As [`Self::context_time`], up to `now`, which [`local_clock`] has just returned.
+    pub fn context_time_until(&self, now: u64) -> u64 {
+        let context = self.context();
+        // SAFETY: See `context()`. An aligned word.
+        let stamp = unsafe { addr_of_mut!((*context).stamp).read_volatile() };
+        self.context_time().wrapping_add(now.wrapping_sub(stamp))
     }
 
-    fn context(&self) -> bindings::perf_time_ctx {
-        // SAFETY: The event has a context, which perf does not free while the event is on a CPU, as
-        // it is by the type invariant. perf changes the time on this CPU only, with interrupts
-        // disabled, so that an NMI may find it half changed. All values are valid.
-        unsafe { addr_of_mut!((*(*self.as_raw()).ctx).time).read_volatile() }
+    /// The time of the event's context.
+    ///
+    /// perf does not free the context while the event is on a CPU, as it is by the type
+    /// invariant. It changes the time on this CPU only, with interrupts disabled.
+    fn context(&self) -> *mut bindings::perf_time_ctx {
+        // SAFETY: The event has a context: it was added to a CPU as a part of one.
+        unsafe { addr_of_mut!((*(*self.as_raw()).ctx).time) }
     }
 }

@@ -9,6 +9,7 @@
 //! the driver from one of the emulated hardware.
 
 mod bpf;
+mod clocks;
 mod ctx;
 mod kmsg;
 mod ktap;

@@ -6,18 +6,22 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, compare, contents, counting, delivery, event_zero, events, example, exclude, faults,
-    foreign_writes, gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu,
-    offline, overflow, parameters, perf_tool, rotation, sampling, sharing, sleep, sysfs, tasks,
-    unreserved, user_read, watchdog,
+    attr, clock, clock_compare, clock_icount, compare, contents, cost, counting, delivery,
+    event_zero, events, example, exclude, faults, foreign_writes, gp_fault, groups, hotplug, kexec,
+    lifecycle, lvtpc, mixed, modes, no_pmu, offline, overflow, parameters, perf_tool, rotation,
+    sampling, sharing, sleep, sysfs, tasks, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
 fn tests(group: TestGroup) -> &'static [Test] {
     match group {
         TestGroup::Attr => attr::TESTS,
+        TestGroup::Clock => clock::TESTS,
+        TestGroup::ClockCompare => clock_compare::TESTS,
+        TestGroup::ClockIcount => clock_icount::TESTS,
         TestGroup::Compare => compare::TESTS,
         TestGroup::Contents => contents::TESTS,
+        TestGroup::Cost => cost::TESTS,
         TestGroup::Counting => counting::TESTS,
         TestGroup::CountingQuick => counting::QUICK,
         TestGroup::Delivery => delivery::TESTS,

@@ -31,10 +31,18 @@ macro_rules! test_groups {
 test_groups! {
     /// attr.rs
     Attr,
+    /// clock.rs
+    Clock,
+    /// clock_compare.rs
+    ClockCompare,
+    /// clock_icount.rs: exact times, which need `-icount`
+    ClockIcount,
     /// compare.rs
     Compare,
     /// contents.rs
     Contents,
+    /// cost.rs: needs `-icount`
+    Cost,
     /// counting.rs
     Counting,
     /// counting.rs: what takes little time under `-icount`
@@ -468,6 +476,13 @@ pub const SUITES: &[Suite] = &[
     )
     .cpus(1)
     .timing(Timing::Icount),
+    Suite::new("clock", &[&[Clock, ClockCompare]]),
+    Suite::new("clock-icount", &[&[Clock, ClockIcount]])
+        .cpus(1)
+        .timing(Timing::Icount),
+    Suite::new("cost", &[&[Cost]])
+        .cpus(1)
+        .timing(Timing::Icount),
     Suite::new("icount-smp", &[&[CountingQuick, Modes]]).timing(Timing::Icount),
     Suite::new("one-thread", &[EXACT]).timing(Timing::OneThread),
     Suite::new("32-bit", &[&[OverflowWidth]]).on(machine::V4_32_BITS),

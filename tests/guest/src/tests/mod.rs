@@ -2,8 +2,12 @@
 //! The tests, by theme.
 
 pub mod attr;
+pub mod clock;
+pub mod clock_compare;
+pub mod clock_icount;
 pub mod compare;
 pub mod contents;
+pub mod cost;
 pub mod counting;
 pub mod delivery;
 pub mod event_zero;

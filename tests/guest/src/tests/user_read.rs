@@ -124,6 +124,39 @@ impl Page {
     }
 }
 
+/// What an event's page says of reading time and counters, and what does not change: for
+/// comparing PMUs.
+#[derive(Debug, PartialEq)]
+pub(super) struct Constants {
+    capabilities: u64,
+    index: u32,
+    width: u16,
+    time_shift: u16,
+    time_mult: u32,
+    time_zero: u64,
+    size: u32,
+}
+
+impl Constants {
+    /// Maps the page of an event for a moment.
+    pub fn of(event: &Counter) -> Result<Self> {
+        let page = Page::map(event)?;
+        // SAFETY: the page is mapped as long as `page` lives, and its fields are integers.
+        // Those that are used do not change while the event is enabled.
+        let copy = unsafe { page.0.as_ptr().read_volatile() };
+        Ok(Self {
+            // SAFETY: both variants of the union are integers.
+            capabilities: unsafe { copy.__bindgen_anon_1.capabilities },
+            index: copy.index,
+            width: copy.pmc_width,
+            time_shift: copy.time_shift,
+            time_mult: copy.time_mult,
+            time_zero: copy.time_zero,
+            size: copy.size,
+        })
+    }
+}
+
 impl Drop for Page {
     fn drop(&mut self) {
         // SAFETY: `map` mapped this page of 4096 bytes, and only `self` refers to it.

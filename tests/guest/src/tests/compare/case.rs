@@ -78,6 +78,58 @@ pub const FD_OUTPUT: u64 = 1 << 1;
 pub const PID_CGROUP: u64 = 1 << 2;
 pub const FD_CLOEXEC: u64 = 1 << 3;
 
+/// One of the two PMUs that are compared.
+pub struct Side {
+    pub pmu: Pmu,
+    /// The `config` of an event that can lead a group, as cases have it.
+    leader: u64,
+    /// The `config` of cases and that of this PMU, if they differ.
+    configs: Option<Configs>,
+}
+
+/// The numbers that a PMU has for the events that are compared.
+struct Configs {
+    /// As cases have it, and as the PMU has it.
+    events: Vec<(u64, u64)>,
+    /// What all other numbers become: the PMU has no such event. What the number would
+    /// mean to this PMU alone says nothing of the other one.
+    unknown: u64,
+}
+
+impl Side {
+    /// A PMU with the same numbers as the other one.
+    pub fn new(pmu: Pmu, leader: u64) -> Self {
+        Self {
+            pmu,
+            leader,
+            configs: None,
+        }
+    }
+
+    /// A PMU whose events have other numbers than on the other one, or which has more
+    /// events than those that are compared. `events` has the numbers that cases have, and
+    /// those of this PMU; the first is one that can lead a group.
+    pub fn with_configs(pmu: Pmu, events: &[(u64, u64)], unknown: u64) -> Self {
+        Self {
+            pmu,
+            leader: events[0].0,
+            configs: Some(Configs {
+                events: events.to_vec(),
+                unknown,
+            }),
+        }
+    }
+
+    /// This PMU's number for `config` of a case.
+    fn config(&self, config: u64) -> u64 {
+        let Some(Configs { events, unknown }) = &self.configs else {
+            return config;
+        };
+        let event = events.iter().find(|(case, _)| *case == config);
+        event.map_or(*unknown, |(_, own)| *own)
+    }
+}
+
 /// A call of perf_event_open().
 #[derive(Clone, Copy)]
 pub struct Case {
@@ -142,12 +194,12 @@ impl Case {
     }
 
     /// The attr for a PMU.
-    fn attr_for(&self, pmu: &Pmu) -> Attr {
+    fn attr_for(&self, side: &Side) -> Attr {
         const HARDWARE: u64 = 0;
         const HW_CACHE: u64 = 3;
-        let own = u64::from(pmu.type_);
+        let own = u64::from(side.pmu.type_);
         let (type_, config) = match self.kind {
-            Kind::Own => (own, self.config()),
+            Kind::Own => (own, side.config(self.config())),
             Kind::Hardware => (HARDWARE, (own << 32) | self.config()),
             Kind::HwCache => (HW_CACHE, (own << 32) | self.config()),
         };
@@ -322,6 +374,12 @@ pub struct Outcome {
     pub count: Option<u64>,
 }
 
+/// An event that a call has opened, and those that lead its group.
+pub struct Opened {
+    pub event: OwnedFd,
+    _leaders: Vec<OwnedFd>,
+}
+
 /// The processes, files and workload that the calls refer to.
 pub struct World {
     pub cpu: Cpu,
@@ -373,11 +431,11 @@ impl World {
     /// errno.
     pub fn open(
         &self,
-        pmu: &Pmu,
+        side: &Side,
         case: &Case,
         group_fd: RawFd,
     ) -> std::result::Result<OwnedFd, i32> {
-        let attr = case.attr_for(pmu);
+        let attr = case.attr_for(side);
         self.syscall(attr, case, group_fd, case.flags)
     }
 
@@ -411,18 +469,16 @@ impl World {
     fn leader(
         &self,
         case: &Case,
-        pmu: Option<&Pmu>,
+        side: Option<&Side>,
         group_fd: RawFd,
     ) -> std::result::Result<OwnedFd, i32> {
         const SOFTWARE: u64 = 1;
         const DUMMY: u64 = 9;
-        let leader = Case::own(self.cpu.instructions());
-        let mut attr = match pmu {
-            Some(pmu) => leader.attr_for(pmu),
+        let mut attr = match side {
+            Some(side) => Case::own(side.leader).attr_for(side),
             None => {
-                let mut attr = leader.attr;
+                let mut attr = Case::own(DUMMY).attr;
                 attr.set(attr::TYPE, SOFTWARE);
-                attr.set(attr::CONFIG, DUMMY);
                 attr
             }
         };
@@ -431,45 +487,58 @@ impl World {
         self.syscall(attr, case, group_fd, case.flags & PID_CGROUP)
     }
 
-    /// Makes the call for `pmu`. If `count` is set and the event can be counted, it counts
-    /// the workload.
-    pub fn attempt(&mut self, case: &Case, pmu: &Pmu, other: &Pmu, count: bool) -> Result<Outcome> {
+    /// Makes the call for a PMU.
+    pub fn opened(
+        &self,
+        case: &Case,
+        side: &Side,
+        other: &Side,
+    ) -> std::result::Result<Opened, i32> {
         let mut leaders = Vec::new();
-        let opened = match case.group {
-            Group::Alone => Ok(-1),
-            Group::NotPerf => Ok(self.null.as_raw_fd()),
-            Group::NotOpen => Ok(i32::MAX),
-            Group::Own => self.leader(case, Some(pmu), -1).map(|leader| {
-                leaders.push(leader);
-                leaders[0].as_raw_fd()
-            }),
-            Group::Other => self.leader(case, Some(other), -1).map(|leader| {
-                leaders.push(leader);
-                leaders[0].as_raw_fd()
-            }),
-            Group::Software => self.leader(case, None, -1).map(|leader| {
-                leaders.push(leader);
-                leaders[0].as_raw_fd()
-            }),
-            Group::Member => self.leader(case, None, -1).and_then(|leader| {
-                let member = self.leader(case, None, leader.as_raw_fd())?;
-                leaders.extend([leader, member]);
-                Ok(leaders[1].as_raw_fd())
-            }),
-        }
-        .and_then(|group_fd| self.open(pmu, case, group_fd));
-        match opened {
-            Err(errno) => Ok(Outcome { errno, count: None }),
-            Ok(event) => Ok(Outcome {
-                errno: 0,
-                count: if count && case.is_countable(&self.cpu) {
-                    let count = self.count(&event, case.attr.get(attr::READ_FORMAT));
-                    Some(count.with_context(|| format!("{}: {case}", pmu.name))?)
-                } else {
-                    None
-                },
-            }),
-        }
+        let mut lead = |leader: OwnedFd| {
+            let fd = leader.as_raw_fd();
+            leaders.push(leader);
+            fd
+        };
+        let group_fd = match case.group {
+            Group::Alone => -1,
+            Group::NotPerf => self.null.as_raw_fd(),
+            Group::NotOpen => i32::MAX,
+            Group::Own => lead(self.leader(case, Some(side), -1)?),
+            Group::Other => lead(self.leader(case, Some(other), -1)?),
+            Group::Software => lead(self.leader(case, None, -1)?),
+            Group::Member => {
+                let leader = lead(self.leader(case, None, -1)?);
+                lead(self.leader(case, None, leader)?)
+            }
+        };
+        let event = self.open(side, case, group_fd)?;
+        Ok(Opened {
+            event,
+            _leaders: leaders,
+        })
+    }
+
+    /// Makes the call for a PMU. If `count` is set and the event can be counted, it counts
+    /// the workload.
+    pub fn attempt(
+        &mut self,
+        case: &Case,
+        side: &Side,
+        other: &Side,
+        count: bool,
+    ) -> Result<Outcome> {
+        let Opened { event, _leaders } = match self.opened(case, side, other) {
+            Ok(opened) => opened,
+            Err(errno) => return Ok(Outcome { errno, count: None }),
+        };
+        let count = if count && case.is_countable(&self.cpu) {
+            let count = self.count(&event, case.attr.get(attr::READ_FORMAT));
+            Some(count.with_context(|| format!("{}: {case}", side.pmu.name))?)
+        } else {
+            None
+        };
+        Ok(Outcome { errno: 0, count })
     }
 
     /// The expected count of the workload, if the attributes determine it.
