@@ -103,6 +103,7 @@ mod registration;
 mod sample;
 mod sysfs;
 mod table;
+mod target;
 
 pub use self::{
     attr::{
@@ -147,6 +148,10 @@ pub use self::{
     table::{
         EventSet,
         EventTable, //
+    },
+    target::{
+        BoundTo,
+        KernelCounter, //
     },
 };
 

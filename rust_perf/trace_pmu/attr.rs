@@ -3,7 +3,10 @@
 //! What an event asks for, and who may ask for it.
 
 use super::{
-    names::Traits,
+    names::{
+        Special,
+        Traits, //
+    },
     Source,
     TracePmu, //
 };
@@ -12,6 +15,7 @@ use crate::perf::{
     NewEvent,
     Selector, //
 };
+use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -44,19 +48,23 @@ impl TracePmu {
         if attr.wants_branch_stack() {
             return Err(perf::not_supported());
         }
-        let mut sources = self.sources.lock();
         if let Some(parent) = event.parent() {
-            return Ok(sources.join(parent.data().into()));
+            let source: Arc<Source> = parent.data().into();
+            return Ok(source.join());
         }
-        match Kind::of(attr.selector())? {
+        let source = match Kind::of(attr.selector())? {
             Kind::TracePoint(number) => {
                 if attr.has_extended_config() {
                     return Err(EINVAL);
                 }
                 let allowed = |traits: &Traits| allowed(event, traits);
-                sources.trace_point(number, allowed)
+                self.sources.lock().numbered(number, event, allowed)?
             }
+        };
+        if event.is_of_task() && event.cpu().is_some() {
+            source.has_bound_events.store(true, Relaxed);
         }
+        Ok(source)
     }
 }
 
@@ -64,6 +72,10 @@ impl TracePmu {
 /// perf_trace_event_perm().
 fn allowed(event: &NewEvent<'_, TracePmu>, traits: &Traits) -> Result {
     let attr = event.attr();
+    if traits.special == Special::Migrations && event.is_sampling() {
+        // The task that has migrated does not run yet.
+        return Err(perf::not_supported());
+    }
     if traits.is_caused_by_samples && event.is_sampling() {
         return Err(EPERM);
     }

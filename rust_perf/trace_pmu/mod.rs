@@ -80,7 +80,9 @@ impl Pmu for TracePmu {
     }
 
     fn event_destroy(&self, source: &Arc<Source>, _: &PerCpu<Self>) {
-        self.sources.lock().release(source);
+        if !source.leave() {
+            self.sources.lock().release_last(source);
+        }
     }
 
     fn add(
@@ -98,7 +100,7 @@ impl Pmu for TracePmu {
         } else {
             event.set_stopped();
         }
-        event.insert_into(&event.data().list)
+        event.data().insert(event)
     }
 
     /// perf takes the event off its list after this.

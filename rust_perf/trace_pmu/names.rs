@@ -5,10 +5,22 @@
 use crate::system::tracepoint::number_of;
 use kernel::prelude::*;
 
+/// Events that are not hits of one trace point, but have a number like those.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Special {
+    /// It is a trace point.
+    None,
+    /// perf's own `page-faults`.
+    PageFaults,
+    /// perf's own `cpu-migrations`.
+    Migrations,
+}
+
 /// What is special about a trace point.
 #[derive(Clone, Copy)]
 pub(super) struct Traits {
     number: u32,
+    pub(super) special: Special,
     /// Argument 0 is a task that the hit is about. It is counted for that task, too.
     pub(super) has_task: bool,
     /// Argument 1 is how often to count a hit. Otherwise it is counted once.
@@ -25,6 +37,7 @@ impl Traits {
     const fn new(name: &str) -> Self {
         Traits {
             number: number_of(name.as_bytes()),
+            special: Special::None,
             has_task: false,
             has_count: false,
             is_public: false,
@@ -96,6 +109,14 @@ const SPECIAL: &[Traits] = &[
     },
     Traits::page_fault("page_fault_user"),
     Traits::page_fault("page_fault_kernel"),
+    Traits {
+        special: Special::PageFaults,
+        ..Traits::page_fault("page-faults")
+    },
+    Traits {
+        special: Special::Migrations,
+        ..Traits::new("cpu-migrations")
+    },
 ];
 
 /// The trace points that have a file in `events/`, if the kernel has them.
