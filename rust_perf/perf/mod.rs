@@ -118,6 +118,7 @@ pub use self::{
     },
     list::{
         EventList,
+        EventsHere,
         Listed, //
     },
     new_event::NewEvent,
