@@ -457,6 +457,10 @@ fn all_trace_points() -> Result<Vec<String>> {
     let symbols = fs::read_to_string("/proc/kallsyms")?;
     let name = |line: &str| {
         let symbol = line.split_whitespace().nth(2)?;
+        // Two functions of kernel/trace/trace_fprobe.c have such names.
+        if symbol.ends_with("_cb") {
+            return None;
+        }
         Some(symbol.strip_prefix("__tracepoint_")?.to_string())
     };
     let mut names: Vec<_> = symbols.lines().filter_map(name).collect();
@@ -946,12 +950,14 @@ fn closed_events_leave_nothing(ctx: &Ctx) -> Result<()> {
             });
         }
         let rounds = || -> Result<()> {
+            let start = std::time::Instant::now();
             // The first and last event of a trace point attaches and detaches.
             for round in 0..200 {
                 let mut counter = events[round % events.len()].builder().build()?;
                 counter.enable()?;
                 getppid();
             }
+            println!("# 200 times first and last: {:?}", start.elapsed());
             // Others come and go beside one that stays.
             let _stay = events
                 .iter()
@@ -966,6 +972,7 @@ fn closed_events_leave_nothing(ctx: &Ctx) -> Result<()> {
                 }
                 drop(builder.build()?);
             }
+            println!("# and 10,000 others: {:?}", start.elapsed());
             Ok(())
         };
         let result = rounds();
