@@ -81,7 +81,9 @@ impl Pmu for TracePmu {
 
     fn event_destroy(&self, source: &Arc<Source>, _: &PerCpu<Self>) {
         if !source.leave() {
-            self.sources.lock().release_last(source);
+            let entry = self.sources.lock().release_last(source);
+            // The lock is not held here.
+            drop(entry);
         }
     }
 

@@ -72,7 +72,7 @@ enum Attachment {
 }
 
 /// A source that has events.
-struct Entry {
+pub(super) struct Entry {
     /// It is dropped first: no hit uses the source any more after that.
     _attachment: Attachment,
     source: Arc<Source>,
@@ -190,17 +190,20 @@ impl Sources {
         Ok(source)
     }
 
-    /// Counts one event less. After the last, it detaches the probes, and waits until no hit
-    /// of them is left. Task context, may sleep.
-    pub(super) fn release_last(&mut self, source: &Arc<Source>) {
+    /// Counts one event less. After the last, it returns the entry. The caller drops that,
+    /// which detaches the probes and waits until no hit of them is left: that takes long,
+    /// and needs no lock. Task context, may sleep.
+    pub(super) fn release_last(&mut self, source: &Arc<Source>) -> Option<Entry> {
         if source.events.fetch_sub(1, Relaxed) > 1 {
-            return;
+            return None;
         }
-        let is_other = |entry: &mut Entry| !Arc::ptr_eq(&entry.source, source);
-        self.entries.retain(is_other);
+        let mut entries = self.entries.iter();
+        let index = entries.position(|entry| Arc::ptr_eq(&entry.source, source))?;
+        let entry = self.entries.remove(index).ok();
         if self.entries.is_empty() {
             self.buffers = None;
         }
+        entry
     }
 }
 

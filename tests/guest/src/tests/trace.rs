@@ -457,11 +457,10 @@ fn all_trace_points() -> Result<Vec<String>> {
     let symbols = fs::read_to_string("/proc/kallsyms")?;
     let name = |line: &str| {
         let symbol = line.split_whitespace().nth(2)?;
-        // Two functions of kernel/trace/trace_fprobe.c have such names.
-        if symbol.ends_with("_cb") {
-            return None;
-        }
-        Some(symbol.strip_prefix("__tracepoint_")?.to_string())
+        let name = symbol.strip_prefix("__tracepoint_")?;
+        // Functions of kernel/trace/trace_fprobe.c have such names.
+        let functions = ["probe_module_cb", "user_free", "user_init"];
+        (!functions.contains(&name)).then(|| name.to_string())
     };
     let mut names: Vec<_> = symbols.lines().filter_map(name).collect();
     names.sort();
@@ -499,7 +498,9 @@ fn every_trace_point(_: &Ctx) -> Result<()> {
     for name in all_trace_points()? {
         let mut events = vec![Event::rust(&name)?];
         match Event::in_tree(&name) {
-            Ok(event) => events.push(event),
+            // The in-tree PMU takes long to close its events.
+            Ok(event) if number(&name) % 8 == 0 => events.push(event),
+            Ok(_) => {}
             Err(_) => alone += 1,
         }
         all.push((name.clone(), Same::open(&events, |_| ()).context(name)?));
@@ -522,6 +523,16 @@ fn every_trace_point(_: &Ctx) -> Result<()> {
         "# {} trace points, {alone} of them not in tracefs, {hit} hit",
         all.len()
     );
+    // Each waits until no probe runs any more: all at once.
+    let mut shares: Vec<Vec<_>> = (0..32).map(|_| Vec::new()).collect();
+    for (i, same) in all.into_iter().enumerate() {
+        shares[i % 32].push(same);
+    }
+    thread::scope(|scope| {
+        for share in shares {
+            scope.spawn(|| drop(share));
+        }
+    });
     Ok(())
 }
 
@@ -952,12 +963,12 @@ fn closed_events_leave_nothing(ctx: &Ctx) -> Result<()> {
         let rounds = || -> Result<()> {
             let start = std::time::Instant::now();
             // The first and last event of a trace point attaches and detaches.
-            for round in 0..200 {
+            for round in 0..40 {
                 let mut counter = events[round % events.len()].builder().build()?;
                 counter.enable()?;
                 getppid();
             }
-            println!("# 200 times first and last: {:?}", start.elapsed());
+            println!("# 40 times first and last: {:?}", start.elapsed());
             // Others come and go beside one that stays.
             let _stay = events
                 .iter()
