@@ -5,6 +5,7 @@
 //! - `rust_pmu`, the performance counters of x86 CPUs: [`core_pmu`]. It is registered
 //!   if the CPU has counters.
 //! - `rust_clock`, time: [`clock_pmu`].
+//! - `rust_trace`, the kernel's trace points and probes: [`trace_pmu`].
 
 use crate::x86::Options;
 use core::{
@@ -22,6 +23,7 @@ pub mod system;
 mod bindings;
 mod clock_pmu;
 mod core_pmu;
+mod trace_pmu;
 mod x86;
 
 module! {
@@ -57,6 +59,7 @@ module! {
 struct RustPerf {
     _core: Option<core_pmu::Registrations>,
     _clock: Pin<KBox<perf::Registration<clock_pmu::ClockPmu>>>,
+    _trace: Pin<KBox<perf::Registration<trace_pmu::TracePmu>>>,
 }
 
 impl kernel::Module for RustPerf {
@@ -65,6 +68,7 @@ impl kernel::Module for RustPerf {
         Ok(RustPerf {
             _core: core_pmu::register(&options, module)?,
             _clock: clock_pmu::register(module)?,
+            _trace: trace_pmu::register(module)?,
         })
     }
 }

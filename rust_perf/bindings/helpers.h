@@ -6,11 +6,17 @@
 #include <linux/types.h>
 
 struct attribute;
+struct btf;
+struct hlist_head;
+struct hlist_node;
 struct hrtimer;
+struct module;
 struct mm_struct;
 struct perf_event;
 struct perf_sample_data;
 struct pt_regs;
+struct task_struct;
+struct tracepoint;
 
 void *rust_perf_find_function(const char *name);
 int rust_perf_overflow_init(void);
@@ -47,4 +53,53 @@ bool rust_perf_hrtimer_forward(struct hrtimer *timer, u64 interval);
 struct pt_regs *rust_perf_irq_regs(void);
 bool rust_perf_user_mode(const struct pt_regs *regs);
 bool rust_perf_is_idle(void);
+
+/* helpers_trace.c */
+
+/* Arguments of a trace point that a register holds, and others. */
+#define RUST_PERF_TRACE_REGISTERS 5
+#define RUST_PERF_TRACE_STACK 7
+
+/* What the probe of a trace point was called with. */
+struct rust_perf_trace_hit {
+	u64 registers[RUST_PERF_TRACE_REGISTERS];
+	/* Only as many as the trace point has. */
+	const u64 *stack;
+	/* Where the trace point is. */
+	unsigned long ip;
+	unsigned long sp;
+};
+
+/* The data of a probe begins with the function that handles its hits. */
+struct rust_perf_trace_data {
+	/* Preemption is disabled. */
+	void (*hit)(struct rust_perf_trace_data *data,
+		    const struct rust_perf_trace_hit *hit);
+};
+
+int rust_perf_trace_attach(struct tracepoint *tp,
+			   struct rust_perf_trace_data *data);
+void rust_perf_trace_detach(struct tracepoint *tp,
+			    struct rust_perf_trace_data *data);
+void rust_perf_trace_synchronize(void);
+int rust_perf_for_each_module_tracepoint(void (*func)(struct tracepoint *tp,
+						      struct module *mod,
+						      void *priv),
+					 void *priv);
+int rust_perf_btf_init(void);
+int rust_perf_btf_find(const char *name, u32 kind, struct btf **btf);
+void rust_perf_btf_put(struct btf *btf);
+void rust_perf_caller_regs(struct pt_regs *regs, unsigned long ip,
+			   unsigned long sp);
+void rust_perf_hlist_add(struct hlist_node *node, struct hlist_head *head);
+void rust_perf_hlist_del(struct hlist_node *node);
+void rust_perf_preempt_disable(void);
+void rust_perf_preempt_enable(void);
+bool rust_perf_is_current(struct task_struct *task);
+bool rust_perf_sched_migrated(struct task_struct *task);
+void rust_perf_for_each_task_event(struct task_struct *task,
+				   void (*func)(struct perf_event *event,
+						void *priv),
+				   void *priv);
+bool rust_perf_is_user_fault(unsigned long address);
 #endif

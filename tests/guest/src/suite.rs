@@ -9,7 +9,8 @@ use crate::tests::{
     attr, clock, clock_compare, clock_icount, compare, contents, cost, counting, delivery,
     event_zero, events, example, exclude, faults, foreign_writes, gp_fault, groups, hotplug, kexec,
     lifecycle, lvtpc, mixed, modes, no_pmu, offline, overflow, parameters, perf_tool, rotation,
-    sampling, sharing, sleep, sysfs, tasks, unreserved, user_read, watchdog,
+    sampling, sharing, sleep, sysfs, tasks, trace, trace_compare, trace_cost, unreserved,
+    user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -61,6 +62,9 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Sleep => sleep::TESTS,
         TestGroup::Sysfs => sysfs::TESTS,
         TestGroup::Tasks => tasks::TESTS,
+        TestGroup::Trace => trace::TESTS,
+        TestGroup::TraceCompare => trace_compare::TESTS,
+        TestGroup::TraceCost => trace_cost::TESTS,
         TestGroup::Unreserved => unreserved::TESTS,
         TestGroup::UserRead => user_read::TESTS,
         TestGroup::Watchdog => watchdog::TESTS,

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an event asks for, and who may ask for it.
+
+use super::{
+    names::{
+        Special,
+        Traits, //
+    },
+    Source,
+    TracePmu, //
+};
+use crate::perf::{
+    self,
+    NewEvent,
+    Selector, //
+};
+use core::sync::atomic::Ordering::Relaxed;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// What an event traces, by the fields of `format/`.
+pub(super) enum Kind {
+    /// The trace point with this number.
+    TracePoint(u32),
+}
+
+impl Kind {
+    /// Decodes `config`. Fails with `EINVAL` if a bit of no field is set.
+    fn of(selector: Selector) -> Result<Self> {
+        let Selector::Config(config) = selector else {
+            return Err(EINVAL);
+        };
+        match config >> 32 {
+            0 => Ok(Kind::TracePoint(config as u32)),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+impl TracePmu {
+    /// Checks an event that is being opened, and finds what it traces. Task context.
+    pub(super) fn open(&self, event: &NewEvent<'_, Self>) -> Result<Arc<Source>> {
+        // Check in the in-tree PMU's order, so that the errno matches.
+        let attr = event.attr();
+        if attr.wants_branch_stack() {
+            return Err(perf::not_supported());
+        }
+        if let Some(parent) = event.parent() {
+            let source: Arc<Source> = parent.data().into();
+            return Ok(source.join());
+        }
+        let source = match Kind::of(attr.selector())? {
+            Kind::TracePoint(number) => {
+                if attr.has_extended_config() {
+                    return Err(EINVAL);
+                }
+                let allowed = |traits: &Traits| allowed(event, traits);
+                self.sources.lock().numbered(number, event, allowed)?
+            }
+        };
+        if event.is_of_task() && event.cpu().is_some() {
+            source.has_bound_events.store(true, Relaxed);
+        }
+        if attr.wants_raw() {
+            source.has_records.store(true, Relaxed);
+        }
+        Ok(source)
+    }
+}
+
+/// Checks that the current task may open an event of a trace point. As
+/// perf_trace_event_perm().
+fn allowed(event: &NewEvent<'_, TracePmu>, traits: &Traits) -> Result {
+    let attr = event.attr();
+    if traits.special == Special::Migrations && event.is_sampling() {
+        // The task that has migrated does not run yet.
+        return Err(perf::not_supported());
+    }
+    if traits.is_caused_by_samples && event.is_sampling() {
+        return Err(EPERM);
+    }
+    if traits.is_page_fault && event.is_sampling() && attr.wants_user_stack() {
+        return Err(EINVAL);
+    }
+    // Counts say little of what other tasks and the kernel do. Records say all.
+    if !attr.wants_raw() || (traits.is_public && event.is_of_task()) {
+        return Ok(());
+    }
+    perf::allow_tracepoint()
+}
