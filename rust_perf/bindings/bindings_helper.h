@@ -2,12 +2,18 @@
 /* The headers that bindgen reads. bindgen_parameters lists what becomes Rust. */
 
 #include <linux/cpuhotplug.h>
+#include <linux/kallsyms.h>
+#include <linux/kprobes.h>
+#include <linux/path.h>
 #include <linux/perf_event.h>
 #include <linux/percpu.h>
 #include <linux/sched/clock.h>
 #include <linux/smp.h>
 #include <linux/syscore_ops.h>
+#include <linux/string.h>
 #include <linux/sysfs.h>
+#include <linux/uprobes.h>
+#include <linux/security.h>
 #include <asm/extable_fixup_types.h>
 #include <asm/nmi.h>
 

@@ -30,7 +30,7 @@
  * the NOP that replaced it because nothing takes the function's address. In the
  * latter case an indirect call would fault (#CP).
  */
-static void *find_function(const char *name)
+void *rust_perf_find_function(const char *name)
 {
 	struct kprobe probe = {
 		.symbol_name = name,
@@ -57,7 +57,7 @@ DEFINE_STATIC_CALL_NULL(rust_perf_event_took_call, perf_sample_event_took);
 
 static int find_event_took(void)
 {
-	void *func = find_function("perf_sample_event_took");
+	void *func = rust_perf_find_function("perf_sample_event_took");
 
 	if (IS_ERR(func))
 		return PTR_ERR(func);
@@ -89,7 +89,7 @@ DEFINE_STATIC_CALL_RET0(rust_perf_overflow_call, perf_event_overflow);
 
 int rust_perf_overflow_init(void)
 {
-	void *func = find_function("perf_event_overflow");
+	void *func = rust_perf_find_function("perf_event_overflow");
 
 	if (IS_ERR(func))
 		return PTR_ERR(func);
@@ -111,9 +111,9 @@ DEFINE_STATIC_CALL_NULL(rust_perf_capability_call, perf_get_x86_pmu_capability);
 
 int rust_perf_user_rdpmc_init(void)
 {
-	void *update_pce = find_function("cr4_update_pce");
-	void *clear_dirty = find_function("perf_clear_dirty_counters");
-	void *capability = find_function("perf_get_x86_pmu_capability");
+	void *update_pce = rust_perf_find_function("cr4_update_pce");
+	void *clear_dirty = rust_perf_find_function("perf_clear_dirty_counters");
+	void *capability = rust_perf_find_function("perf_get_x86_pmu_capability");
 
 	if (IS_ERR(update_pce))
 		return PTR_ERR(update_pce);

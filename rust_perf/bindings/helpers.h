@@ -6,11 +6,16 @@
 #include <linux/types.h>
 
 struct attribute;
+struct inode;
+struct kretprobe;
+struct kretprobe_instance;
 struct mm_struct;
+struct path;
 struct perf_event;
 struct perf_sample_data;
 struct pt_regs;
 
+void *rust_perf_find_function(const char *name);
 int rust_perf_overflow_init(void);
 int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 		       struct pt_regs *regs);
@@ -39,4 +44,24 @@ void rust_perf_apic_write_lvtpc(u32 value);
 u32 rust_perf_apic_read_lvtpc(void);
 int rust_perf_rdmsr_safe(u32 msr, u64 *value);
 int rust_perf_wrmsr_safe(u32 msr, u64 value);
+
+/* helpers_probe.c */
+int rust_perf_symbols_init(void);
+int rust_perf_each_kernel_symbol(int (*visit)(void *data, unsigned long addr),
+				 const char *name, void *data);
+int rust_perf_each_module_symbol(const char *module,
+				 int (*visit)(void *data, const char *name,
+					      unsigned long addr),
+				 void *data);
+int rust_perf_symbol_extent(unsigned long addr, unsigned long *size,
+			    unsigned long *offset);
+int rust_perf_symbol_name(unsigned long addr, char *name);
+unsigned long rust_perf_symbol_address(const char *name);
+bool rust_perf_has_ftrace_location(unsigned long start, unsigned long end);
+struct kretprobe *rust_perf_kretprobe_of(struct kretprobe_instance *instance);
+unsigned long rust_perf_kretprobe_address(struct kretprobe_instance *instance);
+int rust_perf_path_of_file(unsigned int fd, struct path *path);
+int rust_perf_path_lookup(const char *name, struct path *path);
+bool rust_perf_path_is_regular_file(const struct path *path);
+struct inode *rust_perf_path_inode(const struct path *path);
 #endif

@@ -49,6 +49,35 @@ impl IrqsDisabled<'_> {
     }
 }
 
+/// Proof that preemption is disabled on the CPU that the code runs on.
+///
+/// The code therefore stays on that CPU, and is an RCU reader. Interrupts and NMIs can
+/// still interrupt it.
+///
+/// # Invariants
+///
+/// Preemption is disabled for `'a`. The type is neither `Send` nor `Sync`, so it exists
+/// only on the CPU on which it was made.
+#[derive(Clone, Copy)]
+pub struct PreemptDisabled<'a>(PhantomData<(&'a (), *mut ())>);
+
+impl PreemptDisabled<'_> {
+    /// # Safety
+    ///
+    /// Preemption must be disabled while the value exists.
+    pub(crate) unsafe fn new() -> Self {
+        // INVARIANT: The caller guarantees that preemption is disabled.
+        PreemptDisabled(PhantomData)
+    }
+}
+
+impl<'a> From<IrqsDisabled<'a>> for PreemptDisabled<'a> {
+    fn from(_: IrqsDisabled<'a>) -> Self {
+        // INVARIANT: Nothing preempts code that runs with interrupts disabled.
+        PreemptDisabled(PhantomData)
+    }
+}
+
 /// The registers of interrupted code (`struct pt_regs`).
 #[derive(Clone, Copy)]
 pub struct Regs<'a> {
@@ -57,6 +86,16 @@ pub struct Regs<'a> {
 }
 
 impl Regs<'_> {
+    /// # Safety
+    ///
+    /// `regs` must be initialised while the value exists.
+    pub(crate) unsafe fn from_raw(regs: NonNull<bindings::pt_regs>) -> Self {
+        Regs {
+            regs,
+            _lifetime: PhantomData,
+        }
+    }
+
     /// The C structure, which is valid while `self` is.
     pub(crate) fn as_ptr(&self) -> *mut bindings::pt_regs {
         self.regs.as_ptr()
