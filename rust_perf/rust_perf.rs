@@ -2,7 +2,8 @@
 
 //! A driver for the performance counters of x86 CPUs.
 //!
-//! It registers the PMU `rust_pmu` with perf, see [`core_pmu`].
+//! It registers PMUs with perf: `rust_pmu`, see [`core_pmu`], and `rust_trace`, see
+//! [`trace_pmu`].
 
 use crate::{
     core_pmu::{
@@ -13,6 +14,7 @@ use crate::{
         hotplug,
         syscore, //
     },
+    trace_pmu::TracePmu,
     x86::{
         nmi,
         Hardware,
@@ -33,6 +35,7 @@ pub mod perf;
 mod bindings;
 mod core_pmu;
 pub mod system;
+mod trace_pmu;
 mod x86;
 
 module! {
@@ -66,6 +69,7 @@ module! {
 
 /// The registrations. They are dropped in this order.
 struct RustPerf {
+    _trace: Pin<KBox<perf::Registration<TracePmu>>>,
     _pmu: Pin<KBox<perf::Registration<CorePmu>>>,
     _syscore: Pin<KBox<syscore::Registration<Handler>>>,
     _hotplug: Pin<KBox<hotplug::Registration<Handler>>>,
@@ -105,7 +109,9 @@ impl kernel::Module for RustPerf {
             capabilities.counters.fixed_part().len(),
             capabilities.fixed_width,
         );
+        let trace = trace_pmu::register(module)?;
         Ok(RustPerf {
+            _trace: trace,
             _pmu: pmu,
             _syscore: syscore,
             _hotplug: hotplug,

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The headers that bindgen reads. bindgen_parameters lists what becomes Rust. */
 
+#include <linux/btf.h>
 #include <linux/cpuhotplug.h>
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
+#include <linux/module.h>
 #include <linux/path.h>
 #include <linux/perf_event.h>
 #include <linux/percpu.h>
 #include <linux/sched/clock.h>
+#include <linux/security.h>
 #include <linux/smp.h>
 #include <linux/syscore_ops.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
+#include <linux/tracepoint.h>
 #include <linux/uprobes.h>
-#include <linux/security.h>
 #include <asm/extable_fixup_types.h>
 #include <asm/nmi.h>
 

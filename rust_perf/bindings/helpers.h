@@ -6,14 +6,20 @@
 #include <linux/types.h>
 
 struct attribute;
+struct btf;
+struct hlist_head;
+struct hlist_node;
 struct inode;
 struct kretprobe;
 struct kretprobe_instance;
+struct module;
 struct mm_struct;
 struct path;
 struct perf_event;
 struct perf_sample_data;
 struct pt_regs;
+struct task_struct;
+struct tracepoint;
 
 void *rust_perf_find_function(const char *name);
 int rust_perf_overflow_init(void);
@@ -64,4 +70,46 @@ int rust_perf_path_of_file(unsigned int fd, struct path *path);
 int rust_perf_path_lookup(const char *name, struct path *path);
 bool rust_perf_path_is_regular_file(const struct path *path);
 struct inode *rust_perf_path_inode(const struct path *path);
+
+/* helpers_trace.c */
+
+/* Arguments of a trace point that a register holds, and others. */
+#define RUST_PERF_TRACE_REGISTERS 5
+#define RUST_PERF_TRACE_STACK 7
+
+/* What the probe of a trace point was called with. */
+struct rust_perf_trace_hit {
+	u64 registers[RUST_PERF_TRACE_REGISTERS];
+	/* Only as many as the trace point has. */
+	const u64 *stack;
+	/* Where the trace point is. */
+	unsigned long ip;
+	unsigned long sp;
+};
+
+/* The data of a probe begins with the function that handles its hits. */
+struct rust_perf_trace_data {
+	/* Preemption is disabled. */
+	void (*hit)(struct rust_perf_trace_data *data,
+		    const struct rust_perf_trace_hit *hit);
+};
+
+int rust_perf_trace_attach(struct tracepoint *tp,
+			   struct rust_perf_trace_data *data);
+void rust_perf_trace_detach(struct tracepoint *tp,
+			    struct rust_perf_trace_data *data);
+void rust_perf_trace_synchronize(void);
+int rust_perf_for_each_module_tracepoint(void (*func)(struct tracepoint *tp,
+						      struct module *mod,
+						      void *priv),
+					 void *priv);
+int rust_perf_btf_init(void);
+int rust_perf_btf_find(const char *name, u32 kind, struct btf **btf);
+void rust_perf_btf_put(struct btf *btf);
+void rust_perf_caller_regs(struct pt_regs *regs, unsigned long ip,
+			   unsigned long sp);
+void rust_perf_hlist_add(struct hlist_node *node, struct hlist_head *head);
+void rust_perf_hlist_del(struct hlist_node *node);
+void rust_perf_preempt_disable(void);
+void rust_perf_preempt_enable(void);
 #endif

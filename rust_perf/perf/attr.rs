@@ -65,6 +65,29 @@ impl Attr {
         field!(self, sample_regs_user) | field!(self, sample_regs_intr)
     }
 
+    /// Whether samples contain the raw record of what they are of (`PERF_SAMPLE_RAW`).
+    pub fn wants_raw(&self) -> bool {
+        self.sample_type() & u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_RAW) != 0
+    }
+
+    /// Whether samples contain the user part of the call chain, or of the stack, so that
+    /// taking one reads user memory.
+    pub fn wants_user_stack(&self) -> bool {
+        let has = |bit: u32| self.sample_type() & u64::from(bit) != 0;
+        has(bindings::perf_event_sample_format_PERF_SAMPLE_STACK_USER)
+            || has(bindings::perf_event_sample_format_PERF_SAMPLE_CALLCHAIN)
+                && self.flags().exclude_callchain_user() == 0
+    }
+
+    fn sample_type(&self) -> u64 {
+        field!(self, sample_type)
+    }
+
+    /// Whether samples send a signal to the task.
+    pub fn sends_signals(&self) -> bool {
+        self.flags().sigtrap() != 0
+    }
+
     /// The flags, a word of bits.
     fn flags(&self) -> bindings::perf_event_attr {
         bindings::perf_event_attr {

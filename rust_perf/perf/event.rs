@@ -8,7 +8,10 @@ use super::{
     OnCpu,
     Pmu, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    system::irq::IrqsDisabled, //
+};
 use core::{
     marker::PhantomData,
     num::NonZeroU64,
@@ -17,7 +20,10 @@ use core::{
         self,
         addr_of_mut, //
     },
-    sync::atomic::AtomicI64, //
+    sync::atomic::{
+        AtomicI64,
+        Ordering::Relaxed, //
+    }, //
 };
 use kernel::{
     ffi::{
@@ -61,6 +67,12 @@ impl<T: Pmu> Event<T> {
 
     pub(super) fn as_raw(&self) -> *mut bindings::perf_event {
         self.raw.get()
+    }
+
+    /// The node by which the event is in a list.
+    pub(super) fn list_node(&self) -> *mut bindings::hlist_node {
+        // SAFETY: By the type invariant this is within an allocated `perf_event`.
+        unsafe { addr_of_mut!((*self.as_raw()).hlist_entry) }
     }
 
     fn hw(&self) -> *mut bindings::hw_perf_event {
@@ -280,6 +292,22 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
         self.set_state(self.state() | bindings::PERF_HES_UPTODATE);
     }
 
+    /// Begins a period, after which a sample is due. An event that is counted one by one, such
+    /// as that of an [`EventList`](super::EventList), does this in [`Pmu::add`].
+    pub fn begin_period(&self) {
+        let period = self.period();
+        self.set_last_period(period);
+        // What is left counts up to 0. After a period has ended, it is 0 or more.
+        let left = self.period_left().load(Relaxed);
+        if let Some(over) = u64::try_from(left)
+            .ok()
+            .and_then(|left| left.checked_rem(period))
+        {
+            let left = over.wrapping_sub(period) as i64;
+            self.period_left().store(left, Relaxed);
+        }
+    }
+
     fn state(&self) -> u32 {
         // SAFETY: An aligned word of the event, which only this CPU and its NMIs access.
         unsafe { addr_of_mut!((*self.hw()).state).read_volatile() as u32 }
@@ -309,6 +337,10 @@ impl<'a, T: Pmu> AddedEvent<'a, T> {
     /// `on` must be the CPU that `event` is being added to.
     pub(super) fn new(event: CpuEvent<'a, T>, on: &'a OnCpu<'a, T>) -> Self {
         AddedEvent { event, on }
+    }
+
+    pub(super) fn irqs_disabled(&self) -> IrqsDisabled<'a> {
+        self.on.irqs_disabled()
     }
 }
 

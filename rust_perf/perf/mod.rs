@@ -87,13 +87,18 @@
 //! C header: `include/linux/perf_event.h`.
 
 use crate::bindings;
-use kernel::prelude::*;
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
 
 mod attr;
 mod event;
+mod list;
 mod new_event;
 mod percpu;
 mod pmu;
+mod record;
 mod registration;
 mod sample;
 mod sysfs;
@@ -110,6 +115,10 @@ pub use self::{
         Event,
         Word, //
     },
+    list::{
+        EventList,
+        Listed, //
+    },
     new_event::NewEvent,
     percpu::{
         OnCpu,
@@ -120,6 +129,11 @@ pub use self::{
         Instance,
         Pmu,
         TaskContext, //
+    },
+    record::{
+        RecordBuffers,
+        Recording,
+        MAX_WORDS, //
     },
     registration::Registration,
     sample::{
@@ -149,4 +163,11 @@ pub fn not_supported() -> Error {
 pub fn perfmon_capable() -> bool {
     // SAFETY: The function reads the credentials of the current task, and this is task context.
     unsafe { bindings::rust_perf_perfmon_capable() }
+}
+
+/// Checks that the current task may see what the kernel traces. Fails with `EPERM`, or the
+/// error of a security module. Task context.
+pub fn allow_tracepoint() -> Result {
+    // SAFETY: The function reads the credentials of the current task, and this is task context.
+    to_result(unsafe { bindings::perf_allow_tracepoint() })
 }

@@ -42,6 +42,28 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         self.0.is_sampling()
     }
 
+    /// The event of a parent task that this one is inherited from. It has passed all checks.
+    pub fn parent(&self) -> Option<&Event<T>> {
+        // SAFETY: perf sets it before it opens the event, and the event keeps its parent.
+        let parent = unsafe { (*self.0.as_raw()).parent };
+        // SAFETY: The parent is an event of the same PMU, and is open: its `event_init` has returned.
+        (!parent.is_null()).then(|| unsafe { Event::from_raw(parent) })
+    }
+
+    /// Whether the event is bound to a task.
+    pub fn is_of_task(&self) -> bool {
+        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
+        let state = unsafe { (*self.0.as_raw()).attach_state };
+        state & bindings::PERF_ATTACH_TASK != 0
+    }
+
+    /// The CPU that the event is bound to.
+    pub fn cpu(&self) -> Option<u32> {
+        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
+        let cpu = unsafe { (*self.0.as_raw()).cpu };
+        u32::try_from(cpu).ok()
+    }
+
     /// Sets the number of events until the first overflow, and between overflows
     /// until perf changes it.
     pub fn set_period(&self, period: u64) {

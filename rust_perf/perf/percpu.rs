@@ -11,21 +11,15 @@ use super::{
     Event,
     Pmu, //
 };
-use crate::{
-    bindings,
-    system::irq::{
+use crate::system::{
+    irq::{
         self,
         IrqsDisabled, //
-    }, //
+    },
+    percpu::CpuData, //
 };
-use core::{
-    cell::UnsafeCell,
-    ptr::NonNull, //
-};
-use kernel::{
-    cpu::nr_cpu_ids,
-    prelude::*, //
-};
+use core::cell::UnsafeCell;
+use kernel::prelude::*;
 
 /// A PMU's view of the CPU that the code runs on: the events on it, and the
 /// driver's state for it.
@@ -77,67 +71,29 @@ struct Slot<T: Pmu> {
 }
 
 /// A PMU's data for each CPU.
-///
-/// # Invariants
-///
-/// `slots` is a per-CPU allocation that is initialised for each possible CPU.
 pub struct PerCpu<T: Pmu> {
-    slots: NonNull<Slot<T>>,
+    slots: CpuData<Slot<T>>,
 }
 
 // SAFETY: `T::Cpu` and `T::Events` are `Sync`. The schedule is `Send`, and accessed exclusively, by
 // its own CPU (see `with_schedule`).
 unsafe impl<T: Pmu> Sync for PerCpu<T> {}
-// SAFETY: Everything that it owns is `Send`.
-unsafe impl<T: Pmu> Send for PerCpu<T> {}
-
-/// The possible CPUs.
-fn possible_cpus() -> impl Iterator<Item = u32> {
-    let mut next = 0;
-    core::iter::from_fn(move || {
-        // SAFETY: The set of possible CPUs does not change after boot, and any number may be
-        // passed.
-        let cpu = unsafe { bindings::rust_perf_next_possible_cpu(next) };
-        next = cpu.wrapping_add(1);
-        (cpu < nr_cpu_ids()).then_some(cpu)
-    })
-}
 
 impl<T: Pmu> PerCpu<T> {
     /// Allocates the data for all CPUs. Task context, may sleep.
     pub(super) fn new() -> Result<Self> {
-        // A driver may keep nothing, but no allocation has size 0.
-        let size = size_of::<Slot<T>>().max(1);
-        // SAFETY: The size is not 0, and the alignment is a power of two.
-        let slots = unsafe { bindings::rust_perf_alloc_percpu(size, align_of::<Slot<T>>()) };
-        let slots = NonNull::new(slots.cast::<Slot<T>>()).ok_or(ENOMEM)?;
-        for cpu in possible_cpus() {
-            // SAFETY: `slots` was just allocated and `cpu` is possible, so this is that CPU's part
-            // of the allocation. Nobody else has it yet.
-            unsafe {
-                Self::slot_ptr(slots, cpu).write(Slot {
-                    events: T::Events::new(),
-                    state: T::Cpu::default(),
-                    schedule: UnsafeCell::new(T::Schedule::default()),
-                })
-            };
-        }
-        // INVARIANT: Allocated and initialised just now.
-        Ok(PerCpu { slots })
-    }
-
-    /// # Safety
-    ///
-    /// `slots` must be a per-CPU allocation, and `cpu` possible.
-    unsafe fn slot_ptr(slots: NonNull<Slot<T>>, cpu: u32) -> *mut Slot<T> {
-        // SAFETY: The safety requirement is that of `per_cpu_ptr()`.
-        unsafe { bindings::rust_perf_per_cpu_ptr(slots.as_ptr().cast(), cpu) }.cast()
+        Ok(PerCpu {
+            slots: CpuData::new(|| Slot {
+                events: T::Events::new(),
+                state: T::Cpu::default(),
+                schedule: UnsafeCell::new(T::Schedule::default()),
+            })?,
+        })
     }
 
     /// The CPU that the code runs on.
     pub fn this<'a>(&'a self, irqs: IrqsDisabled<'a>) -> OnCpu<'a, T> {
-        // SAFETY: By the type invariant this points to this CPU's initialised part.
-        let slot = unsafe { &*bindings::rust_perf_this_cpu_ptr(self.slots.as_ptr().cast()).cast() };
+        let slot = self.slots.this(irqs.into());
         OnCpu { slot, irqs }
     }
 
@@ -168,21 +124,10 @@ impl<T: Pmu> PerCpu<T> {
         F: Fn(&OnCpu<'_, T>) + Sync,
     {
         irq::on_each_cpu(
-            // SAFETY: `on_each_cpu()` passes the numbers of possible CPUs, whose parts of the
-            // allocation are initialised. The state is `Sync`.
-            |cpu| wanted(unsafe { &(*Self::slot_ptr(self.slots, cpu)).state }),
+            // SAFETY: `on_each_cpu()` passes the numbers of possible CPUs. Only the state is used,
+            // which is `Sync`.
+            |cpu| wanted(unsafe { &self.slots.of(cpu).state }),
             |irqs| f(&self.this(irqs)),
         );
-    }
-}
-
-impl<T: Pmu> Drop for PerCpu<T> {
-    fn drop(&mut self) {
-        for cpu in possible_cpus() {
-            // SAFETY: `new()` initialised it, and nobody accesses it any more.
-            unsafe { Self::slot_ptr(self.slots, cpu).drop_in_place() };
-        }
-        // SAFETY: `new()` allocated it.
-        unsafe { bindings::rust_perf_free_percpu(self.slots.as_ptr().cast()) };
     }
 }

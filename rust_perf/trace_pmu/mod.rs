@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rust_trace`: the kernel's trace points as events.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `attr.rs` | what an event asks for, and who may ask for it |
+//! | `sysfs.rs` | the folders in sysfs |
+//! | `names.rs` | what is special about some trace points |
+//! | `sources.rs` | what is traced: attached at the first event, detached after the last |
+//! | `hit.rs` | the hits: what is recorded and counted |
+//!
+//! Events do not overflow a counter here: each hit of what they trace is one more count.
+//! perf itself counts, ends periods, and takes samples, see
+//! [`Recording`](crate::perf::Recording).
+
+mod attr;
+mod hit;
+mod names;
+mod sources;
+mod sysfs;
+
+use self::sources::{
+    Source,
+    Sources, //
+};
+use crate::perf::{
+    AddedEvent,
+    CpuEvent,
+    Instance,
+    Listed,
+    NewEvent,
+    OnCpu,
+    PerCpu,
+    Pmu,
+    Registration,
+    TaskContext, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+
+/// The driver.
+#[pin_data]
+pub(crate) struct TracePmu {
+    #[pin]
+    sources: Mutex<Sources>,
+}
+
+/// Registers the PMU. Task context, may sleep.
+pub(crate) fn register(module: &'static ThisModule) -> Result<Pin<KBox<Registration<TracePmu>>>> {
+    sources::init()?;
+    let groups = sysfs::attribute_groups()?;
+    let instance = Instance::new(try_pin_init!(TracePmu {
+        sources <- new_mutex!(Sources::default()),
+    }? Error))?;
+    KBox::pin_init(
+        Registration::register(c"rust_trace", groups, instance, module),
+        GFP_KERNEL,
+    )
+}
+
+#[vtable]
+impl Pmu for TracePmu {
+    const TASK_CONTEXT: TaskContext = TaskContext::SOFTWARE;
+
+    /// What the event traces.
+    type EventData = Arc<Source>;
+    type Events = Listed;
+    type Cpu = ();
+    type Schedule = ();
+
+    fn event_init(&self, event: &NewEvent<'_, Self>) -> Result<Arc<Source>> {
+        self.open(event)
+    }
+
+    fn event_destroy(&self, source: &Arc<Source>, _: &PerCpu<Self>) {
+        self.sources.lock().release(source);
+    }
+
+    fn add(
+        &self,
+        _: &OnCpu<'_, Self>,
+        (): &mut (),
+        event: &AddedEvent<'_, Self>,
+        start: bool,
+    ) -> Result {
+        if event.is_sampling() {
+            event.begin_period();
+        }
+        if start {
+            event.set_running();
+        } else {
+            event.set_stopped();
+        }
+        event.insert_into(&event.data().list)
+    }
+
+    /// perf takes the event off its list after this.
+    fn del(&self, _: &OnCpu<'_, Self>, (): &mut (), _: CpuEvent<'_, Self>) {}
+
+    fn start(&self, _: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
+        event.set_running();
+    }
+
+    fn stop(&self, _: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>, _: bool) {
+        event.set_stopped();
+    }
+
+    /// Each hit updates the count.
+    fn read(&self, _: &OnCpu<'_, Self>, _: CpuEvent<'_, Self>) {}
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The PMU's folders in sysfs.
+
+use super::names::NAMED;
+use crate::{
+    perf::{
+        AttributeGroups,
+        File, //
+    },
+    system::tracepoint::{
+        for_each_number,
+        number_of, //
+    }, //
+};
+use kernel::prelude::*;
+
+/// The folders, with the events that this kernel has. Task context, may sleep.
+pub(super) fn attribute_groups() -> Result<AttributeGroups> {
+    let mut format = KVec::new();
+    for (name, bits) in [
+        (c"point", "config:0-31"),
+        (c"kind", "config:32-33"),
+        (c"ret", "config:34"),
+    ] {
+        format.push(File::new(name, fmt!("{bits}"))?, GFP_KERNEL)?;
+    }
+
+    // A bit for each name.
+    const _: () = assert!(NAMED.len() <= 64);
+    let mut present: u64 = 0;
+    for_each_number(|number| {
+        for (i, name) in NAMED.iter().enumerate() {
+            present |= u64::from(number_of(name.to_bytes()) == number) << i;
+        }
+    })?;
+    let mut events = KVec::new();
+    for (i, name) in NAMED.iter().enumerate() {
+        if present & (1 << i) != 0 {
+            let number = number_of(name.to_bytes());
+            events.push(File::new(name, fmt!("point={number:#010x}"))?, GFP_KERNEL)?;
+        }
+    }
+    // The kernel counts a switch of contexts where it has this trace point.
+    let switch = number_of(b"sched_switch");
+    events.push(
+        File::new(c"context-switches", fmt!("point={switch:#010x}"))?,
+        GFP_KERNEL,
+    )?;
+    AttributeGroups::new([(c"format", format), (c"events", events)])
+}
