@@ -129,11 +129,6 @@ impl<H: Handler> Kprobe<H> {
         }? Error)
     }
 
-    /// The handler.
-    pub(crate) fn handler(&self) -> &H {
-        &self.handler
-    }
-
     /// # Safety
     ///
     /// `probe` must be that of a `Kprobe<H>` that lives for `'a`.

@@ -58,8 +58,7 @@ impl Symbols {
                 module.push(0, GFP_KERNEL)?;
                 let module = CStr::from_bytes_with_nul(&module).map_err(|_| EINVAL)?;
                 let symbol = name.to_bytes_with_nul();
-                let symbol =
-                    CStr::from_bytes_with_nul(&symbol[colon + 1..]).map_err(|_| EINVAL)?;
+                let symbol = CStr::from_bytes_with_nul(&symbol[colon + 1..]).map_err(|_| EINVAL)?;
                 Self::count_in_modules(module.as_char_ptr(), symbol)
             }
             None => match Self::count_in_kernel(name) {

@@ -21,6 +21,7 @@ use kernel::{
         c_ulong, //
     },
     prelude::*,
+    sync::Arc,
     types::Opaque, //
 };
 
@@ -66,9 +67,10 @@ pub(crate) struct Uprobe<H: Handler> {
     #[pin]
     consumer: Opaque<bindings::uprobe_consumer>,
     /// The probe refers to its inode.
-    _place: Place,
+    place: Arc<Place>,
     handler: H,
     uprobe: *mut bindings::uprobe,
+    of_return: bool,
     #[pin]
     _pin: PhantomPinned,
 }
@@ -85,7 +87,7 @@ impl<H: Handler> Uprobe<H> {
     ///
     /// Fails with the errors of `uprobe_register()`. Task context, may sleep.
     pub(crate) fn register(
-        place: Place,
+        place: Arc<Place>,
         of_return: bool,
         handler: H,
     ) -> impl PinInit<Self, Error> {
@@ -103,13 +105,14 @@ impl<H: Handler> Uprobe<H> {
                 // SAFETY: `slot` is valid for writes.
                 unsafe { slot.write(consumer) }
             }),
-            _place: place,
+            place,
             handler,
+            of_return,
             // INVARIANT: If this succeeds, the consumer is registered with the result, otherwise it
             // is not initialised.
             uprobe: {
                 // SAFETY: `consumer` and `handler` are initialised. They are pinned, and stay until
-                // the consumer is unregistered. So does the inode, which `_place` refers to.
+                // the consumer is unregistered. So does the inode, which `place` refers to.
                 from_err_ptr(unsafe {
                     let consumer = Opaque::cast_into(&raw const (*this.as_ptr()).consumer);
                     bindings::uprobe_register(inode, offset, ref_ctr_offset, consumer)
@@ -122,6 +125,16 @@ impl<H: Handler> Uprobe<H> {
     /// The handler.
     pub(crate) fn handler(&self) -> &H {
         &self.handler
+    }
+
+    /// Where the probe is.
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        &self.place
+    }
+
+    /// Whether it is of a return.
+    pub(crate) fn is_of_return(&self) -> bool {
+        self.of_return
     }
 
     /// The handler of the probe that `consumer` is part of. The rest of the probe may not be

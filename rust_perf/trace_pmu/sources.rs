@@ -3,7 +3,9 @@
 //! What is traced, while there are events of it.
 
 use super::{
+    kprobe,
     names::Traits,
+    uprobe,
     TracePmu, //
 };
 use crate::{
@@ -35,15 +37,21 @@ pub(crate) struct Source {
 }
 
 /// What calls the probe of a [`Source`] until it is dropped.
-enum Attachment {
+pub(super) enum Attachment {
     /// A trace point.
     TracePoint(#[expect(dead_code, reason = "dropping it detaches the probe")] Attached<Source>),
+    /// A place in the kernel's code.
+    Kernel(
+        #[expect(dead_code, reason = "dropping it unregisters the probe")] Pin<KBox<kprobe::Probe>>,
+    ),
+    /// A place in a program.
+    Program(Pin<KBox<uprobe::Probe>>),
 }
 
 /// A source that has events.
-struct Entry {
+pub(super) struct Entry {
     /// It is dropped first: no hit uses the source any more after that.
-    _attachment: Attachment,
+    attachment: Attachment,
     source: Arc<Source>,
     events: usize,
 }
@@ -73,7 +81,7 @@ impl Sources {
         allowed: impl FnOnce(&Traits) -> Result,
     ) -> Result<Arc<Source>> {
         let traits = Traits::of(number);
-        let known = self.entries.iter().find(|it| it.source.is_point(number));
+        let known = self.entries.iter().find(|it| it.is_point(number));
         if let Some(entry) = known {
             allowed(&traits)?;
             let source = entry.source.clone();
@@ -93,7 +101,7 @@ impl Sources {
     }
 
     /// Makes a source, for its first event. `attach` attaches its probe.
-    fn add(
+    pub(super) fn add(
         &mut self,
         number: u32,
         traits: Traits,
@@ -114,7 +122,7 @@ impl Sources {
             GFP_KERNEL,
         )?;
         let entry = Entry {
-            _attachment: attach(source.clone())?,
+            attachment: attach(source.clone())?,
             source: source.clone(),
             events: 1,
         };
@@ -131,19 +139,28 @@ impl Sources {
         source
     }
 
-    /// Counts one event less. After the last, it detaches the probe, and waits until no
-    /// hit of it is left. Task context, may sleep.
-    pub(super) fn release(&mut self, source: &Arc<Source>) {
-        let Some(entry) = self.entry(source) else {
-            return;
-        };
+    /// Counts one event less. After the last, it returns the source's entry: dropping it
+    /// detaches the probe, and waits until no hit of it is left.
+    pub(super) fn release(&mut self, source: &Arc<Source>) -> Option<Entry> {
+        let i = self
+            .entries
+            .iter()
+            .position(|it| Arc::ptr_eq(&it.source, source))?;
+        let entry = &mut self.entries[i];
         entry.events -= 1;
-        if entry.events == 0 {
-            self.entries.retain(|it| !Arc::ptr_eq(&it.source, source));
+        if entry.events > 0 {
+            return None;
         }
+        let entry = self.entries.remove(i).ok();
         if self.entries.is_empty() {
             self.buffers = None;
         }
+        entry
+    }
+
+    /// What calls the probe of a source.
+    pub(super) fn attachment(&mut self, source: &Arc<Source>) -> Option<&Attachment> {
+        self.entry(source).map(|entry| &entry.attachment)
     }
 
     fn entry(&mut self, source: &Arc<Source>) -> Option<&mut Entry> {
@@ -153,8 +170,8 @@ impl Sources {
     }
 }
 
-impl Source {
+impl Entry {
     fn is_point(&self, number: u32) -> bool {
-        self.number == number
+        matches!(self.attachment, Attachment::TracePoint(_)) && self.source.number == number
     }
 }

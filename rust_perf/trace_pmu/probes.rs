@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events of probes. A probe is made with its event, and is gone with it.
+
+use super::{
+    kprobe,
+    names::Traits,
+    sources::Attachment,
+    uprobe,
+    Source,
+    TracePmu, //
+};
+use crate::perf::{
+    self,
+    NewEvent, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The number in the record of a probe's hit: `kind`, and this bit for a return.
+const RETURN: u32 = 4;
+
+/// The number of a kind of probe.
+const fn number(kind: u32, returns: bool) -> u32 {
+    kind | if returns { RETURN } else { 0 }
+}
+
+impl TracePmu {
+    /// Opens an event of a place in the kernel's code. Task context, may sleep.
+    pub(super) fn open_kprobe(
+        &self,
+        event: &NewEvent<'_, Self>,
+        returns: bool,
+    ) -> Result<Arc<Source>> {
+        let attr = event.attr();
+        let [_, _, rest @ ..] = attr.extended_config();
+        if rest != [0, 0] {
+            return Err(EINVAL);
+        }
+        let place = kprobe::place(attr)?;
+        if attr.wants_raw() {
+            perf::allow_tracepoint()?;
+        }
+        let number = number(1, returns);
+        let mut sources = self.sources.lock();
+        sources.add(number, Traits::of(number), |source| {
+            let probe = kprobe::attach(self.symbols, place, returns, source)?;
+            Ok(Attachment::Kernel(probe))
+        })
+    }
+
+    /// Opens an event of a place in a program. Task context, may sleep.
+    pub(super) fn open_uprobe(
+        &self,
+        event: &NewEvent<'_, Self>,
+        returns: bool,
+        by: uprobe::By,
+        ref_ctr_offset: u64,
+    ) -> Result<Arc<Source>> {
+        let attr = event.attr();
+        let [_, _, rest @ ..] = attr.extended_config();
+        if rest != [0, 0] {
+            return Err(EINVAL);
+        }
+        let place = uprobe::place(attr, by, ref_ctr_offset)?;
+        if attr.wants_raw() && !event.is_of_task() {
+            perf::allow_tracepoint()?;
+        }
+        // The program that is executed then maps its file anew.
+        let at_once = !attr.is_enabled_on_exec();
+        let number = number(2, returns);
+        let mut sources = self.sources.lock();
+        sources.add(number, Traits::of(number), |source| {
+            let probe = uprobe::attach(place, returns, event.task(), at_once, source)?;
+            Ok(Attachment::Program(probe))
+        })
+    }
+
+    /// Opens an event that a new task inherits from its parent's. Task context, may sleep.
+    ///
+    /// Each event of a program has a probe of its own, which belongs to the event's task.
+    /// For the rest, events share what they inherit.
+    pub(super) fn inherit(
+        &self,
+        event: &NewEvent<'_, Self>,
+        parent: Arc<Source>,
+    ) -> Result<Arc<Source>> {
+        let mut sources = self.sources.lock();
+        let Some(Attachment::Program(probe)) = sources.attachment(&parent) else {
+            return Ok(sources.join(parent));
+        };
+        let (place, returns) = (probe.place().clone(), probe.is_of_return());
+        // The new task gets the breakpoints with the copy of its parent's memory.
+        let at_once = false;
+        sources.add(parent.number, parent.traits, |source| {
+            let probe = uprobe::attach(place, returns, event.task(), at_once, source)?;
+            Ok(Attachment::Program(probe))
+        })
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Places in programs as what events trace.
+
+use super::Source;
+use crate::{
+    bindings,
+    perf::Attr,
+    system::{
+        irq::PreemptDisabled,
+        path::RegularFile,
+        task::AddressSpace,
+        uprobe::{
+            Handler,
+            Hit,
+            Place,
+            Uprobe, //
+        },
+        user_string::UserString, //
+    }, //
+};
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::Relaxed, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+    task::Task, //
+};
+
+/// The probe of an event. It counts for a source.
+pub(super) type Probe = Uprobe<Hits>;
+
+/// Counts the hits of a probe.
+pub(super) struct Hits {
+    source: Arc<Source>,
+    /// The only task whose event this is, if there is one.
+    task: Option<ARef<Task>>,
+    /// Whether programs are probed.
+    active: AtomicBool,
+}
+
+impl Hits {
+    fn record<const N: usize>(&self, hit: &Hit<'_>, words: [u64; N]) {
+        let source = &self.source;
+        PreemptDisabled::with(|preempt| {
+            if source.list.is_empty(preempt) {
+                return;
+            }
+            if let Some(mut recording) = source.buffers.enter(preempt) {
+                recording.set(source.number, words.into_iter());
+                recording.deliver_at(&source.list, 1, hit.regs);
+            }
+        });
+    }
+}
+
+impl Handler for Hits {
+    fn wants(&self, mm: AddressSpace) -> bool {
+        self.active.load(Relaxed)
+            && self
+                .task
+                .as_ref()
+                .is_none_or(|task| AddressSpace::of(task) == mm)
+    }
+
+    fn hit(&self, hit: Hit<'_>) {
+        let ip = hit.regs.instruction_pointer();
+        match hit.function {
+            None => {
+                let [a, b, c, d, e, f] = hit.regs.arguments();
+                self.record(&hit, [ip, a, b, c, d, e, f]);
+            }
+            Some(function) => self.record(&hit, [function as u64, ip, hit.regs.return_value()]),
+        }
+    }
+}
+
+/// How an event that is being opened names a program.
+#[derive(Clone, Copy)]
+pub(super) enum By {
+    /// `config1` is the address of a path in the memory of the current task.
+    Path,
+    /// `config1` is a file descriptor of the current task.
+    Descriptor,
+}
+
+/// Where an event that is being opened wants its probe: in the file that `config1` names,
+/// at offset `config2`.
+///
+/// Fails with `EFAULT` if the path cannot be read, with `E2BIG` if it is too long, with
+/// `EINVAL` if there is none or if it is not that of a regular file, with `EBADF` if there
+/// is no such descriptor, and with the errors of `kern_path()`. Task context, may sleep.
+pub(super) fn place(attr: &Attr, by: By, ref_ctr_offset: u64) -> Result<Arc<Place>> {
+    let [file, offset, ..] = attr.extended_config();
+    let file = match by {
+        By::Path if file == 0 => return Err(EINVAL),
+        By::Path => {
+            let path = UserString::copy(file, bindings::PATH_MAX as usize)?;
+            if path.is_empty() {
+                return Err(EINVAL);
+            }
+            RegularFile::at(&path)?
+        }
+        By::Descriptor => RegularFile::opened_as(file.try_into().map_err(|_| EBADF)?)?,
+    };
+    let place = Place {
+        file,
+        offset,
+        ref_ctr_offset,
+    };
+    Ok(Arc::new(place, GFP_KERNEL)?)
+}
+
+/// Puts a probe at a place, or on the return from there, into the programs that map the
+/// file: those of `task` only, if there is one.
+///
+/// If `at_once` is not set, it is left to programs that map the file from now on.
+///
+/// Task context, may sleep. Fails with the errors of [`Uprobe::register`].
+pub(super) fn attach(
+    place: Arc<Place>,
+    returns: bool,
+    task: Option<ARef<Task>>,
+    at_once: bool,
+    source: Arc<Source>,
+) -> Result<Pin<KBox<Probe>>> {
+    let hits = Hits {
+        source,
+        task,
+        active: AtomicBool::new(at_once),
+    };
+    let probe = KBox::pin_init(Uprobe::register(place, returns, hits), GFP_KERNEL)?;
+    probe.handler().active.store(true, Relaxed);
+    Ok(probe)
+}
