@@ -4,6 +4,7 @@
 //! interrupt contexts, data of each CPU, CPU hotplug, the system's sleep and shutdown,
 //! trace points and probes, and what says where a probe is.
 
+pub(crate) mod address_space;
 pub(crate) mod hotplug;
 pub mod irq;
 pub(crate) mod kprobe;
@@ -12,7 +13,6 @@ pub(crate) mod percpu;
 mod regs;
 pub(crate) mod symbols;
 pub(crate) mod syscore;
-pub(crate) mod task;
 pub(crate) mod time;
 pub(crate) mod tracepoint;
 pub(crate) mod uprobe;

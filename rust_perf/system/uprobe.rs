@@ -5,9 +5,9 @@
 //! C header: `include/linux/uprobes.h`.
 
 use super::{
+    address_space::AddressSpace,
     irq::Regs,
-    path::RegularFile,
-    task::AddressSpace, //
+    path::RegularFile, //
 };
 use crate::bindings;
 use core::{

@@ -7,9 +7,9 @@ use crate::{
     bindings,
     perf::Attr,
     system::{
+        address_space::AddressSpace,
         irq::PreemptDisabled,
         path::RegularFile,
-        task::AddressSpace,
         uprobe::{
             Handler,
             Hit,

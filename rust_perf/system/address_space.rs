@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tasks, and the address spaces that they run in.
+//! Address spaces of tasks.
 //!
 //! C header: `include/linux/sched.h`.
 
