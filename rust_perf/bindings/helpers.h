@@ -112,4 +112,12 @@ void rust_perf_hlist_add(struct hlist_node *node, struct hlist_head *head);
 void rust_perf_hlist_del(struct hlist_node *node);
 void rust_perf_preempt_disable(void);
 void rust_perf_preempt_enable(void);
+bool rust_perf_is_current(struct task_struct *task);
+bool rust_perf_sched_migrated(struct task_struct *task);
+void rust_perf_for_each_task_event(struct task_struct *task,
+				   void (*func)(struct perf_event *event,
+						void *priv),
+				   void *priv);
+bool rust_perf_is_user_fault(unsigned long address);
+bool rust_perf_is_user_mode(struct pt_regs *regs);
 #endif

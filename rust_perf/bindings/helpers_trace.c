@@ -14,6 +14,8 @@
 #include <linux/sched.h>
 #include <linux/static_call.h>
 #include <linux/tracepoint.h>
+#include <linux/uaccess.h>
+#include <uapi/asm/vsyscall.h>
 
 #include "helpers.h"
 
@@ -179,4 +181,52 @@ void rust_perf_preempt_disable(void)
 void rust_perf_preempt_enable(void)
 {
 	preempt_enable_notrace();
+}
+
+bool rust_perf_is_current(struct task_struct *task)
+{
+	return task == current;
+}
+
+bool rust_perf_sched_migrated(struct task_struct *task)
+{
+	return task->sched_migrated;
+}
+
+void rust_perf_for_each_task_event(struct task_struct *task,
+				   void (*func)(struct perf_event *event,
+						void *priv),
+				   void *priv)
+{
+	struct perf_event_context *ctx;
+	struct perf_event *event;
+	unsigned long flags;
+
+	rcu_read_lock();
+	ctx = rcu_dereference(task->perf_event_ctxp);
+	if (ctx) {
+		raw_spin_lock_irqsave(&ctx->lock, flags);
+		list_for_each_entry(event, &ctx->event_list, event_entry)
+			func(event, priv);
+		raw_spin_unlock_irqrestore(&ctx->lock, flags);
+	}
+	rcu_read_unlock();
+}
+
+/*
+ * Whether perf counts a page fault whose trace point has been hit: the conditions
+ * of do_user_addr_fault(). The probe has disabled preemption once.
+ */
+bool rust_perf_is_user_fault(unsigned long address)
+{
+	bool in_atomic = preempt_count() != PREEMPT_DISABLE_OFFSET;
+	bool in_vsyscall = (address & PAGE_MASK) == VSYSCALL_ADDR;
+
+	return (address < TASK_SIZE_MAX || in_vsyscall) && !in_atomic &&
+	       !pagefault_disabled() && current->mm;
+}
+
+bool rust_perf_is_user_mode(struct pt_regs *regs)
+{
+	return user_mode(regs);
 }

@@ -92,6 +92,13 @@ impl<T: Pmu> Event<T> {
         self.attr().sample_period() != 0
     }
 
+    /// Whether the event is bound to a task.
+    pub fn is_of_task(&self) -> bool {
+        // SAFETY: An aligned word of the event. This bit is set before the event gets to its PMU.
+        let state = unsafe { addr_of_mut!((*self.as_raw()).attach_state).read_volatile() };
+        state & bindings::PERF_ATTACH_TASK != 0
+    }
+
     /// The driver's data, which [`Pmu::event_init`] returned. Any context.
     pub fn data(&self) -> <T::EventData as ForeignOwnable>::Borrowed<'_> {
         // SAFETY: `event_init` has stored what `into_foreign()` returned, and `destroy` takes it back

@@ -10,6 +10,7 @@ use super::{
     event::AddedEvent,
     table::EventSet,
     Event,
+    NewEvent,
     Pmu, //
 };
 use crate::{
@@ -74,18 +75,27 @@ impl Head {
 /// # Invariants
 ///
 /// The nodes are those of events of the PMU `T` that perf has added to the list's CPU,
-/// and whose `del` has not returned.
+/// and whose `del` has not returned. `pmu` is that of a `Registration<T>`.
 pub struct EventList<T> {
     heads: ManuallyDrop<CpuData<Head>>,
+    /// The PMU, for comparison.
+    pmu: *mut bindings::pmu,
     _pmu: PhantomData<fn() -> T>,
 }
 
+// SAFETY: The heads are `Send`, and the PMU is only compared.
+unsafe impl<T> Send for EventList<T> {}
+// SAFETY: The heads are `Sync`, and the PMU is only compared.
+unsafe impl<T> Sync for EventList<T> {}
+
 impl<T: Pmu<Events = Listed>> EventList<T> {
-    /// Empty lists. Task context, may sleep.
-    pub fn new() -> Result<Self> {
+    /// Empty lists for events of the PMU that `event` is being opened on. Task context, may
+    /// sleep.
+    pub fn new(event: &NewEvent<'_, T>) -> Result<Self> {
         // INVARIANT: The lists are empty.
         Ok(EventList {
             heads: ManuallyDrop::new(CpuData::new(Head::new)?),
+            pmu: event.pmu(),
             _pmu: PhantomData,
         })
     }
@@ -93,6 +103,10 @@ impl<T: Pmu<Events = Listed>> EventList<T> {
     /// Whether no event is on this CPU's list. Any context.
     pub fn is_empty(&self, preempt: PreemptDisabled<'_>) -> bool {
         self.heads.this(preempt).is_empty()
+    }
+
+    pub(super) fn pmu(&self) -> *mut bindings::pmu {
+        self.pmu
     }
 
     pub(super) fn head<'a>(&'a self, preempt: PreemptDisabled<'a>) -> &'a Head {

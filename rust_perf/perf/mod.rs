@@ -104,6 +104,7 @@ mod registration;
 mod sample;
 mod sysfs;
 mod table;
+mod target;
 
 pub use self::{
     attr::{
@@ -148,6 +149,10 @@ pub use self::{
     table::{
         EventSet,
         EventTable, //
+    },
+    target::{
+        BoundTo,
+        KernelCounter, //
     },
 };
 

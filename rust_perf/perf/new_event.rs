@@ -59,9 +59,13 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
 
     /// Whether the event is bound to a task.
     pub fn is_of_task(&self) -> bool {
-        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
-        let state = unsafe { (*self.0.as_raw()).attach_state };
-        state & bindings::PERF_ATTACH_TASK != 0
+        self.0.is_of_task()
+    }
+
+    /// The PMU that the event is being opened on.
+    pub(super) fn pmu(&self) -> *mut bindings::pmu {
+        // SAFETY: perf sets it before it opens the event.
+        unsafe { (*self.0.as_raw()).pmu }
     }
 
     /// The task that the event is bound to.

@@ -107,6 +107,12 @@ impl Regs<'_> {
         }
     }
 
+    /// Whether the code ran in user mode.
+    pub fn is_user_mode(&self) -> bool {
+        // SAFETY: The registers are initialised.
+        unsafe { bindings::rust_perf_is_user_mode(self.as_ptr()) }
+    }
+
     /// The C structure, which is valid while `self` is.
     pub(crate) fn as_ptr(&self) -> *mut bindings::pt_regs {
         self.regs.as_ptr()

@@ -2,7 +2,7 @@
 
 //! Kernel services that the drivers need and the `kernel` crate does not have:
 //! interrupt contexts, data of each CPU, CPU hotplug, the system's sleep and shutdown,
-//! trace points and probes, and what says where a probe is.
+//! tasks, trace points and probes, and what says where a probe is.
 
 pub(crate) mod address_space;
 pub(crate) mod hotplug;
@@ -13,6 +13,7 @@ pub(crate) mod percpu;
 mod regs;
 pub(crate) mod symbols;
 pub(crate) mod syscore;
+pub mod task;
 pub(crate) mod time;
 pub(crate) mod tracepoint;
 pub(crate) mod uprobe;

@@ -10,7 +10,13 @@
 mod args;
 
 use self::args::Args;
-use super::irq::PreemptDisabled;
+use super::{
+    irq::{
+        PreemptDisabled,
+        Regs, //
+    },
+    task::Task, //
+};
 use crate::bindings;
 use core::ptr::{
     self,
@@ -182,6 +188,30 @@ impl<'a> Hit<'a> {
             let word = unsafe { self.word(i) };
             word & mask
         })
+    }
+
+    /// The task that argument `i` points to.
+    pub(crate) fn task(&self, i: usize) -> Option<Task<'a>> {
+        if !self.args.is_task(i) {
+            return None;
+        }
+        // SAFETY: By its type the argument is a pointer to a task, which lives during the hit.
+        NonNull::new(self.pointer(i).cast()).map(|task| unsafe { Task::from_raw(task) })
+    }
+
+    /// The registers that argument `i` points to.
+    pub(crate) fn regs(&self, i: usize) -> Option<Regs<'a>> {
+        if !self.args.is_regs(i) {
+            return None;
+        }
+        // SAFETY: By its type the argument is a pointer to registers, which live during the hit.
+        NonNull::new(self.pointer(i).cast()).map(|regs| unsafe { Regs::from_raw(regs) })
+    }
+
+    /// Argument `i`, which is a pointer.
+    fn pointer(&self, i: usize) -> *mut c_void {
+        // SAFETY: The trace point has the arguments whose types are known.
+        ptr::with_exposed_provenance_mut(unsafe { self.word(i) } as usize)
     }
 
     /// The arguments that are known.

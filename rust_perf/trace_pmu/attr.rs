@@ -3,7 +3,10 @@
 //! What an event asks for, and who may ask for it.
 
 use super::{
-    names::Traits,
+    names::{
+        Special,
+        Traits, //
+    },
     uprobe,
     Source,
     TracePmu, //
@@ -13,6 +16,7 @@ use crate::perf::{
     NewEvent,
     Selector, //
 };
+use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -89,21 +93,25 @@ impl TracePmu {
         if attr.wants_branch_stack() {
             return Err(perf::not_supported());
         }
-        match kind {
+        let source = match kind {
             Kind::TracePoint(number) => {
                 if attr.has_extended_config() {
                     return Err(EINVAL);
                 }
                 let allowed = |traits: &Traits| allowed(event, traits);
-                self.sources.lock().trace_point(number, allowed)
+                self.sources.lock().numbered(number, event, allowed)?
             }
-            Kind::Kernel { returns } => self.open_kprobe(event, returns),
+            Kind::Kernel { returns } => self.open_kprobe(event, returns)?,
             Kind::Program {
                 returns,
                 by,
                 ref_ctr_offset,
-            } => self.open_uprobe(event, returns, by, ref_ctr_offset),
+            } => self.open_uprobe(event, returns, by, ref_ctr_offset)?,
+        };
+        if event.is_of_task() && event.cpu().is_some() {
+            source.has_bound_events.store(true, Relaxed);
         }
+        Ok(source)
     }
 }
 
@@ -111,6 +119,10 @@ impl TracePmu {
 /// perf_trace_event_perm().
 fn allowed(event: &NewEvent<'_, TracePmu>, traits: &Traits) -> Result {
     let attr = event.attr();
+    if traits.special == Special::Migrations && event.is_sampling() {
+        // The task that has migrated does not run yet.
+        return Err(perf::not_supported());
+    }
     if traits.is_caused_by_samples && event.is_sampling() {
         return Err(EPERM);
     }

@@ -5,10 +5,24 @@
 use crate::system::tracepoint::number_of;
 use kernel::prelude::*;
 
+/// Events that are not hits of one trace point, but have a number like those.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Special {
+    /// It is a trace point.
+    None,
+    /// perf's own `page-faults`.
+    PageFaults,
+    /// perf's own `cpu-migrations`.
+    Migrations,
+    /// A probe that was made with its event. It has no number of its own.
+    Probe,
+}
+
 /// What is special about a trace point.
 #[derive(Clone, Copy)]
 pub(super) struct Traits {
     number: u32,
+    pub(super) special: Special,
     /// Argument 0 is a task that the hit is about. It is counted for that task, too.
     pub(super) has_task: bool,
     /// Argument 1 is how often to count a hit. Otherwise it is counted once.
@@ -25,6 +39,7 @@ impl Traits {
     const fn new(name: &str) -> Self {
         Traits {
             number: number_of(name.as_bytes()),
+            special: Special::None,
             has_task: false,
             has_count: false,
             is_public: false,
@@ -61,6 +76,12 @@ impl Traits {
         }
     }
 
+    /// Those of probes.
+    pub(super) const PROBE: Self = Traits {
+        special: Special::Probe,
+        ..Self::new("")
+    };
+
     /// Those of the trace point with this number.
     pub(super) fn of(number: u32) -> Self {
         SPECIAL
@@ -96,6 +117,14 @@ const SPECIAL: &[Traits] = &[
     },
     Traits::page_fault("page_fault_user"),
     Traits::page_fault("page_fault_kernel"),
+    Traits {
+        special: Special::PageFaults,
+        ..Traits::page_fault("page-faults")
+    },
+    Traits {
+        special: Special::Migrations,
+        ..Traits::new("cpu-migrations")
+    },
 ];
 
 /// The trace points that have a file in `events/`, if the kernel has them.

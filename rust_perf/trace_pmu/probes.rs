@@ -4,7 +4,10 @@
 
 use super::{
     kprobe,
-    names::Traits,
+    names::{
+        Special,
+        Traits, //
+    },
     sources::Attachment,
     uprobe,
     Source,
@@ -44,8 +47,8 @@ impl TracePmu {
             perf::allow_tracepoint()?;
         }
         let number = number(1, returns);
-        let mut sources = self.sources.lock();
-        sources.add(number, Traits::of(number), |source| {
+        let mut sources = self.probes.lock();
+        sources.add(number, Traits::PROBE, event, |source| {
             let probe = kprobe::attach(self.symbols, place, returns, source)?;
             Ok(Attachment::Kernel(probe))
         })
@@ -71,8 +74,8 @@ impl TracePmu {
         // The program that is executed then maps its file anew.
         let at_once = !attr.is_enabled_on_exec();
         let number = number(2, returns);
-        let mut sources = self.sources.lock();
-        sources.add(number, Traits::of(number), |source| {
+        let mut sources = self.probes.lock();
+        sources.add(number, Traits::PROBE, event, |source| {
             let probe = uprobe::attach(place, returns, event.task(), at_once, source)?;
             Ok(Attachment::Program(probe))
         })
@@ -87,14 +90,17 @@ impl TracePmu {
         event: &NewEvent<'_, Self>,
         parent: Arc<Source>,
     ) -> Result<Arc<Source>> {
-        let mut sources = self.sources.lock();
+        if parent.traits.special != Special::Probe {
+            return Ok(parent.join());
+        }
+        let mut sources = self.probes.lock();
         let Some(Attachment::Program(probe)) = sources.attachment(&parent) else {
-            return Ok(sources.join(parent));
+            return Ok(parent.join());
         };
         let (place, returns) = (probe.place().clone(), probe.is_of_return());
         // The new task gets the breakpoints with the copy of its parent's memory.
         let at_once = false;
-        sources.add(parent.number, parent.traits, |source| {
+        sources.add(parent.number, Traits::PROBE, event, |source| {
             let probe = uprobe::attach(place, returns, event.task(), at_once, source)?;
             Ok(Attachment::Program(probe))
         })

@@ -3,21 +3,37 @@
 //! What is traced, while there are events of it.
 
 use super::{
+    hit::{
+        Migrations,
+        PageFaults, //
+    },
     kprobe,
-    names::Traits,
+    names::{
+        Special,
+        Traits, //
+    },
     uprobe,
     TracePmu, //
 };
 use crate::{
     perf::{
+        AddedEvent,
         EventList,
+        KernelCounter,
+        NewEvent,
         RecordBuffers, //
     },
     system::tracepoint::{
         self,
+        number_of,
         Attached,
         TracePoint, //
     }, //
+};
+use core::sync::atomic::{
+    AtomicBool,
+    AtomicUsize,
+    Ordering::Relaxed, //
 };
 use kernel::{
     prelude::*,
@@ -26,24 +42,36 @@ use kernel::{
 
 /// What some events trace.
 pub(crate) struct Source {
-    /// The events.
+    /// The events that a hit counts for.
     pub(super) list: EventList<TracePmu>,
+    /// Events that only some hits count for, see [`Self::insert`].
+    pub(super) others: EventList<TracePmu>,
     /// The buffers, which all sources share.
     pub(super) buffers: Arc<RecordBuffers>,
     /// What the record of a hit says that it is of.
     pub(super) number: u32,
     /// What is special about it.
     pub(super) traits: Traits,
+    /// Whether an event was bound to a task and a CPU.
+    pub(super) has_bound_events: AtomicBool,
+    /// The number of open events.
+    events: AtomicUsize,
 }
 
-/// What calls the probe of a [`Source`] until it is dropped.
+/// What calls the probes of a [`Source`] until it is dropped.
 pub(super) enum Attachment {
     /// A trace point.
-    TracePoint(#[expect(dead_code, reason = "dropping it detaches the probe")] Attached<Source>),
+    #[expect(dead_code, reason = "dropping them detaches the probes")]
+    TracePoint(Attached<Source>),
+    /// The trace points of page faults in user mode and in kernel mode.
+    #[expect(dead_code, reason = "dropping them detaches the probes")]
+    PageFaults([Attached<PageFaults>; 2]),
+    /// The trace point of context switches.
+    #[expect(dead_code, reason = "dropping them detaches the probes")]
+    Migrations(Attached<Migrations>, KernelCounter),
     /// A place in the kernel's code.
-    Kernel(
-        #[expect(dead_code, reason = "dropping it unregisters the probe")] Pin<KBox<kprobe::Probe>>,
-    ),
+    #[expect(dead_code, reason = "dropping it unregisters the probe")]
+    Kernel(Pin<KBox<kprobe::Probe>>),
     /// A place in a program.
     Program(Pin<KBox<uprobe::Probe>>),
 }
@@ -53,7 +81,6 @@ pub(super) struct Entry {
     /// It is dropped first: no hit uses the source any more after that.
     attachment: Attachment,
     source: Arc<Source>,
-    events: usize,
 }
 
 /// The sources that have events.
@@ -69,42 +96,78 @@ pub(super) fn init() -> Result {
     tracepoint::init().inspect_err(|_| pr_err!("btf_put() cannot be found with kprobes\n"))
 }
 
+/// Finds a trace point. Fails with `EINVAL` if there is none.
+fn find(number: u32) -> Result<TracePoint> {
+    TracePoint::find(number).map_err(|error| match error {
+        ENOENT => EINVAL,
+        error => error,
+    })
+}
+
 impl Sources {
-    /// The source that is the trace point with this number, for one more event, if
-    /// `allowed` says so. Task context, may sleep.
+    /// The source with this number, for one more event, if `allowed` says so. Task context,
+    /// may sleep.
     ///
     /// Fails with `EINVAL` if there is no such trace point, with `EEXIST` if there are
     /// several, and with the error of `allowed`.
-    pub(super) fn trace_point(
+    pub(super) fn numbered(
         &mut self,
         number: u32,
+        event: &NewEvent<'_, TracePmu>,
         allowed: impl FnOnce(&Traits) -> Result,
     ) -> Result<Arc<Source>> {
         let traits = Traits::of(number);
-        let known = self.entries.iter().find(|it| it.is_point(number));
-        if let Some(entry) = known {
+        let mut known = self.entries.iter();
+        if let Some(entry) = known.find(|it| it.source.number == number) {
             allowed(&traits)?;
-            let source = entry.source.clone();
-            return Ok(self.join(source));
+            return Ok(entry.source.join());
         }
-        let point = TracePoint::find(number).map_err(|error| match error {
-            ENOENT => EINVAL,
-            error => error,
-        })?;
-        allowed(&traits)?;
-        self.add(number, traits, |source| {
-            // Addresses of the kernel are not for every user.
-            let hide_pointers = traits.is_public;
-            let attached = Attached::new(point, hide_pointers, source)?;
-            Ok(Attachment::TracePoint(attached))
-        })
+        match traits.special {
+            // Such an event has no number.
+            Special::Probe => Err(EINVAL),
+            Special::None => {
+                let point = find(number)?;
+                allowed(&traits)?;
+                self.add(number, traits, event, |source| {
+                    // Addresses of the kernel are not for every user.
+                    let hide_pointers = traits.is_public;
+                    Ok(Attachment::TracePoint(Attached::new(
+                        point,
+                        hide_pointers,
+                        source,
+                    )?))
+                })
+            }
+            Special::PageFaults => {
+                let user = find(number_of(b"page_fault_user"))?;
+                let kernel = find(number_of(b"page_fault_kernel"))?;
+                allowed(&traits)?;
+                self.add(number, traits, event, |source| {
+                    let probe = Arc::new(PageFaults(source), GFP_KERNEL)?;
+                    let user = Attached::new(user, false, probe.clone())?;
+                    let kernel = Attached::new(kernel, false, probe)?;
+                    Ok(Attachment::PageFaults([user, kernel]))
+                })
+            }
+            Special::Migrations => {
+                let switch = find(number_of(b"sched_switch"))?;
+                allowed(&traits)?;
+                self.add(number, traits, event, |source| {
+                    let counter = KernelCounter::of_migrations()?;
+                    let probe = Arc::new(Migrations(source), GFP_KERNEL)?;
+                    let switch = Attached::new(switch, false, probe)?;
+                    Ok(Attachment::Migrations(switch, counter))
+                })
+            }
+        }
     }
 
-    /// Makes a source, for its first event. `attach` attaches its probe.
+    /// Makes a source, for its first event. `attach` attaches its probes.
     pub(super) fn add(
         &mut self,
         number: u32,
         traits: Traits,
+        event: &NewEvent<'_, TracePmu>,
         attach: impl FnOnce(Arc<Source>) -> Result<Attachment>,
     ) -> Result<Arc<Source>> {
         self.entries.reserve(1, GFP_KERNEL)?;
@@ -114,43 +177,33 @@ impl Sources {
         };
         let source = Arc::new(
             Source {
-                list: EventList::new()?,
+                list: EventList::new(event)?,
+                others: EventList::new(event)?,
                 buffers: buffers.clone(),
                 number,
                 traits,
+                has_bound_events: AtomicBool::new(false),
+                events: AtomicUsize::new(1),
             },
             GFP_KERNEL,
         )?;
         let entry = Entry {
             attachment: attach(source.clone())?,
             source: source.clone(),
-            events: 1,
         };
         self.entries.push(entry, GFP_KERNEL)?;
         self.buffers = Some(buffers);
         Ok(source)
     }
 
-    /// Counts one more event of a source.
-    pub(super) fn join(&mut self, source: Arc<Source>) -> Arc<Source> {
-        if let Some(entry) = self.entry(&source) {
-            entry.events += 1;
-        }
-        source
-    }
-
     /// Counts one event less. After the last, it returns the source's entry: dropping it
-    /// detaches the probe, and waits until no hit of it is left.
-    pub(super) fn release(&mut self, source: &Arc<Source>) -> Option<Entry> {
-        let i = self
-            .entries
-            .iter()
-            .position(|it| Arc::ptr_eq(&it.source, source))?;
-        let entry = &mut self.entries[i];
-        entry.events -= 1;
-        if entry.events > 0 {
+    /// detaches the probes, and waits until no hit of them is left. Task context, may sleep.
+    pub(super) fn release_last(&mut self, source: &Arc<Source>) -> Option<Entry> {
+        if source.events.fetch_sub(1, Relaxed) > 1 {
             return None;
         }
+        let mut entries = self.entries.iter();
+        let i = entries.position(|it| Arc::ptr_eq(&it.source, source))?;
         let entry = self.entries.remove(i).ok();
         if self.entries.is_empty() {
             self.buffers = None;
@@ -159,19 +212,35 @@ impl Sources {
     }
 
     /// What calls the probe of a source.
-    pub(super) fn attachment(&mut self, source: &Arc<Source>) -> Option<&Attachment> {
-        self.entry(source).map(|entry| &entry.attachment)
-    }
-
-    fn entry(&mut self, source: &Arc<Source>) -> Option<&mut Entry> {
-        self.entries
-            .iter_mut()
-            .find(|it| Arc::ptr_eq(&it.source, source))
+    pub(super) fn attachment(&self, source: &Arc<Source>) -> Option<&Attachment> {
+        let mut entries = self.entries.iter();
+        let entry = entries.find(|it| Arc::ptr_eq(&it.source, source))?;
+        Some(&entry.attachment)
     }
 }
 
-impl Entry {
-    fn is_point(&self, number: u32) -> bool {
-        matches!(self.attachment, Attachment::TracePoint(_)) && self.source.number == number
+impl Source {
+    /// Counts one more event of a source that has one.
+    pub(super) fn join(self: &Arc<Self>) -> Arc<Self> {
+        self.events.fetch_add(1, Relaxed);
+        self.clone()
+    }
+
+    /// Counts one event less, unless it is the last. perf closes inherited events with the
+    /// lock of their context held, under which no source may be given up. They are never
+    /// the last, but for those of programs, see `probes.rs`.
+    pub(super) fn leave(&self) -> bool {
+        let one_less = |events: usize| (events > 1).then(|| events - 1);
+        self.events.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+    }
+
+    /// Puts an event on the list that it belongs to.
+    pub(super) fn insert(&self, event: &AddedEvent<'_, TracePmu>) -> Result {
+        let is_other = match self.traits.special {
+            Special::None | Special::Probe => false,
+            Special::PageFaults => event.attr().exclude_user(),
+            Special::Migrations => event.is_of_task(),
+        };
+        event.insert_into(if is_other { &self.others } else { &self.list })
     }
 }

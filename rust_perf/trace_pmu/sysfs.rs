@@ -48,12 +48,15 @@ pub(super) fn attribute_groups() -> Result<AttributeGroups> {
             events.push(File::new(name, fmt!("point={number:#010x}"))?, GFP_KERNEL)?;
         }
     }
-    // The kernel counts a switch of contexts where it has this trace point.
-    let switch = number_of(b"sched_switch");
-    events.push(
-        File::new(c"context-switches", fmt!("point={switch:#010x}"))?,
-        GFP_KERNEL,
-    )?;
+    for (name, number) in [
+        // perf counts a context switch where the kernel has this trace point.
+        (c"context-switches", number_of(b"sched_switch")),
+        (c"cpu-migrations", number_of(b"cpu-migrations")),
+        (c"page-faults", number_of(b"page-faults")),
+    ] {
+        events.push(File::new(name, fmt!("point={number:#010x}"))?, GFP_KERNEL)?;
+    }
+    // perf asks for what has a question mark.
     for (name, terms) in [
         (c"kprobe", "kind=1,address=?"),
         (c"kretprobe", "kind=1,ret=1,address=?"),

@@ -12,6 +12,7 @@ mod rdpmc;
 mod reservation;
 
 use crate::{
+    bindings,
     pmc::{
         self,
         Capabilities,
@@ -20,7 +21,10 @@ use crate::{
         Leaf07Edx,
         Shadow, //
     },
-    system::irq, //
+    system::irq::{
+        self,
+        PreemptDisabled, //
+    }, //
 };
 use core::{
     num::NonZeroU8,
@@ -168,4 +172,12 @@ fn is_in_use(capabilities: &Capabilities, cpu: &ThisCpu) -> bool {
         },
     );
     in_use.into_inner()
+}
+
+/// Whether perf counts the page fault at `address`, whose trace point has been hit, as one:
+/// user memory was accessed, where that may sleep. Any context; the probe of the trace
+/// point, and nothing else of this module, has disabled preemption.
+pub(crate) fn is_user_fault(address: u64, _: PreemptDisabled<'_>) -> bool {
+    // SAFETY: The function reads the state of this CPU and of the current task.
+    unsafe { bindings::rust_perf_is_user_fault(address as usize) }
 }

@@ -30,6 +30,10 @@ pub(super) struct Args {
     len: usize,
     /// The bits of the words that are part of the arguments.
     masks: [u64; MAX_ARGS],
+    /// A bit for each argument that points to a `struct task_struct`.
+    tasks: u32,
+    /// A bit for each argument that points to a `struct pt_regs`.
+    regs: u32,
 }
 
 impl Args {
@@ -40,6 +44,8 @@ impl Args {
         let mut args = Args {
             len: 0,
             masks: [0; MAX_ARGS],
+            tasks: 0,
+            regs: 0,
         };
         // This is the type of a probe. Its first parameter is the probe's data.
         let name = CString::try_from_fmt(fmt!("btf_trace_{}", point.name()))?;
@@ -49,14 +55,22 @@ impl Args {
         let Some(prototype) = types.prototype(typedef) else {
             return Ok(args);
         };
+        let task = Types::find(c"task_struct", bindings::BTF_KIND_STRUCT).map(|(_, id)| id);
+        let regs = Types::find(c"pt_regs", bindings::BTF_KIND_STRUCT).map(|(_, id)| id);
         for parameter in 1..prototype.len {
-            let width = types.width(prototype.parameter(parameter));
+            let parameter = prototype.parameter(parameter);
+            let width = types.width(parameter);
             // Of what does not fit into a word it is not known where it is, nor what follows it.
-            let (Some((width, is_pointer)), true) = (width, args.len < MAX_ARGS) else {
+            let (Some((width, has_pointer)), true) = (width, args.len < MAX_ARGS) else {
                 break;
             };
-            if !(hide_pointers && is_pointer) {
+            if !(hide_pointers && has_pointer) {
                 args.masks[args.len] = !0 >> (64 - 8 * width);
+            }
+            // The kernel and its modules share the numbers of the kernel's types.
+            if let Some(structure) = types.pointee(parameter) {
+                args.tasks |= u32::from(task == Some(structure)) << args.len;
+                args.regs |= u32::from(regs == Some(structure)) << args.len;
             }
             // INVARIANT: This parameter is in a word.
             args.len += 1;
@@ -67,6 +81,16 @@ impl Args {
     /// Their number.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether argument `i` points to a `struct task_struct`.
+    pub(super) fn is_task(&self, i: usize) -> bool {
+        i < self.len && self.tasks & (1 << i) != 0
+    }
+
+    /// Whether argument `i` points to a `struct pt_regs`.
+    pub(super) fn is_regs(&self, i: usize) -> bool {
+        i < self.len && self.regs & (1 << i) != 0
     }
 
     /// The bits of the word that are part of argument `i`. `None` if there is no such argument.
@@ -153,31 +177,42 @@ impl Types {
         })
     }
 
-    /// The bytes of a type that a register can hold, and whether it is a pointer.
-    fn width(&self, mut id: u32) -> Option<(u32, bool)> {
+    /// The number of the type, without modifiers, that a pointer points to.
+    fn pointee(&self, id: u32) -> Option<u32> {
+        let pointer = self.get(self.unmodified(id)?)?;
+        (pointer.0 == bindings::BTF_KIND_PTR)
+            .then(|| self.unmodified(Self::target(pointer.1)))
+            .flatten()
+    }
+
+    /// The number of a type without its modifiers and names.
+    fn unmodified(&self, mut id: u32) -> Option<u32> {
         loop {
             let (kind, raw) = self.get(id)?;
             match kind {
-                bindings::BTF_KIND_PTR => return Some((8, true)),
                 bindings::BTF_KIND_TYPEDEF
                 | bindings::BTF_KIND_VOLATILE
                 | bindings::BTF_KIND_CONST
                 | bindings::BTF_KIND_RESTRICT
                 | bindings::BTF_KIND_TYPE_TAG => id = Self::target(raw),
-                bindings::BTF_KIND_INT
-                | bindings::BTF_KIND_ENUM
-                | bindings::BTF_KIND_ENUM64
-                | bindings::BTF_KIND_STRUCT
-                | bindings::BTF_KIND_UNION => {
-                    // A structure may hold a pointer.
-                    let is_composite =
-                        matches!(kind, bindings::BTF_KIND_STRUCT | bindings::BTF_KIND_UNION);
-                    let size = Self::target(raw);
-                    return matches!(size, 1..=8).then_some((size, is_composite));
-                }
-                _ => return None,
+                _ => return Some(id),
             }
         }
+    }
+
+    /// The bytes of a type that a register can hold, and whether it may have a pointer.
+    fn width(&self, id: u32) -> Option<(u32, bool)> {
+        let (kind, raw) = self.get(self.unmodified(id)?)?;
+        // A structure may hold a pointer.
+        let (size, has_pointer) = match kind {
+            bindings::BTF_KIND_PTR => (8, true),
+            bindings::BTF_KIND_STRUCT | bindings::BTF_KIND_UNION => (Self::target(raw), true),
+            bindings::BTF_KIND_INT | bindings::BTF_KIND_ENUM | bindings::BTF_KIND_ENUM64 => {
+                (Self::target(raw), false)
+            }
+            _ => return None,
+        };
+        matches!(size, 1..=8).then_some((size, has_pointer))
     }
 }
 
