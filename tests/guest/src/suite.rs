@@ -8,8 +8,8 @@ use crate::ctx::Test;
 use crate::tests::{
     attr, compare, contents, counting, delivery, event_zero, events, exclude, faults,
     foreign_writes, gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu,
-    offline, overflow, parameters, perf_tool, rotation, sampling, sharing, sleep, sysfs, tasks,
-    unreserved, user_read, watchdog,
+    offline, overflow, parameters, perf_tool, probes, rotation, sampling, sharing, sleep, sysfs,
+    tasks, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -47,6 +47,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::OverflowWidth => overflow::WIDTH,
         TestGroup::Parameters => parameters::TESTS,
         TestGroup::PerfTool => perf_tool::TESTS,
+        TestGroup::Probes => probes::TESTS,
         TestGroup::RotationMany => rotation::MANY,
         TestGroup::RotationSteady => rotation::STEADY,
         TestGroup::Sampling => sampling::TESTS,

@@ -93,6 +93,8 @@ test_groups! {
     Parameters,
     /// perf_tool.rs
     PerfTool,
+    /// probes.rs
+    Probes,
     /// rotation.rs: many processes
     RotationMany,
     /// rotation.rs: exact shares of time, which need `-icount`
@@ -437,6 +439,7 @@ pub const SUITES: &[Suite] = &[
     Suite::new("one-thread", &[EXACT]).timing(Timing::OneThread),
     Suite::new("32-bit", &[&[OverflowWidth]]).on(machine::V4_32_BITS),
     Suite::new("40-bit", &[&[OverflowWidth]]).on(machine::V4_40_BITS),
+    Suite::new("probes", &[&[Probes]]),
     Suite::new("kexec", &[&[Kexec, CountingQuick]]).event(SystemEvent::Kexec),
     Suite::new("watchdog", &[&[Watchdog]]).kernel_arguments("nmi_watchdog=1"),
     Suite::new("parameters-amd", &[&[Parameters]])

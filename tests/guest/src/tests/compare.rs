@@ -6,7 +6,7 @@
 //! Random calls are generated from `--seed`, which the report shows.
 
 mod attr;
-mod case;
+pub(super) mod case;
 mod differences;
 
 use std::collections::{BTreeMap, BTreeSet};
