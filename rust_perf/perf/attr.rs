@@ -66,6 +66,11 @@ impl Attr {
         self.extended_config() != [0; 4]
     }
 
+    /// Whether new tasks inherit the event from the one that it is bound to.
+    pub fn is_inherited(&self) -> bool {
+        self.flags().inherit() != 0
+    }
+
     /// Whether the event is enabled when its task executes a program.
     pub fn is_enabled_on_exec(&self) -> bool {
         self.flags().enable_on_exec() != 0

@@ -21,7 +21,6 @@ use kernel::{
         c_ulong, //
     },
     prelude::*,
-    sync::Arc,
     types::Opaque, //
 };
 
@@ -67,10 +66,9 @@ pub(crate) struct Uprobe<H: Handler> {
     #[pin]
     consumer: Opaque<bindings::uprobe_consumer>,
     /// The probe refers to its inode.
-    place: Arc<Place>,
+    _place: Place,
     handler: H,
     uprobe: *mut bindings::uprobe,
-    of_return: bool,
     #[pin]
     _pin: PhantomPinned,
 }
@@ -86,11 +84,7 @@ impl<H: Handler> Uprobe<H> {
     /// Puts a probe at a place, or on the return from the function that starts there.
     ///
     /// Fails with the errors of `uprobe_register()`. Task context, may sleep.
-    pub(crate) fn register(
-        place: Arc<Place>,
-        of_return: bool,
-        handler: H,
-    ) -> impl PinInit<Self, Error> {
+    pub(crate) fn register(place: Place, of_return: bool, handler: H) -> impl PinInit<Self, Error> {
         let inode = place.file.inode();
         let (offset, ref_ctr_offset) = (place.offset as i64, place.ref_ctr_offset as i64);
         try_pin_init!(&this in Self {
@@ -105,14 +99,13 @@ impl<H: Handler> Uprobe<H> {
                 // SAFETY: `slot` is valid for writes.
                 unsafe { slot.write(consumer) }
             }),
-            place,
+            _place: place,
             handler,
-            of_return,
             // INVARIANT: If this succeeds, the consumer is registered with the result, otherwise it
             // is not initialised.
             uprobe: {
                 // SAFETY: `consumer` and `handler` are initialised. They are pinned, and stay until
-                // the consumer is unregistered. So does the inode, which `place` refers to.
+                // the consumer is unregistered. So does the inode, which `_place` refers to.
                 from_err_ptr(unsafe {
                     let consumer = Opaque::cast_into(&raw const (*this.as_ptr()).consumer);
                     bindings::uprobe_register(inode, offset, ref_ctr_offset, consumer)
@@ -125,16 +118,6 @@ impl<H: Handler> Uprobe<H> {
     /// The handler.
     pub(crate) fn handler(&self) -> &H {
         &self.handler
-    }
-
-    /// Where the probe is.
-    pub(crate) fn place(&self) -> &Arc<Place> {
-        &self.place
-    }
-
-    /// Whether it is of a return.
-    pub(crate) fn is_of_return(&self) -> bool {
-        self.of_return
     }
 
     /// The handler of the probe that `consumer` is part of. The rest of the probe may not be

@@ -80,7 +80,8 @@ impl TracePmu {
         // Check in the in-tree PMU's order, so that the errno matches.
         let attr = event.attr();
         if let Some(parent) = event.parent() {
-            return self.inherit(event, parent.data().into());
+            let source: Arc<Source> = parent.data().into();
+            return Ok(source.join());
         }
         let kind = Kind::of(attr.selector())?;
         match kind {

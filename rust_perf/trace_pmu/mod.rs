@@ -26,12 +26,9 @@ mod sources;
 mod sysfs;
 mod uprobe;
 
-use self::{
-    names::Special,
-    sources::{
-        Source,
-        Sources, //
-    }, //
+use self::sources::{
+    Source,
+    Sources, //
 };
 use crate::{
     perf::{
@@ -62,21 +59,7 @@ use kernel::{
 pub(crate) struct TracePmu {
     #[pin]
     sources: Mutex<Sources>,
-    /// Those that are probes. New tasks inherit them, with the lock of a context held, under
-    /// which the other sources must not be locked.
-    #[pin]
-    probes: Mutex<Sources>,
     symbols: Symbols,
-}
-
-impl TracePmu {
-    /// The sources that this one is among.
-    fn registry(&self, source: &Source) -> &Mutex<Sources> {
-        match source.traits.special {
-            Special::Probe => &self.probes,
-            _ => &self.sources,
-        }
-    }
 }
 
 /// Registers the PMU. Task context, may sleep.
@@ -87,7 +70,6 @@ pub(crate) fn register(module: &'static ThisModule) -> Result<Pin<KBox<Registrat
     let groups = sysfs::attribute_groups()?;
     let instance = Instance::new(try_pin_init!(TracePmu {
         sources <- new_mutex!(Sources::default()),
-        probes <- new_mutex!(Sources::default()),
         symbols,
     }? Error))?;
     KBox::pin_init(
@@ -114,7 +96,7 @@ impl Pmu for TracePmu {
         if source.leave() {
             return;
         }
-        let unused = self.registry(source).lock().release_last(source);
+        let unused = self.sources.lock().release_last(source);
         // This may take long, and other events need not wait for it.
         drop(unused);
     }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events of probes. A probe is made with its event, and is gone with it.
+//! Events of probes. A probe is made with its event, and is gone with it and those that
+//! are inherited from it.
 
 use super::{
     kprobe,
-    names::{
-        Special,
-        Traits, //
-    },
+    names::Traits,
     sources::Attachment,
     uprobe,
     Source,
@@ -47,7 +45,7 @@ impl TracePmu {
             perf::allow_tracepoint()?;
         }
         let number = number(1, returns);
-        let mut sources = self.probes.lock();
+        let mut sources = self.sources.lock();
         sources.add(number, Traits::PROBE, event, |source| {
             let probe = kprobe::attach(self.symbols, place, returns, source)?;
             Ok(Attachment::Kernel(probe))
@@ -71,37 +69,15 @@ impl TracePmu {
         if attr.wants_raw() && !event.is_of_task() {
             perf::allow_tracepoint()?;
         }
+        // perf swaps the events of tasks that have inherited the same ones, so that the tasks that
+        // run with them are not those that they were opened for.
+        let task = event.task().filter(|_| !attr.is_inherited());
         // The program that is executed then maps its file anew.
         let at_once = !attr.is_enabled_on_exec();
         let number = number(2, returns);
-        let mut sources = self.probes.lock();
+        let mut sources = self.sources.lock();
         sources.add(number, Traits::PROBE, event, |source| {
-            let probe = uprobe::attach(place, returns, event.task(), at_once, source)?;
-            Ok(Attachment::Program(probe))
-        })
-    }
-
-    /// Opens an event that a new task inherits from its parent's. Task context, may sleep.
-    ///
-    /// Each event of a program has a probe of its own, which belongs to the event's task.
-    /// For the rest, events share what they inherit.
-    pub(super) fn inherit(
-        &self,
-        event: &NewEvent<'_, Self>,
-        parent: Arc<Source>,
-    ) -> Result<Arc<Source>> {
-        if parent.traits.special != Special::Probe {
-            return Ok(parent.join());
-        }
-        let mut sources = self.probes.lock();
-        let Some(Attachment::Program(probe)) = sources.attachment(&parent) else {
-            return Ok(parent.join());
-        };
-        let (place, returns) = (probe.place().clone(), probe.is_of_return());
-        // The new task gets the breakpoints with the copy of its parent's memory.
-        let at_once = false;
-        sources.add(parent.number, Traits::PROBE, event, |source| {
-            let probe = uprobe::attach(place, returns, event.task(), at_once, source)?;
+            let probe = uprobe::attach(place, returns, task, at_once, source)?;
             Ok(Attachment::Program(probe))
         })
     }

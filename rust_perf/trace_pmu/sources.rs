@@ -73,13 +73,14 @@ pub(super) enum Attachment {
     #[expect(dead_code, reason = "dropping it unregisters the probe")]
     Kernel(Pin<KBox<kprobe::Probe>>),
     /// A place in a program.
+    #[expect(dead_code, reason = "dropping it unregisters the probe")]
     Program(Pin<KBox<uprobe::Probe>>),
 }
 
 /// A source that has events.
 pub(super) struct Entry {
     /// It is dropped first: no hit uses the source any more after that.
-    attachment: Attachment,
+    _attachment: Attachment,
     source: Arc<Source>,
 }
 
@@ -118,7 +119,7 @@ impl Sources {
     ) -> Result<Arc<Source>> {
         let traits = Traits::of(number);
         let mut known = self.entries.iter();
-        if let Some(entry) = known.find(|it| it.source.number == number) {
+        if let Some(entry) = known.find(|it| it.source.is_numbered(number)) {
             allowed(&traits)?;
             return Ok(entry.source.join());
         }
@@ -188,7 +189,7 @@ impl Sources {
             GFP_KERNEL,
         )?;
         let entry = Entry {
-            attachment: attach(source.clone())?,
+            _attachment: attach(source.clone())?,
             source: source.clone(),
         };
         self.entries.push(entry, GFP_KERNEL)?;
@@ -210,13 +211,6 @@ impl Sources {
         }
         entry
     }
-
-    /// What calls the probe of a source.
-    pub(super) fn attachment(&self, source: &Arc<Source>) -> Option<&Attachment> {
-        let mut entries = self.entries.iter();
-        let entry = entries.find(|it| Arc::ptr_eq(&it.source, source))?;
-        Some(&entry.attachment)
-    }
 }
 
 impl Source {
@@ -228,10 +222,14 @@ impl Source {
 
     /// Counts one event less, unless it is the last. perf closes inherited events with the
     /// lock of their context held, under which no source may be given up. They are never
-    /// the last, but for those of programs, see `probes.rs`.
+    /// the last.
     pub(super) fn leave(&self) -> bool {
         let one_less = |events: usize| (events > 1).then(|| events - 1);
         self.events.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+    }
+
+    fn is_numbered(&self, number: u32) -> bool {
+        self.number == number && self.traits.special != Special::Probe
     }
 
     /// Puts an event on the list that it belongs to.

@@ -38,7 +38,7 @@ pub(super) type Probe = Uprobe<Hits>;
 /// Counts the hits of a probe.
 pub(super) struct Hits {
     source: Arc<Source>,
-    /// The only task whose event this is, if there is one.
+    /// The only task whose hits count, if there is one.
     task: Option<ARef<Task>>,
     /// Whether programs are probed.
     active: AtomicBool,
@@ -95,7 +95,7 @@ pub(super) enum By {
 /// Fails with `EFAULT` if the path cannot be read, with `E2BIG` if it is too long, with
 /// `EINVAL` if there is none or if it is not that of a regular file, with `EBADF` if there
 /// is no such descriptor, and with the errors of `kern_path()`. Task context, may sleep.
-pub(super) fn place(attr: &Attr, by: By, ref_ctr_offset: u64) -> Result<Arc<Place>> {
+pub(super) fn place(attr: &Attr, by: By, ref_ctr_offset: u64) -> Result<Place> {
     let [file, offset, ..] = attr.extended_config();
     let file = match by {
         By::Path if file == 0 => return Err(EINVAL),
@@ -108,12 +108,11 @@ pub(super) fn place(attr: &Attr, by: By, ref_ctr_offset: u64) -> Result<Arc<Plac
         }
         By::Descriptor => RegularFile::opened_as(file.try_into().map_err(|_| EBADF)?)?,
     };
-    let place = Place {
+    Ok(Place {
         file,
         offset,
         ref_ctr_offset,
-    };
-    Ok(Arc::new(place, GFP_KERNEL)?)
+    })
 }
 
 /// Puts a probe at a place, or on the return from there, into the programs that map the
@@ -123,7 +122,7 @@ pub(super) fn place(attr: &Attr, by: By, ref_ctr_offset: u64) -> Result<Arc<Plac
 ///
 /// Task context, may sleep. Fails with the errors of [`Uprobe::register`].
 pub(super) fn attach(
-    place: Arc<Place>,
+    place: Place,
     returns: bool,
     task: Option<ARef<Task>>,
     at_once: bool,

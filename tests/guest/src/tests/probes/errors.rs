@@ -3,8 +3,9 @@
 
 use std::ffi::{c_void, CString};
 use std::fs;
+use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::ptr::NonNull;
 
@@ -12,7 +13,11 @@ use anyhow::{ensure, Context, Result};
 use nix::sys::mman::{mmap_anonymous, mprotect, munmap, MapFlags, ProtFlags};
 use nix::sys::stat::Mode;
 use nix::unistd::{mkfifo, pipe};
-use perf_event_open_sys::bindings::{perf_event_attr, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_RAW};
+use perf_event_open_sys::bindings::{
+    perf_event_attr, PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_BRANCH_ANY, PERF_SAMPLE_BRANCH_STACK,
+    PERF_SAMPLE_RAW,
+};
+use perf_event_open_sys::perf_event_open;
 
 use super::{first_byte, own_place, probed, BEHIND_FTRACE, SYSTEM_CALL};
 use crate::ctx::Ctx;
@@ -33,10 +38,17 @@ const OPENS: i32 = 0;
 fn errno(probe: &Probe, side: Side, change: impl Fn(&mut perf_event_attr)) -> Result<i32> {
     let mut builder = probe.event(side)?;
     change(builder.attrs_mut());
-    Ok(match builder.build() {
-        Ok(_) => OPENS,
-        Err(error) => error.raw_os_error().context("no errno")?,
-    })
+    // Not by the builder, which replaces E2BIG.
+    let mut attr = *builder.attrs();
+    let flags = PERF_FLAG_FD_CLOEXEC.into();
+    // SAFETY: the kernel reads `attr` during the call, and checks the addresses in it.
+    let fd = unsafe { perf_event_open(&mut attr, 0, -1, -1, flags) };
+    if fd < 0 {
+        return io::Error::last_os_error().raw_os_error().context("no errno");
+    }
+    // SAFETY: the descriptor is new, and nobody else has it.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    Ok(OPENS)
 }
 
 /// What an event is, the event, and its errno.
@@ -313,7 +325,10 @@ pub(super) fn unprivileged(_: &Ctx) -> Result<()> {
             attr.sample_type = u64::from(PERF_SAMPLE_RAW);
             attr.__bindgen_anon_1.sample_period = 1;
         },
-        |attr| attr.sample_type = u64::from(PERF_SAMPLE_BRANCH_STACK),
+        |attr| {
+            attr.sample_type = u64::from(PERF_SAMPLE_BRANCH_STACK);
+            attr.branch_sample_type = u64::from(PERF_SAMPLE_BRANCH_ANY);
+        },
     ];
     for probe in probes.iter().flat_map(|probe| [*probe, probe.of_return()]) {
         for change in changes {
