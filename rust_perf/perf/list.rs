@@ -100,19 +100,20 @@ impl<T: Pmu<Events = Listed>> EventList<T> {
         })
     }
 
-    /// Whether no event is on this CPU's list. Any context.
-    pub fn is_empty(&self, preempt: PreemptDisabled<'_>) -> bool {
-        self.heads.this(preempt).is_empty()
+    /// This CPU's list, unless it is empty. Any context.
+    pub fn here<'a>(&'a self, preempt: PreemptDisabled<'a>) -> Option<EventsHere<'a>> {
+        let head = self.heads.this(preempt);
+        (!head.is_empty()).then_some(EventsHere(head))
     }
 
     pub(super) fn pmu(&self) -> *mut bindings::pmu {
         self.pmu
     }
-
-    pub(super) fn head<'a>(&'a self, preempt: PreemptDisabled<'a>) -> &'a Head {
-        self.heads.this(preempt)
-    }
 }
+
+/// The events of an [`EventList`] that are on this CPU.
+#[derive(Clone, Copy)]
+pub struct EventsHere<'a>(pub(super) &'a Head);
 
 impl<T> Drop for EventList<T> {
     fn drop(&mut self) {
@@ -137,7 +138,7 @@ impl<T: Pmu<Events = Listed>> AddedEvent<'_, T> {
             return Err(EBUSY);
         }
         // INVARIANT: perf is adding the event to this CPU. `del`, or `add` if it fails, removes it.
-        let head = list.head(self.irqs_disabled().into());
+        let head = list.heads.this(self.irqs_disabled().into());
         // SAFETY: The node is in no list. Only this CPU changes this list, with interrupts disabled.
         unsafe { bindings::rust_perf_hlist_add(node, head.as_raw()) };
         Ok(())

@@ -119,6 +119,7 @@ pub use self::{
     },
     list::{
         EventList,
+        EventsHere,
         Listed, //
     },
     new_event::NewEvent,

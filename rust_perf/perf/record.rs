@@ -10,13 +10,9 @@
 //! Nothing here that takes a [`PreemptDisabled`] allocates, locks, sleeps, prints or
 //! panics, nor does anything of a [`Recording`].
 
-use super::{
-    list::{
-        EventList,
-        Head,
-        Listed, //
-    },
-    Pmu, //
+use super::list::{
+    EventsHere,
+    Head, //
 };
 use crate::{
     bindings,
@@ -129,7 +125,6 @@ impl RecordBuffers {
             // the context just now, and no other task can run before it leaves it. What interrupts
             // this is in another context.
             buffer: unsafe { &mut *buffer.get() },
-            preempt,
         })
     }
 }
@@ -142,10 +137,9 @@ impl RecordBuffers {
 pub struct Recording<'a> {
     context: c_int,
     buffer: &'a mut Buffer,
-    preempt: PreemptDisabled<'a>,
 }
 
-impl<'a> Recording<'a> {
+impl Recording<'_> {
     /// Sets the record, to at most [`MAX_WORDS`] words.
     pub fn set(&mut self, number: u32, words: impl Iterator<Item = u64>) {
         let record = &mut self.buffer.record;
@@ -161,30 +155,22 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Counts it `count` times for the events of this CPU's list. The sampled registers are
+    /// Counts it `count` times for `events`. The sampled registers are
     /// those of a caller of this function: its instruction and stack pointers.
-    pub fn deliver<T>(self, list: &EventList<T>, count: u64, (ip, sp): (usize, usize))
-    where
-        T: Pmu<Events = Listed>,
-    {
+    pub fn deliver(self, events: EventsHere<'_>, count: u64, (ip, sp): (usize, usize)) {
         let mut this = ManuallyDrop::new(self);
         let regs = &raw mut this.buffer.regs;
         // SAFETY: `regs` is valid. What the function does not set was 0 from the beginning.
         unsafe { bindings::rust_perf_caller_regs(regs, ip, sp) };
-        let head = list.head(this.preempt);
         // SAFETY: `this` is not used any more, and `regs` is initialised.
-        unsafe { this.submit(head, count, regs) };
+        unsafe { this.submit(events.0, count, regs) };
     }
 
     /// As [`Self::deliver`], with the registers of code that has been interrupted.
-    pub fn deliver_at<T>(self, list: &EventList<T>, count: u64, regs: Regs<'_>)
-    where
-        T: Pmu<Events = Listed>,
-    {
+    pub fn deliver_at(self, events: EventsHere<'_>, count: u64, regs: Regs<'_>) {
         let mut this = ManuallyDrop::new(self);
-        let head = list.head(this.preempt);
         // SAFETY: `this` is not used any more, and `regs` is initialised.
-        unsafe { this.submit(head, count, regs.as_ptr()) };
+        unsafe { this.submit(events.0, count, regs.as_ptr()) };
     }
 
     /// Counts for the events of a list, and leaves the context.

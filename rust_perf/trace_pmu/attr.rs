@@ -112,6 +112,9 @@ impl TracePmu {
         if event.is_of_task() && event.cpu().is_some() {
             source.has_bound_events.store(true, Relaxed);
         }
+        if attr.wants_raw() {
+            source.has_records.store(true, Relaxed);
+        }
         Ok(source)
     }
 }

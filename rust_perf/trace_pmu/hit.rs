@@ -35,14 +35,16 @@ impl Probe for Source {
                 self.count_for_task(hit, task, BoundTo::ThisCpu);
             }
         }
-        if self.list.is_empty(preempt) {
+        let Some(events) = self.list.here(preempt) else {
             return;
-        }
+        };
         let Some(mut recording) = self.buffers.enter(preempt) else {
             return;
         };
-        recording.set(self.number, hit.args());
-        recording.deliver(&self.list, self.count(hit), hit.caller());
+        if self.has_records.load(Relaxed) {
+            recording.set(self.number, hit.args());
+        }
+        recording.deliver(events, self.count(hit), hit.caller());
     }
 }
 
@@ -81,12 +83,12 @@ impl Probe for PageFaults {
         let source = &*self.0;
         let deliver = |list: &EventList<_>| {
             let preempt = hit.preempt_disabled();
-            if list.is_empty(preempt) {
+            let Some(events) = list.here(preempt) else {
                 return;
-            }
+            };
             if let Some(mut recording) = source.buffers.enter(preempt) {
                 recording.set(source.number, hit.args());
-                recording.deliver_at(list, 1, regs);
+                recording.deliver_at(events, 1, regs);
             }
         };
         deliver(&source.list);
@@ -110,12 +112,12 @@ impl Probe for Migrations {
         let source = &*self.0;
         source.count_for_task(hit, next, BoundTo::ThisCpuOrNone);
         let preempt = hit.preempt_disabled();
-        if source.list.is_empty(preempt) {
+        let Some(events) = source.list.here(preempt) else {
             return;
-        }
+        };
         if let Some(mut recording) = source.buffers.enter(preempt) {
             recording.set(source.number, hit.args());
-            recording.deliver(&source.list, 1, hit.caller());
+            recording.deliver(events, 1, hit.caller());
         }
     }
 }

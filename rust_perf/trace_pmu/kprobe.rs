@@ -28,29 +28,18 @@ pub(super) type Probe = Kprobe<Hits>;
 /// Counts the hits of a probe.
 pub(super) struct Hits(Arc<Source>);
 
-impl Hits {
-    /// Context as for [`Handler::hit`].
-    fn record<const N: usize>(&self, hit: &Hit<'_>, words: [u64; N]) {
-        let Hits(source) = self;
-        if let Some(mut recording) = source.buffers.enter(hit.preempt) {
-            recording.set(source.number, words.into_iter());
-            recording.deliver_at(&source.list, 1, hit.regs);
-        }
-    }
-}
-
 impl Handler for Hits {
     fn hit(&self, hit: Hit<'_>) {
-        if self.0.list.is_empty(hit.preempt) {
-            return;
-        }
-        let address = hit.address as u64;
+        let Hits(source) = self;
+        let (address, regs) = (hit.address as u64, hit.regs);
         match hit.return_address {
-            None => {
-                let [a, b, c, d, e, f] = hit.regs.arguments();
-                self.record(&hit, [address, a, b, c, d, e, f]);
-            }
-            Some(to) => self.record(&hit, [address, to as u64, hit.regs.return_value()]),
+            None => source.count_at(hit.preempt, regs, || {
+                let [a, b, c, d, e, f] = regs.arguments();
+                [address, a, b, c, d, e, f]
+            }),
+            Some(to) => source.count_at(hit.preempt, regs, || {
+                [address, to as u64, regs.return_value()]
+            }),
         }
     }
 }

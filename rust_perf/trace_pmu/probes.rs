@@ -11,10 +11,17 @@ use super::{
     Source,
     TracePmu, //
 };
-use crate::perf::{
-    self,
-    NewEvent, //
+use crate::{
+    perf::{
+        self,
+        NewEvent, //
+    },
+    system::irq::{
+        PreemptDisabled,
+        Regs, //
+    }, //
 };
+use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -80,5 +87,26 @@ impl TracePmu {
             let probe = uprobe::attach(place, returns, task, at_once, source)?;
             Ok(Attachment::Program(probe))
         })
+    }
+}
+
+impl Source {
+    /// Counts a hit of a probe. `words` makes its record. Any context; see `hit.rs`.
+    pub(super) fn count_at<const N: usize>(
+        &self,
+        preempt: PreemptDisabled<'_>,
+        regs: Regs<'_>,
+        words: impl FnOnce() -> [u64; N],
+    ) {
+        let Some(events) = self.list.here(preempt) else {
+            return;
+        };
+        let Some(mut recording) = self.buffers.enter(preempt) else {
+            return;
+        };
+        if self.has_records.load(Relaxed) {
+            recording.set(self.number, words().into_iter());
+        }
+        recording.deliver_at(events, 1, regs);
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Source {
     pub(super) traits: Traits,
     /// Whether an event was bound to a task and a CPU.
     pub(super) has_bound_events: AtomicBool,
+    /// Whether the samples of an event contain records.
+    pub(super) has_records: AtomicBool,
     /// The number of open events.
     events: AtomicUsize,
 }
@@ -184,6 +186,7 @@ impl Sources {
                 number,
                 traits,
                 has_bound_events: AtomicBool::new(false),
+                has_records: AtomicBool::new(false),
                 events: AtomicUsize::new(1),
             },
             GFP_KERNEL,

@@ -44,21 +44,6 @@ pub(super) struct Hits {
     active: AtomicBool,
 }
 
-impl Hits {
-    fn record<const N: usize>(&self, hit: &Hit<'_>, words: [u64; N]) {
-        let source = &self.source;
-        PreemptDisabled::with(|preempt| {
-            if source.list.is_empty(preempt) {
-                return;
-            }
-            if let Some(mut recording) = source.buffers.enter(preempt) {
-                recording.set(source.number, words.into_iter());
-                recording.deliver_at(&source.list, 1, hit.regs);
-            }
-        });
-    }
-}
-
 impl Handler for Hits {
     fn wants(&self, mm: AddressSpace) -> bool {
         self.active.load(Relaxed)
@@ -69,14 +54,17 @@ impl Handler for Hits {
     }
 
     fn hit(&self, hit: Hit<'_>) {
-        let ip = hit.regs.instruction_pointer();
-        match hit.function {
-            None => {
-                let [a, b, c, d, e, f] = hit.regs.arguments();
-                self.record(&hit, [ip, a, b, c, d, e, f]);
-            }
-            Some(function) => self.record(&hit, [function as u64, ip, hit.regs.return_value()]),
-        }
+        let regs = hit.regs;
+        let ip = regs.instruction_pointer();
+        PreemptDisabled::with(|preempt| match hit.function {
+            None => self.source.count_at(preempt, regs, || {
+                let [a, b, c, d, e, f] = regs.arguments();
+                [ip, a, b, c, d, e, f]
+            }),
+            Some(function) => self
+                .source
+                .count_at(preempt, regs, || [function as u64, ip, regs.return_value()]),
+        });
     }
 }
 

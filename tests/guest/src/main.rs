@@ -22,6 +22,7 @@ mod setting;
 mod suite;
 mod tests;
 mod tool;
+mod trace;
 mod workload;
 
 use std::process::ExitCode;

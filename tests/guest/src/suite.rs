@@ -9,7 +9,7 @@ use crate::tests::{
     attr, compare, contents, counting, delivery, event_zero, events, exclude, faults,
     foreign_writes, gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu,
     offline, overflow, parameters, perf_tool, probes, rotation, sampling, sharing, sleep, sysfs,
-    tasks, unreserved, user_read, watchdog,
+    tasks, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -56,6 +56,9 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Sleep => sleep::TESTS,
         TestGroup::Sysfs => sysfs::TESTS,
         TestGroup::Tasks => tasks::TESTS,
+        TestGroup::Trace => trace::TESTS,
+        TestGroup::TraceCompare => trace_compare::TESTS,
+        TestGroup::TraceCost => trace_cost::TESTS,
         TestGroup::Unreserved => unreserved::TESTS,
         TestGroup::UserRead => user_read::TESTS,
         TestGroup::Watchdog => watchdog::TESTS,

@@ -111,6 +111,12 @@ test_groups! {
     Sysfs,
     /// tasks.rs
     Tasks,
+    /// trace.rs
+    Trace,
+    /// trace_compare.rs
+    TraceCompare,
+    /// trace_cost.rs: needs `-icount`
+    TraceCost,
     /// unreserved.rs: needs that the module is not loaded, version 6 and `nmi_watchdog=1`
     Unreserved,
     /// user_read.rs
@@ -425,6 +431,12 @@ pub const SUITES: &[Suite] = &[
     Suite::new("amd-v2-fewest", &[HARDWARE])
         .on(machine::AMD_V2_FEWEST)
         .with_all(),
+    Suite::new("trace", &[&[TraceCompare, Trace]])
+        // Without it the kernel warns when `sched_stat_runtime` is traced.
+        .kernel_arguments("schedstats=enable"),
+    Suite::new("trace-icount", &[&[TraceCost]])
+        .cpus(1)
+        .timing(Timing::Icount),
     Suite::new("compare-v1", &[COMPARE, REGISTERS]).on(machine::V1),
     Suite::new("compare-v2", &[COMPARE]).on(machine::V2),
     Suite::new("compare-v3", &[COMPARE]).on(machine::V3),

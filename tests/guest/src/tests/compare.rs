@@ -9,6 +9,8 @@ mod attr;
 pub(super) mod case;
 mod differences;
 
+pub(super) use self::case::Unprivileged;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,8 +21,7 @@ use nix::errno::Errno;
 
 use self::attr::{bits, Field};
 use self::case::{
-    eventsel, Case, Cpu, Group, Kind, Unprivileged, Whose, World, FD_CLOEXEC, FD_NO_GROUP,
-    FD_OUTPUT, PID_CGROUP,
+    eventsel, Case, Cpu, Group, Kind, Whose, World, FD_CLOEXEC, FD_NO_GROUP, FD_OUTPUT, PID_CGROUP,
 };
 use self::differences::{
     differs, is_refused, is_right, names, stale, taken_as, FileDifference, Text, FILES,

@@ -15,10 +15,12 @@ use crate::probe::{c_path, kernel_probes, Probe, Side};
 use crate::program::PROBED;
 use crate::setting::Setting;
 
-/// How often each of two threads opens and closes an event of each of five probes.
-const ROUNDS: u64 = 1_000;
-/// All cycles.
-const CYCLES: u64 = 2 * 5 * ROUNDS;
+/// Closing an event waits for RCU, and many threads can do that together.
+const THREADS: u64 = 40;
+/// How often each thread opens and closes an event of each of five probes.
+const ROUNDS: u64 = 50;
+/// All cycles: 10,000.
+const CYCLES: u64 = THREADS * ROUNDS * 5;
 
 /// What the kernel has allocated: objects of slabs, and bytes of data of each CPU.
 fn allocated() -> Result<(u64, u64)> {
@@ -69,16 +71,18 @@ fn open_and_close(probes: &[Probe]) -> Result<()> {
             }
             Ok(())
         };
-        let other = scope.spawn(cycle);
-        let result = cycle().and(other.join().expect("no panic"));
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(cycle)).collect();
+        let results: Vec<Result<()>> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .collect();
         done.store(true, Relaxed);
-        result
+        results.into_iter().collect()
     })
 }
 
 /// After 10,000 cycles there is no probe, breakpoint, reference or memory left.
 pub(super) fn opened_and_closed(_: &Ctx) -> Result<()> {
-    // Closing an event waits for RCU.
     let _expedited = Setting::change("/sys/kernel/rcu_expedited", 1)?;
     let dir = tempfile::tempdir()?;
     let none: Option<&str> = None;

@@ -1,0 +1,984 @@
+// SPDX-License-Identifier: GPL-2.0
+//! rust_trace: trace points count and sample as those of the in-tree PMU do.
+
+use std::arch::asm;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context, Result};
+use nix::errno::Errno;
+use nix::unistd::gettid;
+use perf_event::{Builder, ReadFormat, SampleFlag, Sampler};
+use perf_event_open_sys::bindings::{
+    PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_COUNT_SW_PAGE_FAULTS,
+};
+
+use super::compare::Unprivileged;
+use super::sampling::{for_each_sample, RING};
+use super::{cpus, expect, find_undisturbed};
+use crate::ctx::{Ctx, Test};
+use crate::module;
+use crate::pmu::Event as Hardware;
+use crate::setting::{pin, Affinity, Setting};
+use crate::tests;
+use crate::trace::{number, Event, Record, Same, RUST_TRACE};
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    all need [Module, Root];
+    system_calls,
+    renames,
+    forks,
+    signals,
+    software_events,
+    page_faults_by_mode,
+    migrations_between_cpus: [Cpus(2)],
+    inherited,
+    wakeups_of_another_task: [Cpus(2)],
+    runtime_as_count,
+    every_named_event,
+    numbers_are_unique,
+    every_trace_point,
+    instructions_at_each_switch: [ExactCounts],
+    samples_of_each_period,
+    record_of_an_unknown_prctl,
+    record_with_arguments_on_the_stack,
+    record_hides_kernel_addresses,
+    call_chain_as_in_tree,
+    recursion,
+    trace_point_of_a_module,
+    many_events_on_one_trace_point,
+    closed_events_leave_nothing,
+];
+
+/// A system call that does nothing else.
+fn getppid() {
+    // SAFETY: the system call has no arguments.
+    unsafe { libc::syscall(libc::SYS_getppid) };
+}
+
+/// Gives this thread a name.
+fn rename() {
+    let name = c"renamed";
+    // SAFETY: the name is a string that is longer than the kernel reads.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// A system call with no such option, which has a trace point.
+fn unknown_prctl(option: libc::c_int, args: [u64; 4]) -> i64 {
+    // SAFETY: the kernel knows no such option, so that it does nothing.
+    unsafe { libc::syscall(libc::SYS_prctl, option, args[0], args[1], args[2], args[3]) }
+}
+
+/// Runs `work` while a trace point of this thread is counted by both PMUs.
+fn count(name: &str, work: impl FnOnce() -> Result<()>) -> Result<u64> {
+    let mut same = Same::both(name, |_| ())?;
+    same.enable()?;
+    work()?;
+    same.disable()?;
+    same.count(name)
+}
+
+fn times(n: u64, work: impl Fn()) -> Result<()> {
+    (0..n).for_each(|_| work());
+    Ok(())
+}
+
+fn system_calls(_: &Ctx) -> Result<()> {
+    const N: u64 = 1_000;
+    // The ioctl() that stops the events is entered while they count, and the one that has
+    // started them returns.
+    for name in ["sys_enter", "sys_exit"] {
+        let counted = count(name, || times(N, getppid))?;
+        expect(name, "hits", counted, N + 1)?;
+    }
+    Ok(())
+}
+
+fn renames(_: &Ctx) -> Result<()> {
+    expect(
+        "task_rename",
+        "hits",
+        count("task_rename", || times(100, rename))?,
+        100,
+    )
+}
+
+fn forks(_: &Ctx) -> Result<()> {
+    let fork = || -> Result<()> {
+        for _ in 0..10 {
+            Command::new("/bin/true").status()?;
+        }
+        Ok(())
+    };
+    expect("forks", "hits", count("sched_process_fork", fork)?, 10)
+}
+
+fn signals(_: &Ctx) -> Result<()> {
+    // A signal that is ignored is generated.
+    // SAFETY: ignoring a signal runs no code, and the signal goes to this thread.
+    let send = || unsafe {
+        libc::signal(libc::SIGURG, libc::SIG_IGN);
+        libc::syscall(libc::SYS_tkill, libc::gettid(), libc::SIGURG);
+    };
+    expect(
+        "signals",
+        "hits",
+        count("signal_generate", || times(50, send))?,
+        50,
+    )
+}
+
+/// Does something of many kinds.
+fn mixed_work() -> Result<()> {
+    Command::new("/bin/true").status()?;
+    workload::touch(200)?.run();
+    times(50, getppid)?;
+    rename();
+    let (to, from) = (
+        UdpSocket::bind("127.0.0.1:0")?,
+        UdpSocket::bind("127.0.0.1:0")?,
+    );
+    for _ in 0..10 {
+        from.send_to(b"datagram", to.local_addr()?)?;
+        to.recv(&mut [0; 16])?;
+        thread::sleep(Duration::from_millis(1));
+    }
+    if cpus()? > 1 {
+        let affinity = Affinity::save()?;
+        for cpu in [0, 1, 0, 1, 0] {
+            affinity.pin(cpu)?;
+        }
+    }
+    Ok(())
+}
+
+/// perf's own software events and ours, by name.
+const SOFTWARE: [(&str, u32); 3] = [
+    ("page-faults", PERF_COUNT_SW_PAGE_FAULTS),
+    ("cpu-migrations", PERF_COUNT_SW_CPU_MIGRATIONS),
+    ("context-switches", PERF_COUNT_SW_CONTEXT_SWITCHES),
+];
+
+/// The event that a file in `events/` describes.
+fn named(name: &str) -> Result<Event> {
+    let text = fs::read_to_string(Path::new(RUST_TRACE).join("events").join(name))?;
+    let number = text.trim().strip_prefix("point=0x").context("no point")?;
+    Ok(Event {
+        config: u64::from_str_radix(number, 16)?,
+        ..Event::rust(name)?
+    })
+}
+
+/// Counts equal those of perf's own software events, for a task and for a CPU.
+fn software_events(_: &Ctx) -> Result<()> {
+    for (name, config) in SOFTWARE {
+        let events = [named(name)?, Event::software(config)];
+        let mut task = Same::open(&events, |_| ())?;
+        let mut on_cpus = Vec::new();
+        for cpu in 0..cpus()? {
+            on_cpus.push(Same::open(&events, |builder| {
+                builder.any_pid().one_cpu(cpu);
+            })?);
+        }
+        for same in on_cpus.iter_mut().chain([&mut task]) {
+            same.enable()?;
+        }
+        mixed_work()?;
+        for same in on_cpus.iter_mut().chain([&mut task]) {
+            same.disable()?;
+        }
+        let counted = task.count(name)?;
+        let least = match name {
+            "page-faults" => 200,
+            "cpu-migrations" => 3 * (cpus()? as u64 - 1),
+            _ => 10,
+        };
+        ensure!(counted >= least, "{name}: only {counted}");
+        for same in &mut on_cpus {
+            same.count(name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Pages that nothing has touched.
+struct FreshPages {
+    address: *mut libc::c_void,
+    len: usize,
+}
+
+impl FreshPages {
+    fn new(pages: usize) -> Result<Self> {
+        let len = pages << 12;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: the kernel chooses the address.
+        let address =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_WRITE, flags, -1, 0) };
+        ensure!(address != libc::MAP_FAILED, "mmap");
+        // A huge page would fault once.
+        // SAFETY: this does not change the contents.
+        unsafe { libc::madvise(address, len, libc::MADV_NOHUGEPAGE) };
+        Ok(Self { address, len })
+    }
+
+    /// Has the kernel write to them.
+    fn write_by_kernel(&self) -> Result<()> {
+        let zero = fs::File::open("/dev/zero")?;
+        // SAFETY: the pages are this one's own.
+        let read = unsafe { libc::read(zero.as_raw_fd(), self.address, self.len) };
+        ensure!(read == self.len as isize, "read: {read}");
+        Ok(())
+    }
+}
+
+impl Drop for FreshPages {
+    fn drop(&mut self) {
+        // SAFETY: nothing refers to the pages.
+        unsafe { libc::munmap(self.address, self.len) };
+    }
+}
+
+/// Page faults have a mode: that of the access.
+fn page_faults_by_mode(_: &Ctx) -> Result<()> {
+    const PAGES: u64 = 100;
+    let events = [
+        named("page-faults")?,
+        Event::software(PERF_COUNT_SW_PAGE_FAULTS),
+    ];
+    for (user, kernel) in [(true, false), (false, true), (true, true)] {
+        let mut same = Same::open(&events, |builder| {
+            builder.exclude_user(!user).exclude_kernel(!kernel);
+        })?;
+        let workload = workload::touch(PAGES)?;
+        let fresh = FreshPages::new(PAGES as usize)?;
+        same.enable()?;
+        workload.run();
+        fresh.write_by_kernel()?;
+        same.disable()?;
+        let counted = same.count("page faults")?;
+        let least = PAGES * (u64::from(user) + u64::from(kernel));
+        ensure!(
+            counted >= least,
+            "user {user}, kernel {kernel}: only {counted}"
+        );
+    }
+    Ok(())
+}
+
+/// A thread that goes from one CPU to the other migrates each time.
+fn migrations_between_cpus(_: &Ctx) -> Result<()> {
+    let affinity = Affinity::pinned_to(0)?;
+    let mut same = Same::open(
+        &[
+            named("cpu-migrations")?,
+            Event::software(PERF_COUNT_SW_CPU_MIGRATIONS),
+        ],
+        |_| (),
+    )?;
+    same.enable()?;
+    for round in 1..=20 {
+        affinity.pin(round % 2)?;
+    }
+    same.disable()?;
+    expect("20 moves", "migrations", same.count("migrations")?, 20)
+}
+
+/// Events of a task count for its children, and the counts are added when these end.
+fn inherited(_: &Ctx) -> Result<()> {
+    let mut same = Same::both("sys_enter", |builder| {
+        builder.inherit(true);
+    })?;
+    same.enable()?;
+    let child = thread::spawn(|| times(500, getppid));
+    child.join().expect("the thread does not panic")?;
+    same.disable()?;
+    let counted = same.count("inherited")?;
+    ensure!(counted > 500, "the child's calls are missing: {counted}");
+    Ok(())
+}
+
+/// A wakeup counts for the task that is woken, if its event is bound to the CPU on which
+/// the other task wakes it.
+fn wakeups_of_another_task(_: &Ctx) -> Result<()> {
+    const N: u64 = 100;
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let (mut to, mut from) = (
+        child.stdin.take().context("stdin")?,
+        child.stdout.take().context("stdout")?,
+    );
+    let pid = child.id() as i32;
+    pin(nix::unistd::Pid::from_raw(pid), 1)?;
+    let _affinity = Affinity::pinned_to(0)?;
+    let mut round_trip = || -> Result<()> {
+        to.write_all(b"x")?;
+        from.read_exact(&mut [0])?;
+        wait_until_asleep(pid)
+    };
+    round_trip()?;
+    // Not in groups: the in-tree PMU does not look for an event behind a leader of another PMU.
+    let mut counters = Vec::new();
+    for cpu in [Some(0), Some(1), None] {
+        let mut pair = Vec::new();
+        for event in [
+            Event::rust("sched_waking")?,
+            Event::in_tree("sched_waking")?,
+        ] {
+            let mut builder = event.builder();
+            builder.observe_pid(pid);
+            if let Some(cpu) = cpu {
+                builder.one_cpu(cpu);
+            }
+            pair.push(builder.build()?);
+        }
+        counters.push(pair);
+    }
+    for counter in counters.iter_mut().flatten() {
+        counter.enable()?;
+    }
+    for _ in 0..N {
+        round_trip()?;
+    }
+    // An event that is disabled counts no wakeups. With the in-tree PMU it does.
+    let mut counts = Vec::new();
+    for pair in &mut counters {
+        counts.push([pair[0].read()?, pair[1].read()?]);
+    }
+    for counter in counters.iter_mut().flatten() {
+        counter.disable()?;
+    }
+    // On CPU 0 this task wakes the child. On CPU 1 the child wakes this one, and an event that
+    // is bound to no CPU counts only that.
+    let [here, there, anywhere] = counts[..] else {
+        bail!("three pairs");
+    };
+    expect("here", "wakeups of the child", here[0], N)?;
+    for [ours, theirs] in [here, there, anywhere] {
+        expect("against the in-tree PMU", "wakeups", ours, theirs)?;
+    }
+    round_trip()?;
+    expect("disabled", "wakeups", counters[0][0].read()?, N)?;
+    expect(
+        "in-tree, disabled",
+        "wakeups",
+        counters[0][1].read()?,
+        N + 1,
+    )?;
+    drop(to);
+    child.wait()?;
+    Ok(())
+}
+
+/// Waits until a task sleeps.
+fn wait_until_asleep(pid: i32) -> Result<()> {
+    for _ in 0..10_000 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let (_, state) = stat.rsplit_once(") ").context("stat")?;
+        if state.starts_with('S') {
+            return Ok(());
+        }
+        thread::yield_now();
+    }
+    bail!("task {pid} does not sleep")
+}
+
+/// sched_stat_runtime counts nanoseconds, not hits.
+fn runtime_as_count(_: &Ctx) -> Result<()> {
+    let counted = count("sched_stat_runtime", || {
+        workload::tight_loop(1_000_000).run();
+        thread::sleep(Duration::from_millis(1));
+        Ok(())
+    })?;
+    ensure!(counted > 1_000, "only {counted} ns");
+    Ok(())
+}
+
+/// Every event in `events/`, on every CPU.
+fn every_named_event(_: &Ctx) -> Result<()> {
+    let mut all = Vec::new();
+    for file in fs::read_dir(Path::new(RUST_TRACE).join("events"))? {
+        let name = file?.file_name().to_string_lossy().into_owned();
+        let other = match SOFTWARE.iter().find(|(software, _)| *software == name) {
+            Some((_, config)) => Event::software(*config),
+            None => Event::in_tree(&name)?,
+        };
+        for cpu in 0..cpus()? {
+            let same = Same::open(&[named(&name)?, other], |builder| {
+                builder.any_pid().one_cpu(cpu);
+            })?;
+            all.push((name.clone(), same));
+        }
+    }
+    ensure!(all.len() >= 30 * cpus()?, "only {} events", all.len());
+    for (_, same) in &mut all {
+        same.enable()?;
+    }
+    mixed_work()?;
+    for (_, same) in &mut all {
+        same.disable()?;
+    }
+    let mut sums = BTreeMap::new();
+    for (name, same) in &mut all {
+        *sums.entry(name.clone()).or_insert(0) += same.count(name)?;
+    }
+    for name in [
+        "sched_switch",
+        "sched_wakeup",
+        "sys_enter",
+        "sys_exit",
+        "page_fault_user",
+        "softirq_entry",
+        "softirq_exit",
+        "hrtimer_start",
+        "hrtimer_expire_entry",
+        "net_dev_queue",
+        "net_dev_xmit",
+        "netif_receive_skb",
+        "task_rename",
+        "sched_process_exec",
+    ] {
+        ensure!(sums[name] > 0, "{name} was never hit");
+    }
+    Ok(())
+}
+
+/// The names of all trace points, those of modules too.
+fn all_trace_points() -> Result<Vec<String>> {
+    let symbols = fs::read_to_string("/proc/kallsyms")?;
+    let name = |line: &str| {
+        let symbol = line.split_whitespace().nth(2)?;
+        Some(symbol.strip_prefix("__tracepoint_")?.to_string())
+    };
+    let mut names: Vec<_> = symbols.lines().filter_map(name).collect();
+    names.sort();
+    names.dedup();
+    // What some trace points have besides (`struct tracepoint_ext`).
+    let all: BTreeSet<_> = names.iter().cloned().collect();
+    names.retain(|name| name.strip_prefix("ext_").is_none_or(|it| !all.contains(it)));
+    ensure!(names.len() > 500, "only {} trace points", names.len());
+    Ok(names)
+}
+
+/// No two trace points have the same number, nor one of those that are none.
+fn numbers_are_unique(_: &Ctx) -> Result<()> {
+    let mut numbers = BTreeMap::new();
+    let others = ["page-faults", "cpu-migrations"].map(String::from);
+    for name in all_trace_points()?.into_iter().chain(others) {
+        if let Some(other) = numbers.insert(number(&name), name.clone()) {
+            bail!("{name} and {other} have the number {:#x}", number(&name));
+        }
+    }
+    Ok(())
+}
+
+/// Every trace point of the kernel can be counted, all at once. The counts of a task equal
+/// those of the in-tree PMU where it has the trace point.
+fn every_trace_point(_: &Ctx) -> Result<()> {
+    let mut all = Vec::new();
+    let limit = libc::rlimit {
+        rlim_cur: 8192,
+        rlim_max: 8192,
+    };
+    // SAFETY: the structure is valid.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    let mut alone = 0;
+    for name in all_trace_points()? {
+        let mut events = vec![Event::rust(&name)?];
+        match Event::in_tree(&name) {
+            Ok(event) => events.push(event),
+            Err(_) => alone += 1,
+        }
+        all.push((name.clone(), Same::open(&events, |_| ()).context(name)?));
+    }
+    for (_, same) in &mut all {
+        same.enable()?;
+    }
+    times(20, getppid)?;
+    workload::touch(20)?.run();
+    rename();
+    for (_, same) in &mut all {
+        same.disable()?;
+    }
+    let mut hit = 0;
+    for (name, same) in &mut all {
+        hit += u64::from(same.count(name)? > 0);
+    }
+    ensure!(hit >= 5, "only {hit} of {} were hit", all.len());
+    println!(
+        "# {} trace points, {alone} of them not in tracefs, {hit} hit",
+        all.len()
+    );
+    Ok(())
+}
+
+/// Opens an event that takes a sample at each hit.
+fn sampler(builder: &mut Builder<'static>, fields: SampleFlag) -> Result<Sampler> {
+    let counter = builder
+        .sample_period(1)
+        .sample(fields)
+        .build()
+        .context("open")?;
+    counter.sampled(RING).context("map the ring buffer")
+}
+
+/// A sample of a context switch contains the counts of rust_pmu's events, which are exact.
+fn instructions_at_each_switch(ctx: &Ctx) -> Result<()> {
+    const N: u64 = 10_000;
+    let workload = workload::around_sleep(1_000_000, N);
+    // Another task may preempt this one, which is one more switch.
+    find_undisturbed(|| {
+        let mut switches = sampler(
+            Event::rust("sched_switch")?
+                .builder()
+                .read_format(ReadFormat::GROUP | ReadFormat::ID),
+            SampleFlag::READ,
+        )?;
+        let mut builder = ctx.pmu()?.event(Hardware::Instructions);
+        let instructions = builder
+            .enabled(true)
+            .exclude_kernel(true)
+            .build_with_group(&mut *switches)?;
+        let mut builder = ctx.pmu()?.event(Hardware::CpuCycles);
+        let cycles = builder.enabled(true).build_with_group(&mut *switches);
+        workload.measure(&*switches)?;
+        let mut values = Vec::new();
+        for_each_sample(&mut switches, |sample| {
+            let group = sample.values().context("no READ")?;
+            ensure!(group.len() == 2 + usize::from(cycles.is_ok()), "{group:?}");
+            let ids = [Some(switches_id(group)?), Some(instructions.id())];
+            let mut pair = [0; 2];
+            for (value, id) in pair.iter_mut().zip(ids) {
+                let entry = group.entries().find(|entry| entry.id() == id);
+                *value = entry.context("a member is missing")?.value();
+            }
+            values.push(pair);
+            Ok(())
+        })?;
+        match values[..] {
+            [[1, instructions]] => {
+                expect(
+                    "asleep",
+                    "instructions",
+                    instructions,
+                    workload::before_call(N),
+                )?;
+                Ok(Some(()))
+            }
+            [] => bail!("no sample"),
+            _ => Ok(None),
+        }
+    })
+}
+
+/// The id of the leader, which comes first.
+fn switches_id(group: &perf_event::data::ReadGroup<'_>) -> Result<u64> {
+    let leader = group.entries().next().context("an empty group")?;
+    leader.id().context("no id")
+}
+
+/// N hits make N / period samples, each of the period.
+fn samples_of_each_period(_: &Ctx) -> Result<()> {
+    const N: u64 = 1_000;
+    for period in [1, 2, 7, 100, N] {
+        for event in [Event::rust("task_rename")?, Event::in_tree("task_rename")?] {
+            let mut builder = event.builder();
+            builder
+                .sample_period(period)
+                .sample(SampleFlag::TID | SampleFlag::PERIOD);
+            let mut sampler = builder.build()?.sampled(RING)?;
+            sampler.enable()?;
+            times(N, rename)?;
+            sampler.disable()?;
+            expect("renames", "hits", sampler.read()?, N)?;
+            let (mut samples, mut sum) = (0, 0);
+            for_each_sample(&mut sampler, |sample| {
+                samples += 1;
+                sum += sample.period().context("no PERIOD")?;
+                let tid = gettid().as_raw() as u32;
+                ensure!(sample.tid() == Some(tid), "of another task");
+                Ok(())
+            })?;
+            // With PERF_SAMPLE_PERIOD and a period, perf samples each hit of such events.
+            expect(
+                &format!("period {period}, {event:x?}"),
+                "samples",
+                samples,
+                N,
+            )?;
+            expect("in total", "hits", sum, N)?;
+
+            let mut builder = event.builder();
+            builder.sample_period(period).sample(SampleFlag::TID);
+            let mut sampler = builder.build()?.sampled(RING)?;
+            sampler.enable()?;
+            times(N, rename)?;
+            sampler.disable()?;
+            let mut samples = 0;
+            for_each_sample(&mut sampler, |_| {
+                samples += 1;
+                Ok(())
+            })?;
+            let what = format!("period {period} without PERIOD, {event:x?}");
+            expect(&what, "samples", samples, N / period)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the records of the hits of a trace point in `work`.
+fn records(name: &str, work: impl FnOnce() -> Result<()>) -> Result<Vec<Record>> {
+    let mut sampler = sampler(&mut Event::rust(name)?.builder(), SampleFlag::RAW)?;
+    sampler.enable()?;
+    work()?;
+    sampler.disable()?;
+    let mut records = Vec::new();
+    for_each_sample(&mut sampler, |sample| {
+        let record = Record::of(&sample)?;
+        expect(name, "as number", record.number, number(name))?;
+        expect(name, "as pid", record.pid as u64, gettid().as_raw() as u64)?;
+        records.push(record);
+        Ok(())
+    })?;
+    Ok(records)
+}
+
+/// The arguments of this trace point are those of the system call. The first is an `int`.
+fn record_of_an_unknown_prctl(_: &Ctx) -> Result<()> {
+    const OPTION: libc::c_int = -0x0bad_0bad;
+    const ARGS: [u64; 4] = [0x1111_2222_3333_4444, 0, u64::MAX, 0x8000_0000_0000_0000];
+    let records = records("task_prctl_unknown", || {
+        ensure!(unknown_prctl(OPTION, ARGS) == -1, "the option is known");
+        Ok(())
+    })?;
+    let [record] = &records[..] else {
+        bail!("{records:x?}");
+    };
+    let [a, b, c, d] = ARGS;
+    let want = [u64::from(OPTION as u32), a, b, c, d];
+    ensure!(
+        record.args == want,
+        "{:x?}, expected {want:x?}",
+        record.args
+    );
+    Ok(())
+}
+
+/// A trace point with ten arguments, of which five are on the stack. The in-tree record of
+/// the same hit has all of them.
+fn record_with_arguments_on_the_stack(_: &Ctx) -> Result<()> {
+    const NAME: &str = "percpu_alloc_percpu";
+    let mut ours = sampler(&mut Event::rust(NAME)?.builder(), SampleFlag::RAW)?;
+    let mut theirs = sampler(&mut Event::in_tree(NAME)?.builder(), SampleFlag::RAW)?;
+    ours.enable()?;
+    theirs.enable()?;
+    // The first event of a trace point allocates a list for each CPU.
+    let event = Event::rust("task_newtask")?.builder().build()?;
+    theirs.disable()?;
+    ours.disable()?;
+    drop(event);
+
+    let mut records = Vec::new();
+    for_each_sample(&mut ours, |sample| {
+        records.push(Record::of(&sample)?.args);
+        Ok(())
+    })?;
+    let mut expected = Vec::new();
+    for_each_sample(&mut theirs, |sample| {
+        let raw = sample.raw().context("no RAW")?;
+        let field = |at: usize, len: usize| {
+            let bytes = &raw[at..at + len];
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |word, byte| (word << 8) | u64::from(*byte))
+        };
+        // By the event's file `format` in tracefs.
+        expected.push(vec![
+            field(8, 8),
+            field(16, 1),
+            field(17, 1),
+            field(24, 8),
+            field(32, 8),
+            field(40, 8),
+            field(48, 4),
+            field(56, 8),
+            field(64, 8),
+            field(72, 8),
+        ]);
+        Ok(())
+    })?;
+    ensure!(!records.is_empty(), "no allocation");
+    ensure!(records == expected, "{records:x?}, expected {expected:x?}");
+    let words: Vec<_> = records
+        .iter()
+        .filter(|args| args[3] == 8 && args[4] == 8)
+        .collect();
+    ensure!(
+        words.len() == 2,
+        "not two lists of a word each: {records:x?}"
+    );
+    Ok(())
+}
+
+/// Everyone may record the system calls of his own tasks. A record has no address of the
+/// kernel.
+fn record_hides_kernel_addresses(_: &Ctx) -> Result<()> {
+    let paranoid = Setting::change("/proc/sys/kernel/perf_event_paranoid", 1)?;
+    {
+        let _unprivileged = Unprivileged::new()?;
+        for (name, value) in [("sys_enter", libc::SYS_getppid as u64), ("sys_exit", 1)] {
+            let value = match name {
+                "sys_exit" => nix::unistd::getppid().as_raw() as u64,
+                _ => value,
+            };
+            let records = records(name, || times(1, getppid))?;
+            // Its registers and what the trace point is about.
+            ensure!(
+                records
+                    .iter()
+                    .all(|it| it.args.len() == 2 && it.args[0] == 0),
+                "{records:x?}"
+            );
+            ensure!(records.iter().any(|it| it.args[1] == value), "{records:x?}");
+        }
+    }
+    paranoid.restore()
+}
+
+/// The call chain and the address of a sample are where the trace point is.
+fn call_chain_as_in_tree(_: &Ctx) -> Result<()> {
+    let mut chains = Vec::new();
+    for event in [Event::rust("task_rename")?, Event::in_tree("task_rename")?] {
+        let fields = SampleFlag::IP | SampleFlag::CALLCHAIN;
+        let mut sampler = sampler(&mut event.builder(), fields)?;
+        sampler.enable()?;
+        times(3, rename)?;
+        sampler.disable()?;
+        let mut samples = Vec::new();
+        for_each_sample(&mut sampler, |sample| {
+            let chain = sample.callchain().context("no CALLCHAIN")?.to_vec();
+            samples.push((sample.ip().context("no IP")?, chain));
+            Ok(())
+        })?;
+        expect("renames", "samples", samples.len() as u64, 3)?;
+        ensure!(
+            samples.iter().all(|it| it.0 == samples[0].0),
+            "{samples:x?}"
+        );
+        chains.push(samples.swap_remove(0));
+    }
+    let [ours, theirs] = &chains[..] else {
+        bail!("two PMUs");
+    };
+    // The call of the probe is the only instruction that may differ: with one probe a trace
+    // point calls it directly.
+    ensure!(
+        ours.1.len() == theirs.1.len() && ours.1[2..] == theirs.1[2..],
+        "{ours:x?}, in-tree {theirs:x?}"
+    );
+    Ok(())
+}
+
+/// A hit that taking a sample causes is not counted: a sample of the user call chain reads
+/// the stack, and the frame pointer is one that faults.
+fn recursion(_: &Ctx) -> Result<()> {
+    const N: u64 = 50;
+    let call = || {
+        let number = libc::SYS_getppid;
+        // SAFETY: the frame pointer is restored. The system call has no arguments, and
+        // changes RAX, RCX and R11.
+        unsafe {
+            asm!(
+                "push rbp",
+                "mov rbp, 0x100000",
+                "syscall",
+                "pop rbp",
+                inout("rax") number => _,
+                out("rcx") _,
+                out("r11") _,
+            );
+        }
+    };
+    let mut faults = Same::both("page_fault_kernel", |_| ())?;
+    let mut samplers = Vec::new();
+    for event in [Event::rust("sys_enter")?, Event::in_tree("sys_enter")?] {
+        samplers.push(sampler(
+            &mut event.builder(),
+            SampleFlag::TID | SampleFlag::CALLCHAIN,
+        )?);
+    }
+    for sampler in &mut samplers {
+        sampler.enable()?;
+    }
+    faults.enable()?;
+    times(N, call)?;
+    faults.disable()?;
+    for sampler in &mut samplers {
+        sampler.disable()?;
+    }
+    expect("while sampling", "faults", faults.count("faults")?, 0)?;
+    for sampler in &mut samplers {
+        let mut samples = 0;
+        for_each_sample(sampler, |_| {
+            samples += 1;
+            Ok(())
+        })?;
+        ensure!(samples >= N, "only {samples} samples");
+    }
+    Ok(())
+}
+
+/// A module with trace points stays loaded while one of them has an event.
+fn trace_point_of_a_module(_: &Ctx) -> Result<()> {
+    const NAME: &str = "kvm_userspace_exit";
+    let run = |program: &str, arguments: &[&str]| -> Result<bool> {
+        let output = Command::new(program).args(arguments).output()?;
+        Ok(output.status.success())
+    };
+    let open = || {
+        Event::rust(NAME)?
+            .builder()
+            .build()
+            .map_err(anyhow::Error::from)
+    };
+    let refused = || -> Result<()> {
+        let error = open().err().context("there is no such trace point")?;
+        let errno = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::raw_os_error);
+        ensure!(errno == Some(libc::EINVAL), "{error}");
+        Ok(())
+    };
+    refused()?;
+    for _ in 0..3 {
+        ensure!(run("modprobe", &["kvm"])?, "cannot load kvm");
+        let events = [open()?, open()?];
+        let [first, second] = events;
+        ensure!(!run("rmmod", &["kvm"])?, "unloaded with two events");
+        drop(first);
+        ensure!(!run("rmmod", &["kvm"])?, "unloaded with an event");
+        drop(second);
+        ensure!(run("modprobe", &["-r", "kvm"])?, "cannot unload kvm");
+        refused()?;
+    }
+    // A module that is in use: 9P serves the guest's files.
+    let counted = count("9p_client_req", || {
+        fs::read_dir("/mnt/checkout")?.count();
+        Ok(())
+    })?;
+    ensure!(counted > 0, "no request");
+    Ok(())
+}
+
+/// Any number of events: each counts each hit.
+fn many_events_on_one_trace_point(_: &Ctx) -> Result<()> {
+    const N: u64 = 200;
+    let mut same = Same::open(&[Event::rust("task_rename")?; 300], |_| ())?;
+    same.enable()?;
+    times(N, rename)?;
+    same.disable()?;
+    expect("300 events", "hits", same.count("300 events")?, N)
+}
+
+/// A number in a file such as /proc/meminfo, behind its name.
+fn number_in(file: &str, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(file)?;
+    let line = text
+        .lines()
+        .find(|line| line.split([' ', ':']).next() == Some(name));
+    let number = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(number
+        .with_context(|| format!("no {name} in {file}"))?
+        .parse()?)
+}
+
+/// Empties the caches of free events, which the kernel counts as in use.
+fn shrink() -> Result<()> {
+    Ok(fs::write("/sys/kernel/slab/perf_event/shrink", "1")?)
+}
+
+/// Waits until a number is at most what it was. RCU frees some things later.
+fn wait_until_at_most(file: &str, name: &str, before: u64) -> Result<()> {
+    for _ in 0..200 {
+        shrink()?;
+        if number_in(file, name)? <= before {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let now = number_in(file, name)?;
+    bail!("{name} in {file}: {now}, before {before}")
+}
+
+/// Opens and closes events while their trace point is hit on every CPU. In the end the
+/// module can be unloaded, and no more memory is in use than before.
+fn closed_events_leave_nothing(ctx: &Ctx) -> Result<()> {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = &stop;
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let events = ["sys_enter", "sched_switch", "page-faults", "cpu-migrations"]
+        .map(Event::rust)
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
+    // What the kernel allocates once, and keeps.
+    for event in &events {
+        drop(event.builder().build()?);
+    }
+    shrink()?;
+    let perf_events = number_in("/proc/slabinfo", "perf_event")?;
+    let per_cpu = number_in("/proc/meminfo", "Percpu")?;
+    thread::scope(|scope| -> Result<()> {
+        for _ in 0..cpus()? {
+            scope.spawn(|| {
+                while !stopped() {
+                    getppid();
+                }
+            });
+        }
+        let rounds = || -> Result<()> {
+            // The first and last event of a trace point attaches and detaches.
+            for round in 0..200 {
+                let mut counter = events[round % events.len()].builder().build()?;
+                counter.enable()?;
+                getppid();
+            }
+            // Others come and go beside one that stays.
+            let _stay = events
+                .iter()
+                .map(|it| it.builder().build())
+                .collect::<Result<Vec<_>, _>>()?;
+            for round in 0..10_000 {
+                let event = events[round % events.len()];
+                let mut builder = event.builder();
+                builder.enabled(true);
+                if round % 2 == 1 {
+                    builder.any_pid().one_cpu(round % cpus()?);
+                }
+                drop(builder.build()?);
+            }
+            Ok(())
+        };
+        let result = rounds();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        result
+    })?;
+    wait_until_at_most("/proc/slabinfo", "perf_event", perf_events)?;
+    wait_until_at_most("/proc/meminfo", "Percpu", per_cpu)?;
+    match module::remove() {
+        Ok(()) => {}
+        Err(Errno::EBUSY) => bail!("events are left"),
+        Err(error) => bail!("unload: {error}"),
+    }
+    module::insert(ctx)?.context("load again")?;
+    Ok(())
+}
