@@ -48,6 +48,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Parameters => parameters::TESTS,
         TestGroup::PerfTool => perf_tool::TESTS,
         TestGroup::Probes => probes::TESTS,
+        TestGroup::ProbesCost => probes::COST,
         TestGroup::RotationMany => rotation::MANY,
         TestGroup::RotationSteady => rotation::STEADY,
         TestGroup::Sampling => sampling::TESTS,

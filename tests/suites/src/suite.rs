@@ -95,6 +95,8 @@ test_groups! {
     PerfTool,
     /// probes.rs
     Probes,
+    /// probes/cost.rs: needs `-icount`
+    ProbesCost,
     /// rotation.rs: many processes
     RotationMany,
     /// rotation.rs: exact shares of time, which need `-icount`
@@ -452,6 +454,9 @@ pub const SUITES: &[Suite] = &[
     Suite::new("32-bit", &[&[OverflowWidth]]).on(machine::V4_32_BITS),
     Suite::new("40-bit", &[&[OverflowWidth]]).on(machine::V4_40_BITS),
     Suite::new("probes", &[&[Probes]]),
+    Suite::new("probes-icount", &[&[ProbesCost]])
+        .cpus(1)
+        .timing(Timing::Icount),
     Suite::new("kexec", &[&[Kexec, CountingQuick]]).event(SystemEvent::Kexec),
     Suite::new("watchdog", &[&[Watchdog]]).kernel_arguments("nmi_watchdog=1"),
     Suite::new("parameters-amd", &[&[Parameters]])

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Events of dynamic probes, held against the in-tree PMUs `kprobe` and `uprobe`.
 
+mod cost;
 mod errors;
 mod leaks;
 mod programs;
 mod records;
 
+use cost::cost_of_a_hit;
 use errors::{
     descriptors as bad_descriptors, paths as bad_paths, reserved_bits, symbols as bad_symbols,
     unprivileged,
@@ -64,6 +66,12 @@ pub const TESTS: &[Test] = tests![
     reference_counter,
     typed: [PerfTool],
     opened_and_closed,
+];
+
+/// What needs exact times.
+pub const COST: &[Test] = tests![
+    all need [Root, Module, Icount];
+    cost_of_a_hit,
 ];
 
 global_asm!(include_str!("../probed.s"));
