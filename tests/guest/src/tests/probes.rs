@@ -221,7 +221,7 @@ fn several_probes_of_a_function(_: &Ctx) -> Result<()> {
 }
 
 /// A probe in the code that counts hits must neither hang nor crash. The kernel misses
-/// hits that the handling of another hit causes, on either side.
+/// hits that the handling of another hit causes.
 fn code_that_counts(_: &Ctx) -> Result<()> {
     for function in [c"perf_tp_event", c"perf_swevent_get_recursion_context"] {
         let mut counted = Probe::symbol(SYSTEM_CALL, 0).event(Side::Ours)?.build()?;
