@@ -15,7 +15,7 @@ use crate::tests::sampling::RING;
 const ROUNDS: u64 = 100;
 
 /// The instructions of a round. Interrupts disturb some measurements.
-fn instructions(work: fn(u64)) -> f64 {
+fn instructions(work: Work) -> f64 {
     // SAFETY: RDTSC only reads the time-stamp counter.
     let now = || unsafe { core::arch::x86_64::_rdtsc() };
     let once = || {
@@ -50,6 +50,8 @@ fn sampler(probe: &Probe, side: Side, more: SampleFlag) -> Result<Open> {
 }
 
 type Opener = fn(&Probe, Side) -> Result<Open>;
+/// Hits a probe as often as the argument says.
+type Work = fn(u64);
 
 /// The instructions that a record may cost more than the in-tree PMU's, which has no registers.
 const REGISTERS: f64 = 32.0;
@@ -67,10 +69,10 @@ pub(super) fn cost_of_a_hit(_: &Ctx) -> Result<()> {
     ];
     let kernel = Probe::symbol(SYSTEM_CALL, 0);
     let program = Probe::path(&path, offset);
-    let own: fn(u64) = |rounds| {
+    let own: Work = |rounds| {
         own_calls(rounds);
     };
-    let places: [(&str, Probe, fn(u64)); 5] = [
+    let places: [(&str, Probe, Work); 5] = [
         ("kprobe", kernel, system_calls),
         (
             "kprobe within",

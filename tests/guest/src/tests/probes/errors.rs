@@ -53,6 +53,8 @@ fn errno(probe: &Probe, side: Side, change: impl Fn(&mut perf_event_attr)) -> Re
     Ok(OPENS)
 }
 
+type Change = fn(&mut perf_event_attr);
+
 /// What an event is, the event, and its errno.
 type Case = (&'static str, Probe, i32);
 
@@ -321,7 +323,7 @@ pub(super) fn unprivileged(_: &Ctx) -> Result<()> {
         Probe::new(Kind::Descriptor, 0, 0),
         Probe::new(Kind::Descriptor, NO_FD, 0),
     ];
-    let changes: [fn(&mut perf_event_attr); 3] = [
+    let changes: [Change; 3] = [
         |_| {},
         |attr| {
             attr.sample_type = u64::from(PERF_SAMPLE_RAW);
