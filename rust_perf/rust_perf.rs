@@ -30,7 +30,7 @@ module! {
     type: RustPerf,
     name: "rust_perf",
     authors: ["The rust_perf developers"],
-    description: "PMUs for perf: the performance counters of x86 CPUs, and clocks",
+    description: "PMUs for perf: x86 performance counters, clocks, trace points and probes",
     license: "GPL",
     params: {
         generation: u8 {

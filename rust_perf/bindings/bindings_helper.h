@@ -4,14 +4,20 @@
 #include <linux/btf.h>
 #include <linux/cpuhotplug.h>
 #include <linux/hrtimer.h>
+#include <linux/kallsyms.h>
+#include <linux/kprobes.h>
 #include <linux/module.h>
+#include <linux/path.h>
 #include <linux/perf_event.h>
 #include <linux/percpu.h>
 #include <linux/sched/clock.h>
+#include <linux/security.h>
 #include <linux/smp.h>
 #include <linux/syscore_ops.h>
+#include <linux/string.h>
 #include <linux/sysfs.h>
 #include <linux/tracepoint.h>
+#include <linux/uprobes.h>
 #include <asm/extable_fixup_types.h>
 #include <asm/nmi.h>
 

@@ -10,8 +10,12 @@ struct btf;
 struct hlist_head;
 struct hlist_node;
 struct hrtimer;
+struct inode;
+struct kretprobe;
+struct kretprobe_instance;
 struct module;
 struct mm_struct;
+struct path;
 struct perf_event;
 struct perf_sample_data;
 struct pt_regs;
@@ -53,6 +57,26 @@ bool rust_perf_hrtimer_forward(struct hrtimer *timer, u64 interval);
 struct pt_regs *rust_perf_irq_regs(void);
 bool rust_perf_user_mode(const struct pt_regs *regs);
 bool rust_perf_is_idle(void);
+
+/* helpers_probe.c */
+int rust_perf_symbols_init(void);
+int rust_perf_each_kernel_symbol(int (*visit)(void *data, unsigned long addr),
+				 const char *name, void *data);
+int rust_perf_each_module_symbol(const char *module,
+				 int (*visit)(void *data, const char *name,
+					      unsigned long addr),
+				 void *data);
+int rust_perf_symbol_extent(unsigned long addr, unsigned long *size,
+			    unsigned long *offset);
+int rust_perf_symbol_name(unsigned long addr, char *name);
+unsigned long rust_perf_symbol_address(const char *name);
+bool rust_perf_has_ftrace_location(unsigned long start, unsigned long end);
+struct kretprobe *rust_perf_kretprobe_of(struct kretprobe_instance *instance);
+unsigned long rust_perf_kretprobe_address(struct kretprobe_instance *instance);
+int rust_perf_path_of_file(unsigned int fd, struct path *path);
+int rust_perf_path_lookup(const char *name, struct path *path);
+bool rust_perf_path_is_regular_file(const struct path *path);
+struct inode *rust_perf_path_inode(const struct path *path);
 
 /* helpers_trace.c */
 

@@ -57,12 +57,29 @@ impl Attr {
         }
     }
 
+    /// `config1`, `config2`, `config3` and `config4`.
+    pub fn extended_config(&self) -> [u64; 4] {
+        [
+            field!(self, __bindgen_anon_3.config1),
+            field!(self, __bindgen_anon_4.config2),
+            field!(self, config3),
+            field!(self, config4),
+        ]
+    }
+
     /// Whether `config1`, `config2`, `config3` or `config4` is set.
     pub fn has_extended_config(&self) -> bool {
-        field!(self, __bindgen_anon_3.config1) != 0
-            || field!(self, __bindgen_anon_4.config2) != 0
-            || field!(self, config3) != 0
-            || field!(self, config4) != 0
+        self.extended_config() != [0; 4]
+    }
+
+    /// Whether new tasks inherit the event from the one that it is bound to.
+    pub fn is_inherited(&self) -> bool {
+        self.flags().inherit() != 0
+    }
+
+    /// Whether the event is enabled when its task executes a program.
+    pub fn is_enabled_on_exec(&self) -> bool {
+        self.flags().enable_on_exec() != 0
     }
 
     /// The registers that samples contain if their type includes registers, by the bits of

@@ -55,6 +55,7 @@
 use crate::bindings;
 use kernel::{
     error::to_result,
+    ffi::c_int,
     prelude::*, //
 };
 
@@ -72,6 +73,7 @@ mod table;
 mod target;
 mod time;
 mod timer;
+mod word;
 
 pub use self::{
     attr::{
@@ -81,8 +83,7 @@ pub use self::{
     event::{
         AddedEvent,
         CpuEvent,
-        Event,
-        Word, //
+        Event, //
     },
     list::{
         EventList,
@@ -127,6 +128,7 @@ pub use self::{
         Timer,
         TimerPmu, //
     },
+    word::Word,
 };
 
 /// `EOPNOTSUPP`, which not every kernel has among its Rust constants: the request
@@ -142,6 +144,12 @@ pub fn not_supported() -> Error {
 pub fn perfmon_capable() -> bool {
     // SAFETY: The function reads the credentials of the current task, and this is task context.
     unsafe { bindings::rust_perf_perfmon_capable() }
+}
+
+/// Whether the current task may administer the system (`CAP_SYS_ADMIN`). Task context.
+pub fn is_administrator() -> bool {
+    // SAFETY: The function reads the credentials of the current task, and this is task context.
+    unsafe { bindings::capable(bindings::CAP_SYS_ADMIN as c_int) }
 }
 
 /// Checks that the current task may see what the kernel traces. Fails with `EPERM`, or the

@@ -9,10 +9,17 @@ use super::{
 };
 use crate::bindings;
 use core::{
-    ptr::addr_of_mut,
+    ptr::{
+        addr_of_mut,
+        NonNull, //
+    },
     sync::atomic::Ordering::Relaxed, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::aref::ARef,
+    task::Task, //
+};
 
 /// An event that is being opened. If it is to join a group, and the PMU's context is
 /// not [`TaskContext::SOFTWARE`](super::TaskContext::SOFTWARE), perf holds the context
@@ -59,6 +66,16 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
     pub(super) fn pmu(&self) -> *mut bindings::pmu {
         // SAFETY: perf sets it before it opens the event.
         unsafe { (*self.0.as_raw()).pmu }
+    }
+
+    /// The task that the event is bound to.
+    pub fn task(&self) -> Option<ARef<Task>> {
+        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet. No
+        // Rust PMU uses another variant of the union.
+        let task = unsafe { (*self.0.as_raw()).hw.target };
+        let task = NonNull::new(task)?.cast::<Task>();
+        // SAFETY: The event has a reference to its task. `Task` is a transparent wrapper of it.
+        Some(unsafe { task.as_ref() }.into())
     }
 
     /// The CPU that the event is bound to.

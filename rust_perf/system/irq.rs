@@ -69,6 +69,17 @@ impl PreemptDisabled<'_> {
         // INVARIANT: The caller guarantees that preemption is disabled.
         PreemptDisabled(PhantomData)
     }
+
+    /// Calls `f` with preemption disabled. Any context.
+    pub fn with<R>(f: impl FnOnce(PreemptDisabled<'_>) -> R) -> R {
+        // SAFETY: `rust_perf_preempt_enable()` below undoes this.
+        unsafe { bindings::rust_perf_preempt_disable() };
+        // SAFETY: It was just disabled, and `f` cannot keep the value.
+        let result = f(unsafe { PreemptDisabled::new() });
+        // SAFETY: This undoes `rust_perf_preempt_disable()`.
+        unsafe { bindings::rust_perf_preempt_enable() };
+        result
+    }
 }
 
 impl<'a> From<IrqsDisabled<'a>> for PreemptDisabled<'a> {

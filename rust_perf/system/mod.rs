@@ -2,12 +2,19 @@
 
 //! Kernel services that the drivers need and the `kernel` crate does not have:
 //! interrupt contexts, data of each CPU, CPU hotplug, the system's sleep and shutdown,
-//! tasks, and trace points.
+//! tasks, trace points and probes, and what says where a probe is.
 
+pub mod address_space;
 pub mod hotplug;
 pub mod irq;
+pub mod kprobe;
+pub mod path;
 pub mod percpu;
+mod regs;
+pub mod symbols;
 pub mod syscore;
 pub mod task;
 pub mod time;
 pub mod tracepoint;
+pub mod uprobe;
+pub mod user_string;

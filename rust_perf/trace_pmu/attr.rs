@@ -7,6 +7,7 @@ use super::{
         Special,
         Traits, //
     },
+    uprobe,
     Source,
     TracePmu, //
 };
@@ -25,7 +26,26 @@ use kernel::{
 pub(super) enum Kind {
     /// The trace point with this number.
     TracePoint(u32),
+    /// A place in the kernel's code, or the return from the function there.
+    Kernel {
+        /// Whether it is the return.
+        returns: bool,
+    },
+    /// A place in a program, or the return from the function there.
+    Program {
+        /// Whether it is the return.
+        returns: bool,
+        /// What says which program.
+        by: uprobe::By,
+        /// See [`Place`](crate::system::uprobe::Place).
+        ref_ctr_offset: u64,
+    },
 }
+
+/// The bits of `config` from 32 on that are the field `kind`.
+const KIND: u64 = 0b11;
+/// The bit of `config` from 32 on that is the field `ret`.
+const RET: u64 = 0b100;
 
 impl Kind {
     /// Decodes `config`. Fails with `EINVAL` if a bit of no field is set.
@@ -33,8 +53,22 @@ impl Kind {
         let Selector::Config(config) = selector else {
             return Err(EINVAL);
         };
-        match config >> 32 {
-            0 => Ok(Kind::TracePoint(config as u32)),
+        let (low, high) = (config as u32, config >> 32);
+        // No field has the other bits.
+        if high >> 3 != 0 {
+            return Err(EINVAL);
+        }
+        let returns = high & RET != 0;
+        let program = |by| Kind::Program {
+            returns,
+            by,
+            ref_ctr_offset: low.into(),
+        };
+        match high & KIND {
+            0 if !returns => Ok(Kind::TracePoint(low)),
+            1 if low == 0 => Ok(Kind::Kernel { returns }),
+            2 => Ok(program(uprobe::By::Path)),
+            3 => Ok(program(uprobe::By::Descriptor)),
             _ => Err(EINVAL),
         }
     }
@@ -45,14 +79,22 @@ impl TracePmu {
     pub(super) fn open(&self, event: &NewEvent<'_, Self>) -> Result<Arc<Source>> {
         // Check in the in-tree PMU's order, so that the errno matches.
         let attr = event.attr();
-        if attr.wants_branch_stack() {
-            return Err(perf::not_supported());
-        }
         if let Some(parent) = event.parent() {
             let source: Arc<Source> = parent.data().into();
             return Ok(source.join());
         }
-        let source = match Kind::of(attr.selector())? {
+        let kind = Kind::of(attr.selector())?;
+        match kind {
+            Kind::TracePoint(_) => {}
+            // What the in-tree PMUs `kprobe` and `uprobe` want.
+            Kind::Kernel { .. } if perf::perfmon_capable() => {}
+            Kind::Program { .. } if perf::is_administrator() => {}
+            _ => return Err(EACCES),
+        }
+        if attr.wants_branch_stack() {
+            return Err(perf::not_supported());
+        }
+        let source = match kind {
             Kind::TracePoint(number) => {
                 if attr.has_extended_config() {
                     return Err(EINVAL);
@@ -60,6 +102,12 @@ impl TracePmu {
                 let allowed = |traits: &Traits| allowed(event, traits);
                 self.sources.lock().numbered(number, event, allowed)?
             }
+            Kind::Kernel { returns } => self.open_kprobe(event, returns)?,
+            Kind::Program {
+                returns,
+                by,
+                ref_ctr_offset,
+            } => self.open_uprobe(event, returns, by, ref_ctr_offset)?,
         };
         if event.is_of_task() && event.cpu().is_some() {
             source.has_bound_events.store(true, Relaxed);

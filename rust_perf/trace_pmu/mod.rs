@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rust_trace`: the kernel's trace points as events.
+//! `rust_trace`: the kernel's trace points, and probes of its code and of programs, as
+//! events.
 //!
 //! | file | concern |
 //! |---|---|
@@ -8,7 +9,9 @@
 //! | `sysfs.rs` | the folders in sysfs |
 //! | `names.rs` | what is special about some trace points |
 //! | `sources.rs` | what is traced: attached at the first event, detached after the last |
-//! | `hit.rs` | the hits: what is recorded and counted |
+//! | `hit.rs` | the hits of trace points: what is recorded and counted |
+//! | `kprobe.rs`, `uprobe.rs` | probes of the kernel's code and of programs, and their hits |
+//! | `probes.rs` | events of these probes |
 //!
 //! Events do not overflow a counter here: each hit of what they trace is one more count.
 //! perf itself counts, ends periods, and takes samples, see
@@ -16,25 +19,31 @@
 
 mod attr;
 mod hit;
+mod kprobe;
 mod names;
+mod probes;
 mod sources;
 mod sysfs;
+mod uprobe;
 
 use self::sources::{
     Source,
     Sources, //
 };
-use crate::perf::{
-    AddedEvent,
-    CpuEvent,
-    Instance,
-    Listed,
-    NewEvent,
-    OnCpu,
-    PerCpu,
-    Pmu,
-    Registration,
-    TaskContext, //
+use crate::{
+    perf::{
+        AddedEvent,
+        CpuEvent,
+        Instance,
+        Listed,
+        NewEvent,
+        OnCpu,
+        PerCpu,
+        Pmu,
+        Registration,
+        TaskContext, //
+    },
+    system::symbols::Symbols, //
 };
 use kernel::{
     new_mutex,
@@ -50,14 +59,18 @@ use kernel::{
 pub(crate) struct TracePmu {
     #[pin]
     sources: Mutex<Sources>,
+    symbols: Symbols,
 }
 
 /// Registers the PMU. Task context, may sleep.
 pub(crate) fn register(module: &'static ThisModule) -> Result<Pin<KBox<Registration<TracePmu>>>> {
     sources::init()?;
+    let symbols = Symbols::find()
+        .inspect_err(|_| pr_err!("functions of kallsyms cannot be found with kprobes\n"))?;
     let groups = sysfs::attribute_groups()?;
     let instance = Instance::new(try_pin_init!(TracePmu {
         sources <- new_mutex!(Sources::default()),
+        symbols,
     }? Error))?;
     KBox::pin_init(
         Registration::register(c"rust_trace", groups, instance, module),
@@ -80,11 +93,12 @@ impl Pmu for TracePmu {
     }
 
     fn event_destroy(&self, source: &Arc<Source>, _: &PerCpu<Self>) {
-        if !source.leave() {
-            let entry = self.sources.lock().release_last(source);
-            // The lock is not held here.
-            drop(entry);
+        if source.leave() {
+            return;
         }
+        let unused = self.sources.lock().release_last(source);
+        // This may take long, and other events need not wait for it.
+        drop(unused);
     }
 
     fn add(

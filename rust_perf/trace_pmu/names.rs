@@ -14,6 +14,8 @@ pub(super) enum Special {
     PageFaults,
     /// perf's own `cpu-migrations`.
     Migrations,
+    /// A probe that was made with its event. It has no number of its own.
+    Probe,
 }
 
 /// What is special about a trace point.
@@ -73,6 +75,12 @@ impl Traits {
             ..Self::new(name)
         }
     }
+
+    /// Those of probes.
+    pub(super) const PROBE: Self = Traits {
+        special: Special::Probe,
+        ..Self::new("")
+    };
 
     /// Those of the trace point with this number.
     pub(super) fn of(number: u32) -> Self {

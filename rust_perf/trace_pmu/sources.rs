@@ -7,10 +7,12 @@ use super::{
         Migrations,
         PageFaults, //
     },
+    kprobe,
     names::{
         Special,
         Traits, //
     },
+    uprobe,
     TracePmu, //
 };
 use crate::{
@@ -59,7 +61,7 @@ pub(crate) struct Source {
 }
 
 /// What calls the probes of a [`Source`] until it is dropped.
-enum Attachment {
+pub(super) enum Attachment {
     /// A trace point.
     #[expect(dead_code, reason = "dropping them detaches the probes")]
     TracePoint(Attached<Source>),
@@ -69,6 +71,12 @@ enum Attachment {
     /// The trace point of context switches.
     #[expect(dead_code, reason = "dropping them detaches the probes")]
     Migrations(Attached<Migrations>, KernelCounter),
+    /// A place in the kernel's code.
+    #[expect(dead_code, reason = "dropping it unregisters the probe")]
+    Kernel(Pin<KBox<kprobe::Probe>>),
+    /// A place in a program.
+    #[expect(dead_code, reason = "dropping it unregisters the probe")]
+    Program(Pin<KBox<uprobe::Probe>>),
 }
 
 /// A source that has events.
@@ -113,11 +121,13 @@ impl Sources {
     ) -> Result<Arc<Source>> {
         let traits = Traits::of(number);
         let mut known = self.entries.iter();
-        if let Some(entry) = known.find(|it| it.source.number == number) {
+        if let Some(entry) = known.find(|it| it.source.is_numbered(number)) {
             allowed(&traits)?;
             return Ok(entry.source.join());
         }
         match traits.special {
+            // Such an event has no number.
+            Special::Probe => Err(EINVAL),
             Special::None => {
                 let point = find(number)?;
                 allowed(&traits)?;
@@ -156,7 +166,7 @@ impl Sources {
     }
 
     /// Makes a source, for its first event. `attach` attaches its probes.
-    fn add(
+    pub(super) fn add(
         &mut self,
         number: u32,
         traits: Traits,
@@ -190,16 +200,15 @@ impl Sources {
         Ok(source)
     }
 
-    /// Counts one event less. After the last, it returns the entry. The caller drops that,
-    /// which detaches the probes and waits until no hit of them is left: that takes long,
-    /// and needs no lock. Task context, may sleep.
+    /// Counts one event less. After the last, it returns the source's entry: dropping it
+    /// detaches the probes, and waits until no hit of them is left. Task context, may sleep.
     pub(super) fn release_last(&mut self, source: &Arc<Source>) -> Option<Entry> {
         if source.events.fetch_sub(1, Relaxed) > 1 {
             return None;
         }
         let mut entries = self.entries.iter();
-        let index = entries.position(|entry| Arc::ptr_eq(&entry.source, source))?;
-        let entry = self.entries.remove(index).ok();
+        let i = entries.position(|it| Arc::ptr_eq(&it.source, source))?;
+        let entry = self.entries.remove(i).ok();
         if self.entries.is_empty() {
             self.buffers = None;
         }
@@ -222,10 +231,14 @@ impl Source {
         self.events.fetch_update(Relaxed, Relaxed, one_less).is_ok()
     }
 
+    fn is_numbered(&self, number: u32) -> bool {
+        self.number == number && self.traits.special != Special::Probe
+    }
+
     /// Puts an event on the list that it belongs to.
     pub(super) fn insert(&self, event: &AddedEvent<'_, TracePmu>) -> Result {
         let is_other = match self.traits.special {
-            Special::None => false,
+            Special::None | Special::Probe => false,
             Special::PageFaults => event.attr().exclude_user(),
             Special::Migrations => event.is_of_task(),
         };

@@ -22,6 +22,13 @@ pub(super) fn attribute_groups() -> Result<AttributeGroups> {
         (c"point", "config:0-31"),
         (c"kind", "config:32-33"),
         (c"ret", "config:34"),
+        // Of probes: see `kprobe.rs` and `uprobe.rs`.
+        (c"ref_ctr_offset", "config:0-31"),
+        (c"symbol", "config1:0-63"),
+        (c"path", "config1:0-63"),
+        (c"fd", "config1:0-63"),
+        (c"address", "config2:0-63"),
+        (c"offset", "config2:0-63"),
     ] {
         format.push(File::new(name, fmt!("{bits}"))?, GFP_KERNEL)?;
     }
@@ -48,6 +55,15 @@ pub(super) fn attribute_groups() -> Result<AttributeGroups> {
         (c"page-faults", number_of(b"page-faults")),
     ] {
         events.push(File::new(name, fmt!("point={number:#010x}"))?, GFP_KERNEL)?;
+    }
+    // perf asks for what has a question mark.
+    for (name, terms) in [
+        (c"kprobe", "kind=1,address=?"),
+        (c"kretprobe", "kind=1,ret=1,address=?"),
+        (c"uprobe", "kind=3,fd=?,offset=?"),
+        (c"uretprobe", "kind=3,ret=1,fd=?,offset=?"),
+    ] {
+        events.push(File::new(name, fmt!("{terms}"))?, GFP_KERNEL)?;
     }
     AttributeGroups::new([(c"format", format), (c"events", events)])
 }

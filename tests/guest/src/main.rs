@@ -17,6 +17,7 @@ mod module;
 mod msr;
 mod need;
 mod pmu;
+mod probe;
 mod program;
 mod setting;
 mod suite;

@@ -52,6 +52,14 @@ pub const EXEC_SELF_BEFORE: u64 = 2 * 1_000_000 + 9;
 /// not 0, with 2 if all are 0. Its number of instructions is not used.
 pub const RDPMC_PROBE: Program = program!("rdpmc_probe", 0);
 
+/// Calls a function [`PROBED_CALLS`] times, with or without a child that makes some of
+/// the calls. Its number of instructions is not used.
+pub const PROBED: Program = program!("probed", 0);
+/// The calls of the function of [`PROBED`].
+pub const PROBED_CALLS: u64 = 1_000;
+/// The calls if the program forks: of the parent, and of the child.
+pub const PROBED_FORKING: (u64, u64) = (1_000, 500);
+
 /// A static program.
 pub struct Program {
     name: &'static str,
@@ -95,6 +103,24 @@ impl Installed {
             .args(["-c", "kill -STOP $$; exec \"$0\""])
             .arg(&self.path);
         Stopped::spawn(command)
+    }
+
+    /// As [`Self::stopped`], with an argument.
+    pub fn stopped_with(&self, argument: &str) -> Result<Stopped> {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "kill -STOP $$; exec \"$0\" \"$1\""])
+            .arg(&self.path)
+            .arg(argument);
+        Stopped::spawn(command)
+    }
+
+    /// Where the bytes are that follow `marker` in the program's file.
+    pub fn offset_behind(&self, marker: &[u8]) -> Result<u64> {
+        let elf = fs::read(&self.path)?;
+        let mut windows = elf.windows(marker.len());
+        let start = windows.position(|bytes| bytes == marker);
+        Ok((start.context("no marker")? + marker.len()) as u64)
     }
 
     /// Starts the program, which must stop itself.

@@ -8,8 +8,8 @@ use crate::ctx::Test;
 use crate::tests::{
     attr, clock, clock_compare, clock_icount, compare, contents, cost, counting, delivery,
     event_zero, events, example, exclude, faults, foreign_writes, gp_fault, groups, hotplug, kexec,
-    lifecycle, lvtpc, mixed, modes, no_pmu, offline, overflow, parameters, perf_tool, rotation,
-    sampling, sharing, sleep, sysfs, tasks, trace, trace_compare, trace_cost, unreserved,
+    lifecycle, lvtpc, mixed, modes, no_pmu, offline, overflow, parameters, perf_tool, probes,
+    rotation, sampling, sharing, sleep, sysfs, tasks, trace, trace_compare, trace_cost, unreserved,
     user_read, watchdog,
 };
 
@@ -54,6 +54,8 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::OverflowWidth => overflow::WIDTH,
         TestGroup::Parameters => parameters::TESTS,
         TestGroup::PerfTool => perf_tool::TESTS,
+        TestGroup::Probes => probes::TESTS,
+        TestGroup::ProbesCost => probes::COST,
         TestGroup::RotationMany => rotation::MANY,
         TestGroup::RotationSteady => rotation::STEADY,
         TestGroup::Sampling => sampling::TESTS,

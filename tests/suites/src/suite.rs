@@ -105,6 +105,10 @@ test_groups! {
     Parameters,
     /// perf_tool.rs
     PerfTool,
+    /// probes.rs
+    Probes,
+    /// probes/cost.rs: needs `-icount`
+    ProbesCost,
     /// rotation.rs: many processes
     RotationMany,
     /// rotation.rs: exact shares of time, which need `-icount`
@@ -382,7 +386,7 @@ const REGISTERS: &[TestGroup] = &[Offline, ForeignWrites, Exclude, EventZero];
 const COMPARE: &[TestGroup] = &[Compare];
 
 /// What needs no PMU in the CPU.
-const SOFTWARE: &[TestGroup] = &[NoPmuLoaded];
+const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
 
 const LOSE: Fault = Fault::Lose { every: 5 };
 const DELAY: Fault = Fault::Delay {
@@ -499,6 +503,10 @@ pub const SUITES: &[Suite] = &[
     Suite::new("one-thread", &[EXACT]).timing(Timing::OneThread),
     Suite::new("32-bit", &[&[OverflowWidth]]).on(machine::V4_32_BITS),
     Suite::new("40-bit", &[&[OverflowWidth]]).on(machine::V4_40_BITS),
+    Suite::new("probes", &[&[Probes]]),
+    Suite::new("probes-icount", &[&[ProbesCost]])
+        .cpus(1)
+        .timing(Timing::Icount),
     Suite::new("kexec", &[&[Kexec, CountingQuick]]).event(SystemEvent::Kexec),
     Suite::new("watchdog", &[&[Watchdog]]).kernel_arguments("nmi_watchdog=1"),
     Suite::new("parameters-amd", &[&[Parameters]])
@@ -508,7 +516,7 @@ pub const SUITES: &[Suite] = &[
     Suite::new("no-pmu", &[&[NoPmu]])
         .unloaded()
         .on(machine::NO_PMU),
-    Suite::new("no-pmu-software", &[SOFTWARE]).on(machine::NO_PMU),
+    Suite::new("no-pmu-software", &[SOFTWARE, &[Trace]]).on(machine::NO_PMU),
     Suite::new("no-pmu-debian", &[SOFTWARE])
         .on(machine::NO_PMU)
         .on_debian_qemu(),

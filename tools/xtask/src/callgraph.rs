@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The call graph of the built module: what the NMI handler and the callbacks
-//! that NMIs use can reach.
+//! The call graph of the built module: what the NMI handler, the callbacks that NMIs
+//! use, and the hits of trace points and probes can reach.
 //!
 //! A panic in an NMI takes the machine down, and the compiler inserts calls to
 //! panic functions wherever it cannot prove that an index is in bounds or that
@@ -12,8 +12,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::process::Command;
 
-/// The functions that the kernel calls in an NMI, or with interrupts disabled on
-/// behalf of one, as they end in the disassembly.
+/// The functions that the kernel calls in an NMI, in a timer's interrupt, where it is
+/// traced, or with interrupts disabled, as they end in the disassembly.
 const ROOTS: &[&str] = &[
     "x86::nmi::handle_nmi::<rust_perf::core_pmu::Handler>",
     "registration::Callbacks<rust_perf::core_pmu::CorePmu>>::start",
@@ -24,6 +24,22 @@ const ROOTS: &[&str] = &[
     "registration::Callbacks<rust_perf::core_pmu::CorePmu>>::pmu_disable",
     "registration::Callbacks<rust_perf::core_pmu::CorePmu>>::add",
     "registration::Callbacks<rust_perf::core_pmu::CorePmu>>::del",
+    "registration::Callbacks<rust_perf::clock_pmu::ClockPmu>>::start",
+    "registration::Callbacks<rust_perf::clock_pmu::ClockPmu>>::stop",
+    "registration::Callbacks<rust_perf::clock_pmu::ClockPmu>>::read",
+    "registration::Callbacks<rust_perf::clock_pmu::ClockPmu>>::add",
+    "registration::Callbacks<rust_perf::clock_pmu::ClockPmu>>::del",
+    "registration::Callbacks<rust_perf::trace_pmu::TracePmu>>::start",
+    "registration::Callbacks<rust_perf::trace_pmu::TracePmu>>::stop",
+    "registration::Callbacks<rust_perf::trace_pmu::TracePmu>>::read",
+    "registration::Callbacks<rust_perf::trace_pmu::TracePmu>>::add",
+    "registration::Callbacks<rust_perf::trace_pmu::TracePmu>>::del",
+    "timer::expired::<rust_perf::clock_pmu::ClockPmu>",
+    "tracepoint::Data<rust_perf::trace_pmu::sources::Source>>::hit",
+    "tracepoint::Data<rust_perf::trace_pmu::hit::Migrations>>::hit",
+    "tracepoint::Data<rust_perf::trace_pmu::hit::PageFaults>>::hit",
+    "<rust_perf::trace_pmu::kprobe::Hits as rust_perf::system::kprobe::Handler>::hit",
+    "<rust_perf::trace_pmu::uprobe::Hits as rust_perf::system::uprobe::Handler>::hit",
 ];
 
 /// What none of them may reach: panics, messages, allocations and locks.
@@ -92,7 +108,7 @@ impl<'a> CallGraph<'a> {
         }
         ensure!(
             bad.is_empty(),
-            "code that runs in NMIs can reach what must not be called there:\n  {}",
+            "code that runs in any context can reach what must not be called there:\n  {}",
             bad.join("\n  ")
         );
         Ok(())

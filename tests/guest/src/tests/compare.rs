@@ -11,8 +11,6 @@ pub(super) mod case;
 mod differences;
 pub(super) mod report;
 
-pub(super) use self::case::Unprivileged;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};

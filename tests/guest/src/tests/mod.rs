@@ -29,6 +29,7 @@ pub mod offline;
 pub mod overflow;
 pub mod parameters;
 pub mod perf_tool;
+pub mod probes;
 pub mod rotation;
 pub mod sampling;
 pub mod sharing;

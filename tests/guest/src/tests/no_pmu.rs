@@ -26,7 +26,7 @@ pub const LOADED: &[Test] = tests![
 ];
 
 /// The module's PMUs that need no hardware.
-const SOFTWARE_PMUS: &[&str] = &["rust_clock"];
+const SOFTWARE_PMUS: &[&str] = &["rust_clock", "rust_trace"];
 
 /// The directory of a PMU.
 fn device(pmu: &str) -> PathBuf {
