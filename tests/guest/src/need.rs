@@ -77,9 +77,12 @@ impl Need {
     fn missing(self, pmu: &str) -> Option<String> {
         let cpu = CpuPmu::probe();
         let in_tree = || Pmu::find(IN_TREE).is_ok();
+        // Nothing enumerates AMD's legacy counters: a driver has to find that they work.
+        let has_pmu = || Pmu::find(RUST_PMU).is_ok() || in_tree();
         let (met, has) = match self {
             Self::ExactCounts | Self::EmulatedPmu | Self::ZeroSkid => {
-                (cpu.general > 0 && crate::pmu::is_tcg(), String::new())
+                let met = cpu.general > 0 && crate::pmu::is_tcg() && has_pmu();
+                (met, String::new())
             }
             Self::Icount => (
                 crate::pmu::is_tcg() && tsc_counts_instructions(),

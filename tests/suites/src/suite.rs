@@ -388,6 +388,9 @@ const COMPARE: &[TestGroup] = &[Compare];
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
 
+/// Without it the kernel warns when `sched_stat_runtime` is traced.
+const SCHEDSTATS: &str = "schedstats=enable";
+
 const LOSE: Fault = Fault::Lose { every: 5 };
 const DELAY: Fault = Fault::Delay {
     every: 3,
@@ -476,9 +479,7 @@ pub const SUITES: &[Suite] = &[
     Suite::new("amd-v2-fewest", &[HARDWARE])
         .on(machine::AMD_V2_FEWEST)
         .with_all(),
-    Suite::new("trace", &[&[TraceCompare, Trace]])
-        // Without it the kernel warns when `sched_stat_runtime` is traced.
-        .kernel_arguments("schedstats=enable"),
+    Suite::new("trace", &[&[TraceCompare, Trace]]).kernel_arguments(SCHEDSTATS),
     Suite::new("trace-icount", &[&[TraceCost]])
         .cpus(1)
         .timing(Timing::Icount),
@@ -516,7 +517,9 @@ pub const SUITES: &[Suite] = &[
     Suite::new("no-pmu", &[&[NoPmu]])
         .unloaded()
         .on(machine::NO_PMU),
-    Suite::new("no-pmu-software", &[SOFTWARE, &[Trace]]).on(machine::NO_PMU),
+    Suite::new("no-pmu-software", &[SOFTWARE, &[Trace]])
+        .on(machine::NO_PMU)
+        .kernel_arguments(SCHEDSTATS),
     Suite::new("no-pmu-debian", &[SOFTWARE])
         .on(machine::NO_PMU)
         .on_debian_qemu(),
