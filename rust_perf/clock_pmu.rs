@@ -13,7 +13,9 @@
 //! `PERF_COUNT_SW_TASK_CLOCK`), whose numbers they have.
 //!
 //! But for `event_init` and `register`, everything here runs on the event's CPU with
-//! interrupts disabled. Nothing allocates, locks, sleeps, prints or panics.
+//! interrupts disabled. Nothing allocates, sleeps, prints or panics. Starting and
+//! cancelling a timer takes the lock of its base. perf does neither in an NMI: there it stops
+//! throttled events only, whose timers are left alone.
 
 use crate::{
     perf::{

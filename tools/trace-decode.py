@@ -42,7 +42,8 @@ def known_names():
     with open("/proc/kallsyms") as symbols:
         words = (line.split()[2] for line in symbols)
         found.update(word[len(prefix) :] for word in words if word.startswith(prefix))
-    return {number(name): name for name in found}
+    probes = {1: "kprobe", 2: "uprobe", 5: "kretprobe", 6: "uretprobe"}
+    return {number(name): name for name in found} | probes
 
 
 class Reader:

@@ -15,7 +15,7 @@ bool rust_perf_hrtimer_forward(struct hrtimer *timer, u64 interval)
 	/* Whoever started the timer again in its own handler chose the time. */
 	if (hrtimer_is_queued(timer))
 		return false;
-	hrtimer_forward_now(timer, interval);
+	hrtimer_forward_now(timer, min_t(u64, interval, KTIME_MAX));
 	return true;
 }
 

@@ -80,8 +80,12 @@ static int walk_module(struct notifier_block *notifier, unsigned long state,
 	struct module *mod = ((struct tp_module *)data)->mod;
 	unsigned int i;
 
-	/* Another task may load or unload a module meanwhile. */
-	if (state == MODULE_STATE_COMING && walk->task == current)
+	/*
+	 * Another task may load or unload a module meanwhile. A reference does
+	 * not keep a module whose init function may still fail.
+	 */
+	if (state == MODULE_STATE_COMING && walk->task == current &&
+	    READ_ONCE(mod->state) == MODULE_STATE_LIVE)
 		for (i = 0; i < mod->num_tracepoints; i++)
 			walk->func(tracepoint_ptr_deref(&mod->tracepoints_ptrs[i]),
 				   mod, walk->priv);

@@ -26,7 +26,9 @@ struct SwitchPmu;
 #[vtable]
 impl perf::Pmu for SwitchPmu {
     const TASK_CONTEXT: perf::TaskContext = perf::TaskContext::SOFTWARE;
-    const CAPABILITIES: perf::Capabilities = perf::Capabilities::NO_INTERRUPT;
+    // Who may not see the kernel may open events that exclude it. This PMU counts all or nothing.
+    const CAPABILITIES: perf::Capabilities =
+        perf::Capabilities::NO_INTERRUPT.and(perf::Capabilities::NO_EXCLUDE);
     type EventData = ();
     type Events = ();
     type Cpu = ();

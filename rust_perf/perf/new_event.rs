@@ -70,8 +70,8 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
 
     /// The task that the event is bound to.
     pub fn task(&self) -> Option<ARef<Task>> {
-        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet. No
-        // Rust PMU uses another variant of the union.
+        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet. perf has
+        // set the field. It is null if there is no task.
         let task = unsafe { (*self.0.as_raw()).hw.target };
         let task = NonNull::new(task)?.cast::<Task>();
         // SAFETY: The event has a reference to its task. `Task` is a transparent wrapper of it.

@@ -53,8 +53,8 @@ impl Capabilities {
     pub const NONE: Self = Capabilities(0);
     /// The PMU raises no interrupts, so that its events cannot take samples.
     pub const NO_INTERRUPT: Self = Capabilities(bindings::PERF_PMU_CAP_NO_INTERRUPT);
-    /// The PMU's events never overflow in an NMI, so that perf need not defer what an NMI
-    /// must not do.
+    /// The PMU's events never overflow in an NMI, so that users may choose time stamps of
+    /// any clock (`use_clockid`).
     pub const NO_NMI: Self = Capabilities(bindings::PERF_PMU_CAP_NO_NMI);
     /// The PMU cannot exclude any privilege level.
     pub const NO_EXCLUDE: Self = Capabilities(bindings::PERF_PMU_CAP_NO_EXCLUDE);

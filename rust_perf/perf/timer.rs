@@ -114,7 +114,9 @@ impl<T: TimerPmu> CpuEvent<'_, T> {
     }
 
     /// Starts the event's timer, or starts it again. It expires on this CPU in `ns`
-    /// nanoseconds, or later if the event is not on this CPU then.
+    /// nanoseconds. If the event is not on this CPU then, nothing is called.
+    ///
+    /// Not in an NMI: this takes the lock of the CPU's timers.
     pub fn start_timer(&self, ns: u64) {
         let ns = i64::try_from(ns).unwrap_or(i64::MAX);
         // INVARIANT: The timer is part of this event's data.
@@ -133,6 +135,9 @@ impl<T: TimerPmu> CpuEvent<'_, T> {
 
     /// Cancels the event's timer. It does not expire for this event on this CPU any more,
     /// but its handler may be what called this.
+    ///
+    /// Not in an NMI, as for [`Self::start_timer`]. perf stops events in NMIs that it
+    /// throttles there, so [`Pmu::stop`] must ask [`Self::is_throttled`] first.
     pub fn cancel_timer(&self) {
         // SAFETY: The timer is set up. The function does not wait for its handler.
         unsafe { bindings::hrtimer_try_to_cancel(self.hrtimer()) };

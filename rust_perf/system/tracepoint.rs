@@ -291,14 +291,20 @@ impl<P: Probe> Attached<P> {
         let data = bindings::rust_perf_trace_data {
             hit: Some(Data::<P>::hit),
         };
-        let mut data = KBox::new(Data { data, args, probe }, GFP_KERNEL)?;
+        let data = KBox::new(Data { data, args, probe }, GFP_KERNEL)?;
         // SAFETY: The trace point stays while `point` exists. `data` stays where it is until the
         // probe is detached: it is in a box.
         to_result(unsafe {
-            bindings::rust_perf_trace_attach(point.raw.as_ptr(), &raw mut data.data)
+            bindings::rust_perf_trace_attach(point.raw.as_ptr(), Self::as_raw(&data))
         })?;
         // INVARIANT: Attached just now.
         Ok(Attached { point, data })
+    }
+
+    /// What the C probe gets. It passes the pointer to [`Data::hit`], which reads all of
+    /// the data; nothing writes through it.
+    fn as_raw(data: &Data<P>) -> *mut bindings::rust_perf_trace_data {
+        ptr::from_ref(data).cast_mut().cast()
     }
 }
 
@@ -306,7 +312,7 @@ impl<P: Probe> Drop for Attached<P> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the probe is attached with this data.
         unsafe {
-            bindings::rust_perf_trace_detach(self.point.raw.as_ptr(), &raw mut self.data.data)
+            bindings::rust_perf_trace_detach(self.point.raw.as_ptr(), Self::as_raw(&self.data))
         };
         // `data` may be freed only when no probe is running any more.
         // SAFETY: The function waits for grace periods, and this is task context: only there may the

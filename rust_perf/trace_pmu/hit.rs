@@ -10,7 +10,8 @@ use super::Source;
 use crate::{
     perf::{
         BoundTo,
-        EventList, //
+        EventList,
+        MAX_WORDS, //
     },
     system::{
         task::Task,
@@ -41,9 +42,13 @@ impl Probe for Source {
         let Some(mut recording) = self.buffers.enter(preempt) else {
             return;
         };
-        if self.has_records.load(Relaxed) {
-            recording.set(self.number, hit.args());
-        }
+        // An event that wants the record may join the list meanwhile. It must not get the record of
+        // another source.
+        let len = match self.has_records.load(Relaxed) {
+            true => MAX_WORDS,
+            false => 0,
+        };
+        recording.set(self.number, hit.args().take(len));
         recording.deliver(events, self.count(hit), hit.caller());
     }
 }

@@ -79,8 +79,8 @@ impl TracePmu {
         // perf swaps the events of tasks that have inherited the same ones, so that the tasks that
         // run with them are not those that they were opened for.
         let task = event.task().filter(|_| !attr.is_inherited());
-        // The program that is executed then maps its file anew.
-        let at_once = !attr.is_enabled_on_exec();
+        // A program that its task executes maps its file anew.
+        let at_once = !(event.is_of_task() && attr.is_enabled_on_exec());
         let number = number(2, returns);
         let mut sources = self.sources.lock();
         sources.add(number, Traits::PROBE, event, |source| {

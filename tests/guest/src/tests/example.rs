@@ -54,9 +54,16 @@ fn with_example(f: impl FnOnce(&Pmu) -> Result<()>) -> Result<()> {
     result
 }
 
+/// The PMU excludes nothing, and perf-event2 excludes the kernel by default.
+fn raw(pmu: &Pmu, config: u64) -> Builder<'static> {
+    let mut builder = pmu.raw(config);
+    builder.exclude_kernel(false);
+    builder
+}
+
 /// An event of the calling thread, disabled.
 fn open(pmu: &Pmu) -> Result<Counter> {
-    pmu.raw(0).build().context("open")
+    raw(pmu, 0).build().context("open")
 }
 
 /// Gives the CPU away at least `n` times. Returns how often it was.
@@ -79,7 +86,7 @@ fn counts_switches(_: &Ctx) -> Result<()> {
             let mut leader = Builder::new(Software::CONTEXT_SWITCHES)
                 .include_kernel()
                 .build()?;
-            let mut event = pmu.raw(0).enabled(true).build_with_group(&mut leader)?;
+            let mut event = raw(pmu, 0).enabled(true).build_with_group(&mut leader)?;
             let before = switches()?;
             leader.enable_group()?;
             let least = switch(times)?;
@@ -152,8 +159,7 @@ fn another_thread(_: &Ctx) -> Result<()> {
                 .include_kernel()
                 .observe_pid(thread.as_raw())
                 .build()?;
-            let mut event = pmu
-                .raw(0)
+            let mut event = raw(pmu, 0)
                 .observe_pid(thread.as_raw())
                 .enabled(true)
                 .build_with_group(&mut leader)?;
@@ -207,13 +213,18 @@ fn refused_attributes(_: &Ctx) -> Result<()> {
         let errno =
             |result: std::io::Result<Counter>| result.err().and_then(|error| error.raw_os_error());
         for config in [1, 2, 1 << 32, u64::MAX] {
-            let error = errno(pmu.raw(config).build());
+            let error = errno(raw(pmu, config).build());
             ensure!(
                 error == Some(Errno::EINVAL as i32),
                 "config {config:#x}: {error:?}, expected EINVAL"
             );
         }
-        let error = errno(pmu.raw(0).sample_period(1).build());
+        let error = errno(raw(pmu, 0).exclude_kernel(true).build());
+        ensure!(
+            error == Some(Errno::EINVAL as i32),
+            "exclude_kernel: {error:?}, expected EINVAL"
+        );
+        let error = errno(raw(pmu, 0).sample_period(1).build());
         ensure!(
             error == Some(Errno::EOPNOTSUPP as i32),
             "sampling: {error:?}, expected EOPNOTSUPP"
