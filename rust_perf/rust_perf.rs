@@ -55,11 +55,12 @@ module! {
     },
 }
 
-/// The PMUs. `None` for one that this machine has no hardware for.
+/// The PMUs. `None` for one that this machine has no hardware for, or that needs what the
+/// kernel does not have.
 struct RustPerf {
     _core: Option<core_pmu::Registrations>,
     _clock: Pin<KBox<perf::Registration<clock_pmu::ClockPmu>>>,
-    _trace: Pin<KBox<perf::Registration<trace_pmu::TracePmu>>>,
+    _trace: Option<Pin<KBox<perf::Registration<trace_pmu::TracePmu>>>>,
 }
 
 impl kernel::Module for RustPerf {

@@ -20,7 +20,43 @@ DEFINE_STATIC_CALL_RET0(rust_perf_module_call, module_kallsyms_on_each_symbol);
 DEFINE_STATIC_CALL_RET0(rust_perf_size_call, kallsyms_lookup_size_offset);
 DEFINE_STATIC_CALL_RET0(rust_perf_name_call, lookup_symbol_name);
 DEFINE_STATIC_CALL_RET0(rust_perf_address_call, kallsyms_lookup_name);
+
+/*
+ * Where kprobes are allowed on any function, or ftrace does not know the
+ * functions, the in-tree PMU does not check this.
+ */
+#if defined(CONFIG_DYNAMIC_FTRACE) && !defined(CONFIG_KPROBE_EVENTS_ON_NOTRACE)
+
 DEFINE_STATIC_CALL_RET0(rust_perf_ftrace_call, ftrace_location_range);
+
+static int find_ftrace_location(void)
+{
+	void *func = rust_perf_find_function("ftrace_location_range");
+
+	if (IS_ERR(func))
+		return PTR_ERR(func);
+	static_call_update(rust_perf_ftrace_call, func);
+	return 0;
+}
+
+bool rust_perf_has_ftrace_location(unsigned long start, unsigned long end)
+{
+	return static_call(rust_perf_ftrace_call)(start, end);
+}
+
+#else
+
+static int find_ftrace_location(void)
+{
+	return 0;
+}
+
+bool rust_perf_has_ftrace_location(unsigned long start, unsigned long end)
+{
+	return true;
+}
+
+#endif
 
 int rust_perf_symbols_init(void)
 {
@@ -29,7 +65,6 @@ int rust_perf_symbols_init(void)
 	void *size = rust_perf_find_function("kallsyms_lookup_size_offset");
 	void *name = rust_perf_find_function("lookup_symbol_name");
 	void *address = rust_perf_find_function("kallsyms_lookup_name");
-	void *ftrace = rust_perf_find_function("ftrace_location_range");
 
 	if (IS_ERR(match))
 		return PTR_ERR(match);
@@ -41,15 +76,12 @@ int rust_perf_symbols_init(void)
 		return PTR_ERR(name);
 	if (IS_ERR(address))
 		return PTR_ERR(address);
-	if (IS_ERR(ftrace))
-		return PTR_ERR(ftrace);
 	static_call_update(rust_perf_match_call, match);
 	static_call_update(rust_perf_module_call, module);
 	static_call_update(rust_perf_size_call, size);
 	static_call_update(rust_perf_name_call, name);
 	static_call_update(rust_perf_address_call, address);
-	static_call_update(rust_perf_ftrace_call, ftrace);
-	return 0;
+	return find_ftrace_location();
 }
 
 int rust_perf_each_kernel_symbol(int (*visit)(void *data, unsigned long addr),
@@ -80,18 +112,6 @@ int rust_perf_symbol_name(unsigned long addr, char *name)
 unsigned long rust_perf_symbol_address(const char *name)
 {
 	return static_call(rust_perf_address_call)(name);
-}
-
-bool rust_perf_has_ftrace_location(unsigned long start, unsigned long end)
-{
-	/*
-	 * Where kprobes are allowed on any function, or ftrace does not know the
-	 * functions, the in-tree PMU does not check this.
-	 */
-	if (!IS_ENABLED(CONFIG_DYNAMIC_FTRACE) ||
-	    IS_ENABLED(CONFIG_KPROBE_EVENTS_ON_NOTRACE))
-		return true;
-	return static_call(rust_perf_ftrace_call)(start, end);
 }
 
 struct kretprobe *rust_perf_kretprobe_of(struct kretprobe_instance *instance)

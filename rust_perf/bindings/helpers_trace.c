@@ -51,6 +51,9 @@ static notrace void probe(struct rust_perf_trace_data *data, u64 arg0, u64 arg1,
 int rust_perf_trace_attach(struct tracepoint *tp,
 			   struct rust_perf_trace_data *data)
 {
+	/* With CFI, a call through a pointer must have the type of the function. */
+	if (IS_ENABLED(CONFIG_CFI) || IS_ENABLED(CONFIG_CFI_CLANG))
+		return -EOPNOTSUPP;
 	return tracepoint_probe_register(tp, probe, data);
 }
 

@@ -137,8 +137,11 @@ unsafe impl Send for KernelCounter {}
 unsafe impl Sync for KernelCounter {}
 
 impl KernelCounter {
-    /// An event that counts migrations. Task context, may sleep, no lock of a perf context
-    /// held.
+    /// An event that counts migrations.
+    ///
+    /// Task context, may sleep. Neither here nor where it is dropped may `mmap_lock` or a
+    /// lock of a perf context be held. So do not drop it in [`Pmu::event_destroy`]: perf
+    /// may call that when a page is unmapped.
     pub fn of_migrations() -> Result<Self> {
         let mut attr = bindings::perf_event_attr {
             type_: bindings::perf_type_id_PERF_TYPE_SOFTWARE,

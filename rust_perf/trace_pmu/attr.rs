@@ -13,6 +13,7 @@ use super::{
 };
 use crate::perf::{
     self,
+    KernelCounter,
     NewEvent,
     Selector, //
 };
@@ -98,6 +99,12 @@ impl TracePmu {
             Kind::TracePoint(number) => {
                 if attr.has_extended_config() {
                     return Err(EINVAL);
+                }
+                if let Special::Migrations = Traits::of(number).special {
+                    let mut migrations = self.migrations.lock();
+                    if migrations.is_none() {
+                        *migrations = Some(KernelCounter::of_migrations()?);
+                    }
                 }
                 let allowed = |traits: &Traits| allowed(event, traits);
                 self.sources.lock().numbered(number, event, allowed)?

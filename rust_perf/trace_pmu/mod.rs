@@ -35,6 +35,7 @@ use crate::{
         AddedEvent,
         CpuEvent,
         Instance,
+        KernelCounter,
         Listed,
         NewEvent,
         OnCpu,
@@ -43,7 +44,10 @@ use crate::{
         Registration,
         TaskContext, //
     },
-    system::symbols::Symbols, //
+    system::{
+        symbols::Symbols,
+        tracepoint, //
+    }, //
 };
 use kernel::{
     new_mutex,
@@ -59,23 +63,34 @@ use kernel::{
 pub(crate) struct TracePmu {
     #[pin]
     sources: Mutex<Sources>,
+    /// Makes the kernel mark tasks that have migrated, from the first event that counts
+    /// them on. It stays: perf may destroy an event with locks held that releasing this
+    /// needs.
+    #[pin]
+    migrations: Mutex<Option<KernelCounter>>,
     symbols: Symbols,
 }
 
-/// Registers the PMU. Task context, may sleep.
-pub(crate) fn register(module: &'static ThisModule) -> Result<Pin<KBox<Registration<TracePmu>>>> {
-    sources::init()?;
-    let symbols = Symbols::find()
-        .inspect_err(|_| pr_err!("functions of kallsyms cannot be found with kprobes\n"))?;
+/// Registers the PMU. `None`, and a message, if the kernel lacks a function that only this
+/// PMU needs. Task context, may sleep.
+pub(crate) fn register(
+    module: &'static ThisModule,
+) -> Result<Option<Pin<KBox<Registration<TracePmu>>>>> {
+    let Ok(symbols) = tracepoint::init().and_then(|()| Symbols::find()) else {
+        pr_warn!(
+            "functions of kallsyms, ftrace or BTF cannot be found with kprobes; rust_trace is not \
+             registered\n"
+        );
+        return Ok(None);
+    };
     let groups = sysfs::attribute_groups()?;
     let instance = Instance::new(try_pin_init!(TracePmu {
         sources <- new_mutex!(Sources::default()),
+        migrations <- new_mutex!(None),
         symbols,
     }? Error))?;
-    KBox::pin_init(
-        Registration::register(c"rust_trace", groups, instance, module),
-        GFP_KERNEL,
-    )
+    let registration = Registration::register(c"rust_trace", groups, instance, module);
+    Ok(Some(KBox::pin_init(registration, GFP_KERNEL)?))
 }
 
 #[vtable]

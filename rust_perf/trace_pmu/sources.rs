@@ -19,12 +19,10 @@ use crate::{
     perf::{
         AddedEvent,
         EventList,
-        KernelCounter,
         NewEvent,
         RecordBuffers, //
     },
     system::tracepoint::{
-        self,
         number_of,
         Attached,
         TracePoint, //
@@ -70,7 +68,7 @@ pub(super) enum Attachment {
     PageFaults([Attached<PageFaults>; 2]),
     /// The trace point of context switches.
     #[expect(dead_code, reason = "dropping them detaches the probes")]
-    Migrations(Attached<Migrations>, KernelCounter),
+    Migrations(Attached<Migrations>),
     /// A place in the kernel's code.
     #[expect(dead_code, reason = "dropping it unregisters the probe")]
     Kernel(Pin<KBox<kprobe::Probe>>),
@@ -92,11 +90,6 @@ pub(super) struct Sources {
     entries: KVec<Entry>,
     /// There while there is a source.
     buffers: Option<Arc<RecordBuffers>>,
-}
-
-/// Finds what the module needs of the kernel. Task context, may sleep.
-pub(super) fn init() -> Result {
-    tracepoint::init().inspect_err(|_| pr_err!("btf_put() cannot be found with kprobes\n"))
 }
 
 /// Finds a trace point. Fails with `EINVAL` if there is none.
@@ -156,10 +149,9 @@ impl Sources {
                 let switch = find(number_of(b"sched_switch"))?;
                 allowed(&traits)?;
                 self.add(number, traits, event, |source| {
-                    let counter = KernelCounter::of_migrations()?;
                     let probe = Arc::new(Migrations(source), GFP_KERNEL)?;
                     let switch = Attached::new(switch, false, probe)?;
-                    Ok(Attachment::Migrations(switch, counter))
+                    Ok(Attachment::Migrations(switch))
                 })
             }
         }
