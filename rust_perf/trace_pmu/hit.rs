@@ -10,8 +10,7 @@ use super::Source;
 use crate::{
     perf::{
         BoundTo,
-        EventList,
-        MAX_WORDS, //
+        EventList, //
     },
     system::{
         task::Task,
@@ -23,6 +22,7 @@ use crate::{
     x86, //
 };
 use core::{
+    iter,
     ptr,
     sync::atomic::Ordering::Relaxed, //
 };
@@ -42,13 +42,13 @@ impl Probe for Source {
         let Some(mut recording) = self.buffers.enter(preempt) else {
             return;
         };
-        // An event that wants the record may join the list meanwhile. It must not get the record of
-        // another source.
-        let len = match self.has_records.load(Relaxed) {
-            true => MAX_WORDS,
-            false => 0,
-        };
-        recording.set(self.number, hit.args().take(len));
+        if self.has_records.load(Relaxed) {
+            recording.set(self.number, hit.args());
+        } else {
+            // An event that wants the record may join the list meanwhile. It must not get the record
+            // of another source.
+            recording.set(self.number, iter::empty());
+        }
         recording.deliver(events, self.count(hit), hit.caller());
     }
 }
