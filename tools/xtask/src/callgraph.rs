@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The call graph of the built module: what the NMI handler, the callbacks that NMIs
-//! use, and the hits of trace points and probes can reach.
+//! use, and the hits of trace points and kprobes can reach. Those of uprobes are in task
+//! context.
 //!
 //! A panic in an NMI takes the machine down, and the compiler inserts calls to
 //! panic functions wherever it cannot prove that an index is in bounds or that
@@ -39,7 +40,6 @@ const ROOTS: &[&str] = &[
     "tracepoint::Data<rust_perf::trace_pmu::hit::Migrations>>::hit",
     "tracepoint::Data<rust_perf::trace_pmu::hit::PageFaults>>::hit",
     "<rust_perf::trace_pmu::kprobe::Hits as rust_perf::system::kprobe::Handler>::hit",
-    "<rust_perf::trace_pmu::uprobe::Hits as rust_perf::system::uprobe::Handler>::hit",
 ];
 
 /// What none of them may reach: panics, messages, allocations and locks.
