@@ -51,6 +51,7 @@ void rust_perf_apic_write_lvtpc(u32 value);
 u32 rust_perf_apic_read_lvtpc(void);
 int rust_perf_rdmsr_safe(u32 msr, u64 *value);
 int rust_perf_wrmsr_safe(u32 msr, u64 value);
+bool rust_perf_is_user_fault(unsigned long address);
 
 /* helpers_timer.c */
 bool rust_perf_hrtimer_forward(struct hrtimer *timer, u64 interval);
@@ -101,6 +102,7 @@ struct rust_perf_trace_data {
 		    const struct rust_perf_trace_hit *hit);
 };
 
+int rust_perf_allow_tracepoint(void);
 int rust_perf_trace_attach(struct tracepoint *tp,
 			   struct rust_perf_trace_data *data);
 void rust_perf_trace_detach(struct tracepoint *tp,
@@ -110,7 +112,7 @@ int rust_perf_for_each_module_tracepoint(void (*func)(struct tracepoint *tp,
 						      struct module *mod,
 						      void *priv),
 					 void *priv);
-int rust_perf_btf_init(void);
+int rust_perf_trace_init(void);
 int rust_perf_btf_find(const char *name, u32 kind, struct btf **btf);
 void rust_perf_btf_put(struct btf *btf);
 void rust_perf_caller_regs(struct pt_regs *regs, unsigned long ip,
@@ -120,10 +122,10 @@ void rust_perf_hlist_del(struct hlist_node *node);
 void rust_perf_preempt_disable(void);
 void rust_perf_preempt_enable(void);
 bool rust_perf_is_current(struct task_struct *task);
+bool rust_perf_is_of_cgroup(const struct perf_event *event);
 bool rust_perf_sched_migrated(struct task_struct *task);
 void rust_perf_for_each_task_event(struct task_struct *task,
 				   void (*func)(struct perf_event *event,
 						void *priv),
 				   void *priv);
-bool rust_perf_is_user_fault(unsigned long address);
 #endif

@@ -5,6 +5,7 @@
  */
 
 #include <linux/btf.h>
+#include <linux/capability.h>
 #include <linux/err.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
@@ -12,10 +13,10 @@
 #include <linux/preempt.h>
 #include <linux/rculist.h>
 #include <linux/sched.h>
+#include <linux/security.h>
 #include <linux/static_call.h>
 #include <linux/tracepoint.h>
-#include <linux/uaccess.h>
-#include <uapi/asm/vsyscall.h>
+#include <linux/version.h>
 
 #include "helpers.h"
 
@@ -47,6 +48,46 @@ static notrace void probe(struct rust_perf_trace_data *data, u64 arg0, u64 arg1,
 	data->hit(data, &hit);
 	preempt_enable_notrace();
 }
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+
+static int find_security(void)
+{
+	return 0;
+}
+
+int rust_perf_allow_tracepoint(void)
+{
+	return perf_allow_tracepoint();
+}
+
+#else
+
+/* perf_allow_tracepoint() is inline, over what is not exported. */
+DEFINE_STATIC_CALL_RET0(rust_perf_security_call, security_perf_event_open);
+
+static int find_security(void)
+{
+	void *func = rust_perf_find_function("security_perf_event_open");
+
+	if (IS_ERR(func))
+		return PTR_ERR(func);
+	static_call_update(rust_perf_security_call, func);
+	return 0;
+}
+
+int rust_perf_allow_tracepoint(void)
+{
+	/* 0 if the kernel does not tell the addresses of data. */
+	const int *paranoid = (const int *)rust_perf_symbol_address(
+		"sysctl_perf_event_paranoid");
+
+	if ((!paranoid || *paranoid > -1) && !perfmon_capable())
+		return -EPERM;
+	return static_call(rust_perf_security_call)(PERF_SECURITY_TRACEPOINT);
+}
+
+#endif
 
 int rust_perf_trace_attach(struct tracepoint *tp,
 			   struct rust_perf_trace_data *data)
@@ -121,7 +162,7 @@ int rust_perf_for_each_module_tracepoint(void (*func)(struct tracepoint *tp,
 
 DEFINE_STATIC_CALL_NULL(rust_perf_btf_put_call, btf_put);
 
-int rust_perf_btf_init(void)
+static int find_btf(void)
 {
 	void *func = rust_perf_find_function("btf_put");
 
@@ -143,7 +184,7 @@ void rust_perf_btf_put(struct btf *btf)
 
 #else
 
-int rust_perf_btf_init(void)
+static int find_btf(void)
 {
 	return 0;
 }
@@ -158,6 +199,13 @@ void rust_perf_btf_put(struct btf *btf)
 }
 
 #endif /* CONFIG_DEBUG_INFO_BTF */
+
+int rust_perf_trace_init(void)
+{
+	int ret = find_btf();
+
+	return ret ? ret : find_security();
+}
 
 /* As perf_fetch_caller_regs(), for a caller that is further away. */
 void rust_perf_caller_regs(struct pt_regs *regs, unsigned long ip,
@@ -195,6 +243,15 @@ bool rust_perf_is_current(struct task_struct *task)
 	return task == current;
 }
 
+bool rust_perf_is_of_cgroup(const struct perf_event *event)
+{
+#ifdef CONFIG_CGROUP_PERF
+	return event->cgrp;
+#else
+	return false;
+#endif
+}
+
 bool rust_perf_sched_migrated(struct task_struct *task)
 {
 	return task->sched_migrated;
@@ -218,17 +275,4 @@ void rust_perf_for_each_task_event(struct task_struct *task,
 		raw_spin_unlock_irqrestore(&ctx->lock, flags);
 	}
 	rcu_read_unlock();
-}
-
-/*
- * Whether perf counts a page fault whose trace point has been hit: the conditions
- * of do_user_addr_fault(). The probe has disabled preemption once.
- */
-bool rust_perf_is_user_fault(unsigned long address)
-{
-	bool in_atomic = preempt_count() != PREEMPT_DISABLE_OFFSET;
-	bool in_vsyscall = (address & PAGE_MASK) == VSYSCALL_ADDR;
-
-	return (address < TASK_SIZE_MAX || in_vsyscall) && !in_atomic &&
-	       !pagefault_disabled() && current->mm;
 }

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shims for what only x86 has: RDPMC in user mode, the local APIC and MSRs.
+ * Shims for what only x86 has: RDPMC in user mode, the local APIC, MSRs and the
+ * conditions of page faults.
  */
 
 #include <linux/cpumask.h>
 #include <linux/err.h>
 #include <linux/mm_types.h>
+#include <linux/preempt.h>
+#include <linux/sched.h>
 #include <linux/smp.h>
 #include <linux/static_call.h>
+#include <linux/uaccess.h>
 #include <asm/apic.h>
 #include <asm/mmu_context.h>
 #include <asm/msr.h>
 #include <asm/perf_event.h>
 #include <asm/special_insns.h>
+#include <uapi/asm/vsyscall.h>
 
 #include "helpers.h"
 
@@ -102,4 +107,17 @@ int rust_perf_rdmsr_safe(u32 msr, u64 *value)
 int rust_perf_wrmsr_safe(u32 msr, u64 value)
 {
 	return wrmsrq_safe(msr, value);
+}
+
+/*
+ * Whether perf counts a page fault whose trace point has been hit: the conditions
+ * of do_user_addr_fault(). The probe has disabled preemption once.
+ */
+bool rust_perf_is_user_fault(unsigned long address)
+{
+	bool in_atomic = preempt_count() != PREEMPT_DISABLE_OFFSET;
+	bool in_vsyscall = (address & PAGE_MASK) == VSYSCALL_ADDR;
+
+	return (address < TASK_SIZE_MAX || in_vsyscall) && !in_atomic &&
+	       !pagefault_disabled() && current->mm;
 }

@@ -92,6 +92,14 @@ impl<T: Pmu> Event<T> {
         state & bindings::PERF_ATTACH_TASK != 0
     }
 
+    /// Whether the event counts the tasks of a cgroup on a CPU. perf says so only after
+    /// [`Pmu::event_init`].
+    pub fn is_of_cgroup(&self) -> bool {
+        // SAFETY: By the type invariant the event is initialised. perf sets the pointer once, before
+        // the event joins a context.
+        unsafe { bindings::rust_perf_is_of_cgroup(self.as_raw()) }
+    }
+
     /// The driver's data, which [`Pmu::event_init`] returned. Any context.
     pub fn data(&self) -> <T::EventData as ForeignOwnable>::Borrowed<'_> {
         // SAFETY: `event_init` has stored what `into_foreign()` returned, and `destroy` takes it back

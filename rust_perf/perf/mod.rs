@@ -156,5 +156,5 @@ pub fn is_administrator() -> bool {
 /// error of a security module. Task context.
 pub fn allow_tracepoint() -> Result {
     // SAFETY: The function reads the credentials of the current task, and this is task context.
-    to_result(unsafe { bindings::perf_allow_tracepoint() })
+    to_result(unsafe { bindings::rust_perf_allow_tracepoint() })
 }

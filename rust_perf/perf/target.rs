@@ -78,14 +78,19 @@ impl<T: Pmu<Events = Listed>> EventList<T> {
         ) {
             // SAFETY: By the safety requirement.
             let visit = unsafe { &*visit.cast::<Visit<F>>() };
-            // SAFETY: The event is open, and these words do not change while its context is locked.
-            let (pmu, cpu, state) = unsafe {
+            // SAFETY: The event is open, and so is the leader of its group. These words do not change
+            // while their context is locked.
+            let (pmu, cpu, state, leader) = unsafe {
+                let leader = addr_of_mut!((*event).group_leader).read();
                 (
                     addr_of_mut!((*event).pmu).read(),
                     addr_of_mut!((*event).cpu).read(),
                     addr_of_mut!((*event).state).read_volatile(),
+                    addr_of_mut!((*leader).state).read_volatile(),
                 )
             };
+            // perf marks only the leader of a group as disabled.
+            let state = state.min(leader);
             let is_bound = cpu == visit.cpu || (cpu == -1 && visit.bound == BoundTo::ThisCpuOrNone);
             if pmu != visit.pmu
                 || !is_bound

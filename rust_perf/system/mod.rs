@@ -10,7 +10,6 @@ pub mod irq;
 pub mod kprobe;
 pub mod path;
 pub mod percpu;
-mod regs;
 pub mod symbols;
 pub mod syscore;
 pub mod task;

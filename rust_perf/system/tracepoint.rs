@@ -153,7 +153,7 @@ fn for_each<F: FnMut(NonNull<bindings::tracepoint>, *mut bindings::module)>(mut 
 /// context, may sleep. Fails with the error of `register_kprobe()`.
 pub fn init() -> Result {
     // SAFETY: This is called in task context, as registering a kprobe requires.
-    to_result(unsafe { bindings::rust_perf_btf_init() })
+    to_result(unsafe { bindings::rust_perf_trace_init() })
 }
 
 /// Handles the hits of a trace point.

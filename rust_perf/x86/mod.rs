@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The hardware as the kernel reaches it: CPUID, MSRs, RDPMC, the local APIC and
-//! NMIs.
+//! NMIs; and what is x86's own about the registers of code and page faults.
 //!
 //! What the registers mean is in [`pmc`](crate::pmc).
 
@@ -9,6 +9,7 @@ mod apic;
 mod cpu;
 pub(crate) mod nmi;
 mod rdpmc;
+mod regs;
 mod reservation;
 
 use crate::{
@@ -39,6 +40,7 @@ pub(crate) use self::{
     apic::LocalApic,
     cpu::ThisCpu,
     rdpmc::UserRdpmc,
+    regs::REGISTER_ARGUMENTS,
     reservation::Reservation, //
 };
 
