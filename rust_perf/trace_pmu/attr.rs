@@ -7,6 +7,7 @@ use super::{
         Special,
         Traits, //
     },
+    probes::At,
     uprobe,
     Source,
     TracePmu, //
@@ -28,14 +29,10 @@ pub(super) enum Kind {
     /// The trace point with this number.
     TracePoint(u32),
     /// A place in the kernel's code, or the return from the function there.
-    Kernel {
-        /// Whether it is the return.
-        returns: bool,
-    },
+    Kernel(At),
     /// A place in a program, or the return from the function there.
     Program {
-        /// Whether it is the return.
-        returns: bool,
+        at: At,
         /// What says which program.
         by: uprobe::By,
         /// See [`Place`](crate::system::uprobe::Place).
@@ -47,27 +44,33 @@ pub(super) enum Kind {
 const KIND: u64 = 0b11;
 /// The bit of `config` from 32 on that is the field `ret`.
 const RET: u64 = 0b100;
+/// The first bit of `config` from 32 on that is the field `args`.
+const ARGS_SHIFT: u32 = 3;
+/// The largest value of the field `args`.
+const ARGS_MAX: u64 = 0b111;
 
 impl Kind {
-    /// Decodes `config`. Fails with `EINVAL` if a bit of no field is set.
+    /// Decodes `config`. Fails with `EINVAL` if a bit of no field is set, or if fields do not
+    /// go together.
     fn of(selector: Selector) -> Result<Self> {
         let Selector::Config(config) = selector else {
             return Err(EINVAL);
         };
         let (low, high) = (config as u32, config >> 32);
+        let args = high >> ARGS_SHIFT;
         // No field has the other bits.
-        if high >> 3 != 0 {
+        if args > ARGS_MAX {
             return Err(EINVAL);
         }
-        let returns = high & RET != 0;
+        let at = At::new(high & RET != 0, args as usize)?;
         let program = |by| Kind::Program {
-            returns,
+            at,
             by,
             ref_ctr_offset: low.into(),
         };
         match high & KIND {
-            0 if !returns => Ok(Kind::TracePoint(low)),
-            1 if low == 0 => Ok(Kind::Kernel { returns }),
+            0 if at == (At::Place { args: 0 }) => Ok(Kind::TracePoint(low)),
+            1 if low == 0 => Ok(Kind::Kernel(at)),
             2 => Ok(program(uprobe::By::Path)),
             3 => Ok(program(uprobe::By::Descriptor)),
             _ => Err(EINVAL),
@@ -84,18 +87,20 @@ impl TracePmu {
             let source: Arc<Source> = parent.data().into();
             return Ok(source.join());
         }
-        let kind = Kind::of(attr.selector())?;
-        match kind {
-            Kind::TracePoint(_) => {}
+        let kind = Kind::of(attr.selector());
+        let may_open = match kind {
             // What the in-tree PMUs `kprobe` and `uprobe` want.
-            Kind::Kernel { .. } if perf::perfmon_capable() => {}
-            Kind::Program { .. } if perf::is_administrator() => {}
-            _ => return Err(EACCES),
+            Ok(Kind::Kernel(_)) => perf::perfmon_capable(),
+            Ok(Kind::Program { .. }) => perf::is_administrator(),
+            Ok(Kind::TracePoint(_)) | Err(_) => true,
+        };
+        if !may_open {
+            return Err(EACCES);
         }
         if attr.wants_branch_stack() {
             return Err(perf::not_supported());
         }
-        let source = match kind {
+        let source = match kind? {
             Kind::TracePoint(number) => {
                 if attr.has_extended_config() {
                     return Err(EINVAL);
@@ -109,12 +114,12 @@ impl TracePmu {
                 let allowed = |traits: &Traits| allowed(event, traits);
                 self.sources.lock().numbered(number, event, allowed)?
             }
-            Kind::Kernel { returns } => self.open_kprobe(event, returns)?,
+            Kind::Kernel(at) => self.open_kprobe(event, at)?,
             Kind::Program {
-                returns,
+                at,
                 by,
                 ref_ctr_offset,
-            } => self.open_uprobe(event, returns, by, ref_ctr_offset)?,
+            } => self.open_uprobe(event, at, by, ref_ctr_offset)?,
         };
         if event.is_of_task() && event.cpu().is_some() {
             source.has_bound_events.store(true, Relaxed);

@@ -6,13 +6,19 @@
 //! allocates, sleeps, prints or panics. Only events of other tasks need a lock, and no
 //! trace point that is about another task is hit in an NMI.
 
-use super::Source;
+use super::{
+    Source,
+    TracePmu, //
+};
 use crate::{
     perf::{
         BoundTo,
-        EventList, //
+        EventList,
+        EventsHere,
+        Recording, //
     },
     system::{
+        irq::PreemptDisabled,
         task::Task,
         tracepoint::{
             Hit,
@@ -36,24 +42,41 @@ impl Probe for Source {
                 self.count_for_task(hit, task, BoundTo::ThisCpu);
             }
         }
-        let Some(events) = self.list.here(preempt) else {
+        self.record(
+            &self.list,
+            preempt,
+            || hit.args(),
+            |recording, events| recording.deliver(events, self.count(hit), hit.caller()),
+        );
+    }
+}
+
+impl Source {
+    /// Records a hit, if `list` has events on this CPU. `words` makes the record, and
+    /// `deliver` passes it to these events.
+    pub(super) fn record<W: Iterator<Item = u64>>(
+        &self,
+        list: &EventList<TracePmu>,
+        preempt: PreemptDisabled<'_>,
+        words: impl FnOnce() -> W,
+        deliver: impl FnOnce(Recording<'_>, EventsHere<'_>),
+    ) {
+        let Some(events) = list.here(preempt) else {
             return;
         };
         let Some(mut recording) = self.buffers.enter(preempt) else {
             return;
         };
         if self.has_records.load(Relaxed) {
-            recording.set(self.number, hit.args());
+            recording.set(self.number, words());
         } else {
             // An event that wants the record may join the list meanwhile. It must not get the record
             // of another source.
             recording.set(self.number, iter::empty());
         }
-        recording.deliver(events, self.count(hit), hit.caller());
+        deliver(recording, events);
     }
-}
 
-impl Source {
     /// How often to count a hit.
     fn count(&self, hit: &Hit<'_>) -> u64 {
         if self.traits.has_count {
@@ -86,19 +109,17 @@ impl Probe for PageFaults {
             return;
         }
         let source = &*self.0;
-        let deliver = |list: &EventList<_>| {
-            let preempt = hit.preempt_disabled();
-            let Some(events) = list.here(preempt) else {
-                return;
-            };
-            if let Some(mut recording) = source.buffers.enter(preempt) {
-                recording.set(source.number, hit.args());
-                recording.deliver_at(events, 1, regs);
-            }
+        let record = |list| {
+            source.record(
+                list,
+                hit.preempt_disabled(),
+                || hit.args(),
+                |recording, events| recording.deliver_at(events, 1, regs),
+            );
         };
-        deliver(&source.list);
+        record(&source.list);
         if !regs.is_user_mode() {
-            deliver(&source.others);
+            record(&source.others);
         }
     }
 }
@@ -116,13 +137,11 @@ impl Probe for Migrations {
         };
         let source = &*self.0;
         source.count_for_task(hit, next, BoundTo::ThisCpuOrNone);
-        let preempt = hit.preempt_disabled();
-        let Some(events) = source.list.here(preempt) else {
-            return;
-        };
-        if let Some(mut recording) = source.buffers.enter(preempt) {
-            recording.set(source.number, hit.args());
-            recording.deliver(events, 1, hit.caller());
-        }
+        source.record(
+            &source.list,
+            hit.preempt_disabled(),
+            || hit.args(),
+            |recording, events| recording.deliver(events, 1, hit.caller()),
+        );
     }
 }

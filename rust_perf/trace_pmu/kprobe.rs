@@ -2,7 +2,10 @@
 
 //! Places in the kernel's code as what events trace.
 
-use super::Source;
+use super::{
+    probes::At,
+    Source, //
+};
 use crate::{
     bindings,
     perf::Attr,
@@ -26,20 +29,18 @@ use kernel::{
 pub(super) type Probe = Kprobe<Hits>;
 
 /// Counts the hits of a probe.
-pub(super) struct Hits(Arc<Source>);
+pub(super) struct Hits {
+    source: Arc<Source>,
+    /// How many arguments a record has.
+    args: usize,
+}
 
 impl Handler for Hits {
     fn hit(&self, hit: Hit<'_>) {
-        let Hits(source) = self;
-        let (address, regs) = (hit.address as u64, hit.regs);
+        let (source, address) = (&self.source, hit.address as u64);
         match hit.return_address {
-            None => source.count_at(hit.preempt, regs, || {
-                let [a, b, c, d, e, f] = regs.arguments();
-                [address, a, b, c, d, e, f]
-            }),
-            Some(to) => source.count_at(hit.preempt, regs, || {
-                [address, to as u64, regs.return_value()]
-            }),
+            None => source.count_place(hit.preempt, hit.regs, address, self.args),
+            Some(to) => source.count_return(hit.preempt, hit.regs, address, to as u64),
         }
     }
 }
@@ -61,16 +62,17 @@ pub(super) fn place(attr: &Attr) -> Result<Place> {
     Ok(Place::Address(offset as usize))
 }
 
-/// Puts a probe at a place, or on the return from there. Task context, may sleep. Fails
+/// Puts a probe at a place, or on the return from the function there. Task context, may sleep. Fails
 /// with the errors of [`Kprobe::register`].
 pub(super) fn attach(
     symbols: Symbols,
     place: Place,
-    returns: bool,
+    at: At,
     source: Arc<Source>,
 ) -> Result<Pin<KBox<Probe>>> {
+    let args = at.args();
     KBox::pin_init(
-        Kprobe::register(symbols, place, returns, Hits(source)),
+        Kprobe::register(symbols, place, at.is_return(), Hits { source, args }),
         GFP_KERNEL,
     )
 }

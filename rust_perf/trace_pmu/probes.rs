@@ -6,7 +6,10 @@
 use super::{
     kprobe,
     names::Traits,
-    sources::Attachment,
+    sources::{
+        Attachment,
+        Entry, //
+    },
     uprobe,
     Source,
     TracePmu, //
@@ -19,29 +22,60 @@ use crate::{
     system::irq::{
         PreemptDisabled,
         Regs, //
-    }, //
+    },
+    x86::REGISTER_ARGUMENTS, //
 };
-use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 
-/// The number in the record of a probe's hit: `kind`, and this bit for a return.
-const RETURN: u32 = 4;
+/// What hits a probe.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    /// The execution of the place. Records have the first `args` arguments of a function,
+    /// if one begins there.
+    Place { args: usize },
+    /// The return from the function that begins at the place.
+    Return,
+}
 
-/// The number of a kind of probe.
-const fn number(kind: u32, returns: bool) -> u32 {
-    kind | if returns { RETURN } else { 0 }
+impl At {
+    /// Decodes the fields `ret` and `args`. Fails with `EINVAL` if they do not go together.
+    pub(super) fn new(returns: bool, args: usize) -> Result<Self> {
+        match (returns, args) {
+            (false, 0..=REGISTER_ARGUMENTS) => Ok(At::Place { args }),
+            (true, 0) => Ok(At::Return),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Whether this is [`Self::Return`].
+    pub(super) fn is_return(self) -> bool {
+        self == At::Return
+    }
+
+    /// How many arguments records have.
+    pub(super) fn args(self) -> usize {
+        match self {
+            At::Place { args } => args,
+            At::Return => 0,
+        }
+    }
+
+    /// The number in records of probes of the kernel (1) and of programs (2).
+    fn number(self, kind: u32) -> u32 {
+        const RETURN: u32 = 4;
+        match self {
+            At::Place { .. } => kind,
+            At::Return => kind | RETURN,
+        }
+    }
 }
 
 impl TracePmu {
     /// Opens an event of a place in the kernel's code. Task context, may sleep.
-    pub(super) fn open_kprobe(
-        &self,
-        event: &NewEvent<'_, Self>,
-        returns: bool,
-    ) -> Result<Arc<Source>> {
+    pub(super) fn open_kprobe(&self, event: &NewEvent<'_, Self>, at: At) -> Result<Arc<Source>> {
         let attr = event.attr();
         let [_, _, rest @ ..] = attr.extended_config();
         if rest != [0, 0] {
@@ -51,10 +85,8 @@ impl TracePmu {
         if attr.wants_raw() {
             perf::allow_tracepoint()?;
         }
-        let number = number(1, returns);
-        let mut sources = self.sources.lock();
-        sources.add(number, Traits::PROBE, event, |source| {
-            let probe = kprobe::attach(self.symbols, place, returns, source)?;
+        self.add_probe(at.number(1), event, |source| {
+            let probe = kprobe::attach(self.symbols, place, at, source)?;
             Ok(Attachment::Kernel(probe))
         })
     }
@@ -63,7 +95,7 @@ impl TracePmu {
     pub(super) fn open_uprobe(
         &self,
         event: &NewEvent<'_, Self>,
-        returns: bool,
+        at: At,
         by: uprobe::By,
         ref_ctr_offset: u64,
     ) -> Result<Arc<Source>> {
@@ -81,32 +113,66 @@ impl TracePmu {
         let task = event.task().filter(|_| !attr.is_inherited());
         // A program that its task executes maps its file anew.
         let at_once = !(event.is_of_task() && attr.is_enabled_on_exec());
-        let number = number(2, returns);
-        let mut sources = self.sources.lock();
-        sources.add(number, Traits::PROBE, event, |source| {
-            let probe = uprobe::attach(place, returns, task, at_once, source)?;
+        self.add_probe(at.number(2), event, |source| {
+            let probe = uprobe::attach(place, at, task, at_once, source)?;
             Ok(Attachment::Program(probe))
         })
+    }
+
+    /// Makes the source of an event's own probe.
+    ///
+    /// `attach` takes the locks of address spaces. perf may hold one of these where it
+    /// destroys an event, which takes the lock of the sources. So that is not held here.
+    fn add_probe(
+        &self,
+        number: u32,
+        event: &NewEvent<'_, Self>,
+        attach: impl FnOnce(Arc<Source>) -> Result<Attachment>,
+    ) -> Result<Arc<Source>> {
+        let buffers = self.sources.lock().buffers()?;
+        // If adding it fails, this is dropped after the lock is released.
+        let entry = Entry::new(number, Traits::PROBE, event, buffers, attach)?;
+        let mut sources = self.sources.lock();
+        sources.reserve()?;
+        sources.insert(entry)
     }
 }
 
 impl Source {
-    /// Counts a hit of a probe. `words` makes its record. Any context; see `hit.rs`.
-    pub(super) fn count_at<const N: usize>(
+    /// A probe at `address` was hit. Its record has `args` arguments. Any context; see
+    /// `hit.rs`.
+    pub(super) fn count_place(
         &self,
         preempt: PreemptDisabled<'_>,
         regs: Regs<'_>,
-        words: impl FnOnce() -> [u64; N],
+        address: u64,
+        args: usize,
     ) {
-        let Some(events) = self.list.here(preempt) else {
-            return;
-        };
-        let Some(mut recording) = self.buffers.enter(preempt) else {
-            return;
-        };
-        if self.has_records.load(Relaxed) {
-            recording.set(self.number, words().into_iter());
-        }
-        recording.deliver_at(events, 1, regs);
+        self.record(
+            &self.list,
+            preempt,
+            || {
+                let [a, b, c, d, e, f] = regs.arguments();
+                [address, a, b, c, d, e, f].into_iter().take(1 + args)
+            },
+            |recording, events| recording.deliver_at(events, 1, regs),
+        );
+    }
+
+    /// The function with a probe at `address` has returned to `to`. Any context; see
+    /// `hit.rs`.
+    pub(super) fn count_return(
+        &self,
+        preempt: PreemptDisabled<'_>,
+        regs: Regs<'_>,
+        address: u64,
+        to: u64,
+    ) {
+        self.record(
+            &self.list,
+            preempt,
+            || [address, to, regs.return_value()].into_iter(),
+            |recording, events| recording.deliver_at(events, 1, regs),
+        );
     }
 }

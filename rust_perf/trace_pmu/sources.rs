@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     perf::{
+        self,
         AddedEvent,
         EventList,
         NewEvent,
@@ -158,37 +159,38 @@ impl Sources {
     }
 
     /// Makes a source, for its first event. `attach` attaches its probes.
-    pub(super) fn add(
+    fn add(
         &mut self,
         number: u32,
         traits: Traits,
         event: &NewEvent<'_, TracePmu>,
         attach: impl FnOnce(Arc<Source>) -> Result<Attachment>,
     ) -> Result<Arc<Source>> {
-        self.entries.reserve(1, GFP_KERNEL)?;
-        let buffers = match &self.buffers {
-            Some(buffers) => buffers.clone(),
-            None => Arc::new(RecordBuffers::new()?, GFP_KERNEL)?,
-        };
-        let source = Arc::new(
-            Source {
-                list: EventList::new(event)?,
-                others: EventList::new(event)?,
-                buffers: buffers.clone(),
-                number,
-                traits,
-                has_bound_events: AtomicBool::new(false),
-                has_records: AtomicBool::new(false),
-                events: AtomicUsize::new(1),
-            },
-            GFP_KERNEL,
-        )?;
-        let entry = Entry {
-            _attachment: attach(source.clone())?,
-            source: source.clone(),
-        };
+        self.reserve()?;
+        let entry = Entry::new(number, traits, event, self.buffers()?, attach)?;
+        self.insert(entry)
+    }
+
+    /// The buffers of all sources, or new ones if there is no source.
+    pub(super) fn buffers(&self) -> Result<Arc<RecordBuffers>> {
+        match &self.buffers {
+            Some(buffers) => Ok(buffers.clone()),
+            None => Ok(Arc::new(RecordBuffers::new()?, GFP_KERNEL)?),
+        }
+    }
+
+    /// Makes room for one more source, so that [`Self::insert`] does not fail.
+    pub(super) fn reserve(&mut self) -> Result {
+        Ok(self.entries.reserve(1, GFP_KERNEL)?)
+    }
+
+    /// Adds a source that has its first event.
+    pub(super) fn insert(&mut self, entry: Entry) -> Result<Arc<Source>> {
+        let source = entry.source.clone();
         self.entries.push(entry, GFP_KERNEL)?;
-        self.buffers = Some(buffers);
+        if self.buffers.is_none() {
+            self.buffers = Some(source.buffers.clone());
+        }
         Ok(source)
     }
 
@@ -208,6 +210,35 @@ impl Sources {
     }
 }
 
+impl Entry {
+    /// Makes a source, and attaches its probes with `attach`.
+    pub(super) fn new(
+        number: u32,
+        traits: Traits,
+        event: &NewEvent<'_, TracePmu>,
+        buffers: Arc<RecordBuffers>,
+        attach: impl FnOnce(Arc<Source>) -> Result<Attachment>,
+    ) -> Result<Self> {
+        let source = Arc::new(
+            Source {
+                list: EventList::new(event)?,
+                others: EventList::new(event)?,
+                buffers,
+                number,
+                traits,
+                has_bound_events: AtomicBool::new(false),
+                has_records: AtomicBool::new(false),
+                events: AtomicUsize::new(1),
+            },
+            GFP_KERNEL,
+        )?;
+        Ok(Entry {
+            _attachment: attach(source.clone())?,
+            source,
+        })
+    }
+}
+
 impl Source {
     /// Counts one more event of a source that has one.
     pub(super) fn join(self: &Arc<Self>) -> Arc<Self> {
@@ -216,8 +247,7 @@ impl Source {
     }
 
     /// Counts one event less, unless it is the last. perf closes inherited events with the
-    /// lock of their context held, under which no source may be given up. They are never
-    /// the last.
+    /// lock of their context held. This spares nearly all of them the lock of the sources.
     pub(super) fn leave(&self) -> bool {
         let one_less = |events: usize| (events > 1).then(|| events - 1);
         self.events.fetch_update(Relaxed, Relaxed, one_less).is_ok()
@@ -232,6 +262,8 @@ impl Source {
         let is_other = match self.traits.special {
             Special::None | Special::Probe => false,
             Special::PageFaults => event.attr().exclude_user(),
+            // When the switch is traced, the events of the previous task's cgroup are on this CPU.
+            Special::Migrations if event.is_of_cgroup() => return Err(perf::not_supported()),
             Special::Migrations => event.is_of_task(),
         };
         event.insert_into(if is_other { &self.others } else { &self.list })

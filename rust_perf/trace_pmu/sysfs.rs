@@ -23,6 +23,7 @@ pub(super) fn attribute_groups() -> Result<AttributeGroups> {
         (c"kind", "config:32-33"),
         (c"ret", "config:34"),
         // Of probes: see `kprobe.rs` and `uprobe.rs`.
+        (c"args", "config:35-37"),
         (c"ref_ctr_offset", "config:0-31"),
         (c"symbol", "config1:0-63"),
         (c"path", "config1:0-63"),

@@ -2,7 +2,10 @@
 
 //! Places in programs as what events trace.
 
-use super::Source;
+use super::{
+    probes::At,
+    Source, //
+};
 use crate::{
     bindings,
     perf::Attr,
@@ -40,6 +43,8 @@ pub(super) struct Hits {
     source: Arc<Source>,
     /// The only task whose hits count, if there is one.
     task: Option<ARef<Task>>,
+    /// How many arguments a record has.
+    args: usize,
     /// Whether programs are probed.
     active: AtomicBool,
 }
@@ -54,16 +59,11 @@ impl Handler for Hits {
     }
 
     fn hit(&self, hit: Hit<'_>) {
-        let regs = hit.regs;
+        let (source, regs) = (&self.source, hit.regs);
         let ip = regs.instruction_pointer();
         PreemptDisabled::with(|preempt| match hit.function {
-            None => self.source.count_at(preempt, regs, || {
-                let [a, b, c, d, e, f] = regs.arguments();
-                [ip, a, b, c, d, e, f]
-            }),
-            Some(function) => self
-                .source
-                .count_at(preempt, regs, || [function as u64, ip, regs.return_value()]),
+            None => source.count_place(preempt, regs, ip, self.args),
+            Some(function) => source.count_return(preempt, regs, function as u64, ip),
         });
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn place(attr: &Attr, by: By, ref_ctr_offset: u64) -> Result<Place> {
     })
 }
 
-/// Puts a probe at a place, or on the return from there, into the programs that map the
+/// Puts a probe at a place, or on the return from the function there, into the programs that map the
 /// file: those of `task` only, if there is one.
 ///
 /// If `at_once` is not set, it is left to programs that map the file from now on.
@@ -111,7 +111,7 @@ pub(super) fn place(attr: &Attr, by: By, ref_ctr_offset: u64) -> Result<Place> {
 /// Task context, may sleep. Fails with the errors of [`Uprobe::register`].
 pub(super) fn attach(
     place: Place,
-    returns: bool,
+    at: At,
     task: Option<ARef<Task>>,
     at_once: bool,
     source: Arc<Source>,
@@ -119,9 +119,10 @@ pub(super) fn attach(
     let hits = Hits {
         source,
         task,
+        args: at.args(),
         active: AtomicBool::new(at_once),
     };
-    let probe = KBox::pin_init(Uprobe::register(place, returns, hits), GFP_KERNEL)?;
+    let probe = KBox::pin_init(Uprobe::register(place, at.is_return(), hits), GFP_KERNEL)?;
     probe.handler().active.store(true, Relaxed);
     Ok(probe)
 }
