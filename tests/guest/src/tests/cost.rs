@@ -6,14 +6,15 @@
 //! cost more. The report shows the table.
 
 use std::arch::x86_64::_rdtsc;
+use std::fmt;
+use std::hint::black_box;
 
 use anyhow::{ensure, Context, Result};
-use perf_event::SampleFlag;
+use perf_event::{Builder, Counter, SampleFlag, Sampler};
 
-use super::sampling::for_each_record;
+use super::sampling::{for_each_record, RING};
 use crate::clocks::{event, sampler, Clock, Clocks};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::Pmu;
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![
@@ -27,24 +28,24 @@ pub const TESTS: &[Test] = tests![
 const ROUNDS: usize = 7;
 
 /// The cost of one thing on our PMU and on the in-tree one, in instructions.
-struct Row {
+pub struct Row {
     what: String,
     ours: f64,
     theirs: f64,
 }
 
 impl Row {
-    /// Measures with `measure`, which returns the cost with a PMU.
-    fn new(
+    /// Measures with `measure`, which returns the cost on one side: ours, then theirs.
+    pub fn new<S: fmt::Debug>(
         what: impl Into<String>,
-        [ours, theirs]: [&Pmu; 2],
-        mut measure: impl FnMut(&Pmu) -> Result<f64>,
+        sides: [S; 2],
+        mut measure: impl FnMut(&S) -> Result<f64>,
     ) -> Result<Self> {
         let what = what.into();
         let mut lowest = [f64::INFINITY; 2];
         for _ in 0..ROUNDS {
-            for (lowest, pmu) in lowest.iter_mut().zip([ours, theirs]) {
-                let cost = measure(pmu).with_context(|| format!("{what}, {}", pmu.name))?;
+            for (lowest, side) in lowest.iter_mut().zip(&sides) {
+                let cost = measure(side).with_context(|| format!("{what}, {side:?}"))?;
                 *lowest = lowest.min(cost);
             }
         }
@@ -54,7 +55,7 @@ impl Row {
 }
 
 /// Prints the rows. It is an error if ours is above the in-tree figure in any.
-fn expect_no_row_above(rows: &[Row]) -> Result<()> {
+pub fn expect_no_row_above(rows: &[Row]) -> Result<()> {
     println!("# instructions                              ours  in-tree");
     for Row { what, ours, theirs } in rows {
         println!("# {what:<40} {ours:>7.0}  {theirs:>7.0}");
@@ -66,6 +67,80 @@ fn expect_no_row_above(rows: &[Row]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Events that are open while something is measured.
+#[expect(dead_code, reason = "they count until they are dropped")]
+pub enum Open {
+    Counters(Vec<Counter>),
+    Sampler(Box<Sampler>),
+}
+
+/// Opens enabled events from what it builds them with.
+pub type Opener = fn(Builder<'static>) -> Result<Open>;
+
+/// What is open while a hit is measured: events that only count, and one that samples each
+/// hit.
+pub const HITS: [(&str, Opener); 4] = [
+    ("1 event", |builder| counters(builder, 1)),
+    ("16 events", |builder| counters(builder, 16)),
+    ("sampled", |builder| {
+        sampler_of_hits(builder, SampleFlag::empty())
+    }),
+    ("raw", |builder| sampler_of_hits(builder, SampleFlag::RAW)),
+];
+
+/// Opens `n` events.
+pub fn counters(mut builder: Builder<'static>, n: usize) -> Result<Open> {
+    let open = |_| Ok(builder.enabled(true).build()?);
+    Ok(Open::Counters((0..n).map(open).collect::<Result<_>>()?))
+}
+
+fn sampler_of_hits(mut builder: Builder<'static>, more: SampleFlag) -> Result<Open> {
+    builder
+        .enabled(true)
+        .sample_period(1)
+        .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::TIME | more);
+    Ok(Open::Sampler(Box::new(builder.build()?.sampled(4 * RING)?)))
+}
+
+/// The instructions of one round of `work`. The lowest of several figures counts.
+pub fn per_round(work: impl Fn()) -> f64 {
+    const ROUNDS: u32 = 200;
+    let work = black_box(work);
+    let once = || {
+        // SAFETY: RDTSC only reads the time-stamp counter.
+        let start = unsafe { _rdtsc() };
+        (0..ROUNDS).for_each(|_| work());
+        // SAFETY: as above.
+        unsafe { _rdtsc() - start }
+    };
+    once();
+    let least = (0..15).map(|_| once()).min().unwrap_or(0);
+    least as f64 / f64::from(ROUNDS)
+}
+
+/// The cost of each of [`HITS`]. `event` builds a disabled event of a side, and `work` hits
+/// it once.
+pub fn rows_of_hits<S: fmt::Debug>(
+    what: &str,
+    sides: [S; 2],
+    event: impl Fn(&S) -> Result<Builder<'static>>,
+    work: impl Fn(),
+) -> Result<Vec<Row>> {
+    let without = per_round(&work);
+    let row = |(kind, open): (&str, Opener)| {
+        let [ours, theirs] = [&sides[0], &sides[1]].map(|side| -> Result<f64> {
+            let _open = open(event(side)?).with_context(|| format!("{what}, {side:?}"))?;
+            Ok(per_round(&work) - without)
+        });
+        Ok(Row {
+            what: format!("{what}, {kind}"),
+            ours: ours?,
+            theirs: theirs?,
+        })
+    };
+    HITS.into_iter().map(row).collect()
 }
 
 /// The instructions that `run` takes, the kernel's included.
@@ -115,7 +190,7 @@ fn clock_samples(_: &Ctx) -> Result<()> {
             ),
         ] {
             let what = format!("{clock:?} clock, a sample ({what})");
-            rows.push(Row::new(what, clocks.both(), |pmu| {
+            rows.push(Row::new(what, clocks.both(), |&pmu| {
                 let mut builder = event(pmu, clock);
                 let mut sampler = sampler(builder.sample_period(PERIOD), fields)?;
                 sampler.enable()?;
@@ -147,7 +222,7 @@ fn clock_reads(_: &Ctx) -> Result<()> {
         rows.push(Row::new(
             format!("{clock:?} clock, a read"),
             clocks.both(),
-            |pmu| {
+            |&pmu| {
                 let mut counter = event(pmu, clock).build()?;
                 counter.enable()?;
                 let cost = instructions(|| {
@@ -160,7 +235,7 @@ fn clock_reads(_: &Ctx) -> Result<()> {
             },
         )?);
         let what = format!("{clock:?} clock, enable and disable");
-        rows.push(Row::new(what, clocks.both(), |pmu| {
+        rows.push(Row::new(what, clocks.both(), |&pmu| {
             let mut counter = event(pmu, clock).build()?;
             let cost = instructions(|| {
                 for _ in 0..READS {

@@ -2,11 +2,10 @@
 //! What a hit of a trace point costs, in instructions, and what is left when all events
 //! are closed. With `-icount` the TSC counts instructions.
 
-use std::hint::black_box;
-
 use anyhow::{ensure, Result};
-use perf_event::{Counter, SampleFlag, Sampler};
+use perf_event::SampleFlag;
 
+use super::cost::{counters, expect_no_row_above, per_round, rows_of_hits};
 use super::sampling::RING;
 use crate::ctx::{Ctx, Test};
 use crate::tests;
@@ -31,82 +30,14 @@ const WORK: [(&str, fn()); 2] = [
     }),
 ];
 
-/// The instructions of one round of `work`. Interrupts disturb some measurements.
-fn instructions(work: fn()) -> f64 {
-    const ROUNDS: u32 = 200;
-    // SAFETY: RDTSC only reads the time-stamp counter.
-    let now = || unsafe { core::arch::x86_64::_rdtsc() };
-    let once = || {
-        let start = now();
-        for _ in 0..ROUNDS {
-            black_box(work)();
-        }
-        now() - start
-    };
-    once();
-    let least = (0..15).map(|_| once()).min().unwrap_or(0);
-    least as f64 / f64::from(ROUNDS)
-}
-
-/// Events that are open while something is measured.
-#[expect(dead_code, reason = "they count until they are dropped")]
-enum Open {
-    Counters(Vec<Counter>),
-    Sampler(Box<Sampler>),
-}
-
-/// Opens events of one kind.
-type Opener = fn(Event) -> Result<Open>;
-
-fn counters(event: Event, n: usize) -> Result<Open> {
-    let mut counters = Vec::new();
-    for _ in 0..n {
-        counters.push(event.builder().enabled(true).build()?);
-    }
-    Ok(Open::Counters(counters))
-}
-
-fn sampler(event: Event, fields: SampleFlag) -> Result<Open> {
-    let mut builder = event.builder();
-    builder.enabled(true).sample_period(1).sample(fields);
-    Ok(Open::Sampler(Box::new(builder.build()?.sampled(4 * RING)?)))
-}
-
 /// No hit costs more than with the in-tree PMU.
 fn cost_of_a_hit(_: &Ctx) -> Result<()> {
-    let rows: [(&str, Opener); 4] = [
-        ("1 event", |event| counters(event, 1)),
-        ("16 events", |event| counters(event, 16)),
-        ("sampled", |event| {
-            sampler(event, SampleFlag::IP | SampleFlag::TID | SampleFlag::TIME)
-        }),
-        ("raw", |event| {
-            let fields = SampleFlag::IP | SampleFlag::TID | SampleFlag::TIME;
-            sampler(event, fields | SampleFlag::RAW)
-        }),
-    ];
-    let mut dearer = Vec::new();
+    let mut rows = Vec::new();
     for (name, work) in WORK {
-        let without = instructions(work);
-        for (what, open) in rows {
-            let mut costs = [0.0; 2];
-            for (cost, event) in costs
-                .iter_mut()
-                .zip([Event::rust(name)?, Event::in_tree(name)?])
-            {
-                let _open = open(event)?;
-                *cost = instructions(work) - without;
-            }
-            let [ours, theirs] = costs;
-            let row = format!("{name}, {what}: {ours:.1} instructions, in-tree {theirs:.1}");
-            println!("# {row}");
-            if ours > theirs {
-                dearer.push(row);
-            }
-        }
+        let sides = [Event::rust(name)?, Event::in_tree(name)?];
+        rows.extend(rows_of_hits(name, sides, |it| Ok(it.builder()), work)?);
     }
-    ensure!(dearer.is_empty(), "{}", dearer.join("\n"));
-    Ok(())
+    expect_no_row_above(&rows)
 }
 
 /// When the last event is closed, a trace point costs what it did before the first.
@@ -114,14 +45,14 @@ fn nothing_attached_after_the_last_event(_: &Ctx) -> Result<()> {
     for (name, work) in WORK {
         let event = Event::rust(name)?;
         // It brings what stays, such as the work that all system calls have from then on.
-        drop(counters(event, 1)?);
-        let before = instructions(work);
+        drop(counters(event.builder(), 1)?);
+        let before = per_round(work);
         for round in 0..5 {
-            let open = counters(event, 3)?;
-            let with = instructions(work);
+            let open = counters(event.builder(), 3)?;
+            let with = per_round(work);
             ensure!(with > before, "{name}: nothing is attached");
             drop(open);
-            let after = instructions(work);
+            let after = per_round(work);
             ensure!(
                 // Where the loop begins and ends differs by one or two.
                 (after - before).abs() < 0.5,
