@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A BPF program that is attached to an event and runs at each of its overflows. It is
-//! written as instructions and loaded by bpf(2), without a library.
+//! BPF programs that are attached to events. They are written as instructions and loaded by
+//! bpf(2), without a library.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,7 +12,6 @@ const BPF_MAP_CREATE: i32 = 0;
 const BPF_MAP_LOOKUP_ELEM: i32 = 1;
 const BPF_PROG_LOAD: i32 = 5;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
-const BPF_PROG_TYPE_PERF_EVENT: u32 = 7;
 const BPF_PSEUDO_MAP_FD: u8 = 1;
 const BPF_FUNC_MAP_LOOKUP_ELEM: i32 = 1;
 
@@ -26,6 +25,47 @@ const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> u64 {
         | ((src as u64) << 12)
         | ((off as u16 as u64) << 16)
         | ((imm as u32 as u64) << 32)
+}
+
+/// What runs a program.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// The hits of a trace point (BPF_PROG_TYPE_TRACEPOINT).
+    TracePoint = 5,
+    /// The overflows of an event (BPF_PROG_TYPE_PERF_EVENT).
+    PerfEvent = 7,
+}
+
+/// Loads a program.
+fn load(kind: Kind, program: &[u64]) -> Result<OwnedFd> {
+    let license = c"GPL";
+    let [program_low, program_high] = halves(program.as_ptr() as u64);
+    let [license_low, license_high] = halves(license.as_ptr() as u64);
+    // prog_type, insn_cnt, insns, license, log_level, log_size, log_buf
+    let mut attr = [
+        kind as u32,
+        program.len() as u32,
+        program_low,
+        program_high,
+        license_low,
+        license_high,
+        0,
+        0,
+        0,
+        0,
+    ];
+    bpf_fd(BPF_PROG_LOAD, &mut attr).context("BPF_PROG_LOAD")
+}
+
+/// Loads a program that does nothing, and returns 1: whatever it may decide is to go on.
+pub fn return_1(kind: Kind) -> Result<OwnedFd> {
+    load(
+        kind,
+        &[
+            insn(0xb7, 0, 0, 0, 1), // r0 = 1
+            insn(0x95, 0, 0, 0, 0), // return r0
+        ],
+    )
 }
 
 /// A BPF program that counts overflows, and adds up their periods, in a map.
@@ -69,23 +109,7 @@ impl OverflowCounter {
             insn(0xb7, 0, 0, 0, record as i32),            // out: r0 = record
             insn(0x95, 0, 0, 0, 0),                        // return r0
         ];
-        let license = c"GPL";
-        let [program_low, program_high] = halves(program.as_ptr() as u64);
-        let [license_low, license_high] = halves(license.as_ptr() as u64);
-        // prog_type, insn_cnt, insns, license, log_level, log_size, log_buf
-        let mut attr = [
-            BPF_PROG_TYPE_PERF_EVENT,
-            program.len() as u32,
-            program_low,
-            program_high,
-            license_low,
-            license_high,
-            0,
-            0,
-            0,
-            0,
-        ];
-        let program = bpf_fd(BPF_PROG_LOAD, &mut attr).context("BPF_PROG_LOAD")?;
+        let program = load(Kind::PerfEvent, &program)?;
         Ok(Self { map, program })
     }
 

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
 use nix::kmod::{delete_module, finit_module, DeleteModuleFlags, ModuleInitFlags};
 
@@ -21,6 +21,19 @@ pub fn insert_with(ctx: &Ctx, parameters: &CStr) -> Result<Result<(), Errno>> {
     let path = ctx.module_file()?;
     let file = File::open(&path).with_context(|| format!("{}", path.display()))?;
     Ok(finit_module(&file, parameters, ModuleInitFlags::empty()))
+}
+
+/// Expects that the module does not load with these parameters.
+pub fn expect_refused(ctx: &Ctx, parameters: &CStr, errno: Errno) -> Result<()> {
+    let result = insert_with(ctx, parameters)?;
+    if result.is_ok() {
+        remove().context("rmmod")?;
+    }
+    ensure!(
+        result == Err(errno),
+        "insmod {parameters:?}: {result:?}, expected {errno}"
+    );
+    Ok(())
 }
 
 /// Loads any module.

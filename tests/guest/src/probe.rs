@@ -49,6 +49,8 @@ pub struct Probe {
     pub config2: u64,
     /// Of a program's probe, the offset of the reference counter.
     pub ref_ctr_offset: u64,
+    /// How many arguments records have. Only rust_trace has this.
+    pub args: u64,
 }
 
 impl Probe {
@@ -59,6 +61,7 @@ impl Probe {
             config1,
             config2,
             ref_ctr_offset: 0,
+            args: 0,
         }
     }
 
@@ -85,6 +88,11 @@ impl Probe {
         }
     }
 
+    /// The same with this many arguments in records.
+    pub fn with_args(self, args: u64) -> Self {
+        Self { args, ..self }
+    }
+
     /// Builds a disabled event of the calling thread.
     pub fn event(&self, side: Side) -> Result<Builder<'static>> {
         let (kind, in_tree) = match self.kind {
@@ -101,7 +109,10 @@ impl Probe {
             }
             Side::Ours => {
                 let pmu = Pmu::find(RUST_TRACE)?;
-                let config = pmu.encode(&format!("kind={kind:#x},ret={ret:#x}"))?;
+                let config = pmu.encode(&format!(
+                    "kind={kind:#x},ret={ret:#x},args={:#x}",
+                    self.args
+                ))?;
                 (pmu, config)
             }
         };

@@ -5,6 +5,7 @@
 //!
 //! Random calls are generated from `--seed`, which the report shows.
 
+pub(super) mod alike;
 pub(super) mod attr;
 pub(super) mod calls;
 pub(super) mod case;

@@ -82,14 +82,7 @@ fn loads_with_limits_on_counters(ctx: &Ctx) -> Result<()> {
 /// Fails to load the module, with one line in the log that contains `words`.
 fn expect_refused(ctx: &Ctx, parameters: &CStr, errno: Errno, words: &str) -> Result<()> {
     let mut log = ctx.module_log()?;
-    let result = module::insert_with(ctx, parameters)?;
-    if result.is_ok() {
-        module::remove().context("rmmod")?;
-    }
-    ensure!(
-        result == Err(errno),
-        "insmod {parameters:?}: {result:?}, expected {errno}"
-    );
+    module::expect_refused(ctx, parameters, errno)?;
     let lines = log.lines()?;
     ensure!(
         lines.len() == 1 && lines[0].contains(words),

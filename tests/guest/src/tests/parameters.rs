@@ -147,14 +147,7 @@ fn refused_parameters(ctx: &Ctx) -> Result<()> {
         (c"generation=5", Errno::ENODEV),
         (c"generation=200", Errno::ENODEV),
     ] {
-        let result = module::insert_with(ctx, parameters)?;
-        if result.is_ok() {
-            module::remove().context("rmmod")?;
-        }
-        ensure!(
-            result == Err(errno),
-            "insmod {parameters:?}: {result:?}, expected {errno}"
-        );
+        module::expect_refused(ctx, parameters, errno)?;
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Events of dynamic probes, held against the in-tree PMUs `kprobe` and `uprobe`.
 
+mod attrs;
 mod cost;
 mod errors;
 mod leaks;
 mod programs;
 mod records;
 
+use attrs::{changed_attrs, random_attrs, rights};
 use cost::cost_of_a_hit;
 use errors::{
     descriptors as bad_descriptors, paths as bad_paths, reserved_bits, symbols as bad_symbols,
@@ -15,10 +17,11 @@ use errors::{
 use leaks::opened_and_closed;
 use programs::{
     inherited, inherited_by_threads, of_all_processes, of_one_process, reference_counter,
-    removed_on_exec, typed, unlinked, unmounted,
+    removed_on_exec, typed, typed_names, unlinked, unmounted,
 };
 use records::{
-    of_programs as records_of_programs, of_the_kernel as records_of_the_kernel, periods,
+    instructions_at_each_hit, of_programs as records_of_programs,
+    of_the_kernel as records_of_the_kernel, periods,
 };
 
 use std::arch::global_asm;
@@ -53,9 +56,13 @@ pub const TESTS: &[Test] = tests![
     bad_descriptors,
     reserved_bits,
     unprivileged,
+    changed_attrs,
+    random_attrs,
+    rights,
     records_of_programs,
     records_of_the_kernel,
     periods,
+    instructions_at_each_hit: [ExactCounts],
     of_one_process,
     of_all_processes,
     removed_on_exec,
@@ -65,6 +72,7 @@ pub const TESTS: &[Test] = tests![
     unmounted,
     reference_counter,
     typed: [PerfTool],
+    typed_names,
     opened_and_closed,
 ];
 
@@ -149,6 +157,7 @@ fn format(_: &Ctx) -> Result<()> {
     for (field, bits) in [
         ("kind", "config:32-33"),
         ("ret", "config:34"),
+        ("args", "config:35-37"),
         ("ref_ctr_offset", "config:0-31"),
         ("symbol", "config1:0-63"),
         ("path", "config1:0-63"),

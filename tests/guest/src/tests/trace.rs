@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -15,12 +15,15 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context, Result};
 use nix::errno::Errno;
 use nix::unistd::gettid;
+use perf_event::events::Raw;
 use perf_event::{Builder, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{
-    PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_COUNT_SW_PAGE_FAULTS,
+    PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_COUNT_SW_DUMMY,
+    PERF_COUNT_SW_PAGE_FAULTS,
 };
+use perf_event_open_sys::ioctls;
 
-use super::compare::case::Unprivileged;
+use super::compare::case::{Unprivileged, World};
 use super::sampling::{for_each_sample, RING};
 use super::{cpus, expect, find_undisturbed};
 use crate::ctx::{Ctx, Test};
@@ -28,7 +31,7 @@ use crate::module;
 use crate::pmu::Event as Hardware;
 use crate::setting::{pin, Affinity, Setting};
 use crate::tests;
-use crate::trace::{number, Event, Record, Same, RUST_TRACE};
+use crate::trace::{number, tracefs, Event, Record, Same, RUST_TRACE};
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -40,6 +43,9 @@ pub const TESTS: &[Test] = tests![
     software_events,
     page_faults_by_mode,
     migrations_between_cpus: [Cpus(2)],
+    migrations_in_a_group: [Cpus(2)],
+    migrations_of_a_cgroup: [Cpus(2)],
+    enabled_after_its_limit,
     inherited,
     wakeups_of_another_task: [Cpus(2)],
     runtime_as_count,
@@ -289,6 +295,92 @@ fn migrations_between_cpus(_: &Ctx) -> Result<()> {
     }
     same.disable()?;
     expect("20 moves", "migrations", same.count("migrations")?, 20)
+}
+
+/// A member of a group counts only while the leader is enabled. perf marks only the leader
+/// as disabled.
+fn migrations_in_a_group(_: &Ctx) -> Result<()> {
+    let affinity = Affinity::pinned_to(0)?;
+    let move_about = |times: usize| (1..=times).try_for_each(|i| affinity.pin(i % 2));
+    let mut leader = Event::software(PERF_COUNT_SW_DUMMY).builder().build()?;
+    let mut members = Vec::new();
+    for event in [
+        named("cpu-migrations")?,
+        Event::software(PERF_COUNT_SW_CPU_MIGRATIONS),
+    ] {
+        let mut builder = event.builder();
+        members.push(builder.enabled(true).build_with_group(&mut leader)?);
+    }
+    move_about(2)?;
+    leader.enable()?;
+    move_about(6)?;
+    leader.disable()?;
+    move_about(2)?;
+    for member in &mut members {
+        expect("while enabled", "migrations", member.read()?, 6)?;
+    }
+    Ok(())
+}
+
+/// Where a switch is traced, perf has not changed to the task's cgroup yet. So the event is
+/// on no CPU, rather than wrong.
+fn migrations_of_a_cgroup(_: &Ctx) -> Result<()> {
+    let world = World::new()?;
+    let affinity = Affinity::pinned_to(0)?;
+    for (event, is_counted) in [
+        (named("cpu-migrations")?, false),
+        (Event::software(PERF_COUNT_SW_CPU_MIGRATIONS), true),
+    ] {
+        let mut builder = Builder::new(Raw::new(event.config));
+        builder.attrs_mut().type_ = event.type_;
+        builder
+            .exclude_kernel(false)
+            .exclude_hv(false)
+            .read_format(ReadFormat::TOTAL_TIME_RUNNING)
+            .observe_cgroup(&world.cgroup)
+            .one_cpu(1);
+        let mut counter = builder.build()?;
+        counter.enable()?;
+        (1..=6).try_for_each(|i| affinity.pin(i % 2))?;
+        counter.disable()?;
+        let full = counter.read_full()?;
+        let ran = full.time_running().context("no time")?;
+        ensure!(
+            (full.count() > 0, !ran.is_zero()) == (is_counted, is_counted),
+            "{event:x?}: {} in {ran:?}",
+            full.count()
+        );
+    }
+    Ok(())
+}
+
+/// An event that its limit has stopped counts when it is enabled again. With the in-tree
+/// PMU it does not.
+fn enabled_after_its_limit(_: &Ctx) -> Result<()> {
+    for (event, more) in [
+        (Event::rust("task_rename")?, 10),
+        (Event::in_tree("task_rename")?, 0),
+    ] {
+        let mut counter = event.builder().sample_period(1).build()?;
+        // SAFETY: the event is open, and the argument is a number.
+        let status = unsafe { ioctls::REFRESH(counter.as_raw_fd(), 1) };
+        Errno::result(status)?;
+        // An interrupt stops it, soon after the first hit.
+        let mut before = 0;
+        loop {
+            rename();
+            let count = counter.read()?;
+            if count == before {
+                break;
+            }
+            before = count;
+        }
+        counter.enable()?;
+        times(10, rename)?;
+        let what = format!("{event:x?}, enabled again");
+        expect(&what, "hits", counter.read()?, before + more)?;
+    }
+    Ok(())
 }
 
 /// Events of a task count for its children, and the counts are added when these end.
@@ -805,6 +897,38 @@ fn call_chain_as_in_tree(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// The trace event of page faults in kernel mode as tracefs records it: without perf, and
+/// so without what perf leaves out.
+struct FaultsInTracefs(PathBuf);
+
+impl FaultsInTracefs {
+    const TRACEFS: &str = "/sys/kernel/tracing";
+
+    /// Records those of this thread.
+    fn start() -> Result<Self> {
+        let event = tracefs("page_fault_kernel").context("no page_fault_kernel")?;
+        fs::write(event.join("filter"), format!("common_pid == {}", gettid()))?;
+        fs::write(Path::new(Self::TRACEFS).join("trace"), "")?;
+        fs::write(event.join("enable"), "1")?;
+        Ok(Self(event))
+    }
+
+    fn count(&self) -> Result<usize> {
+        let trace = fs::read_to_string(Path::new(Self::TRACEFS).join("trace"))?;
+        let faults = trace
+            .lines()
+            .filter(|line| line.contains("page_fault_kernel:"));
+        Ok(faults.count())
+    }
+}
+
+impl Drop for FaultsInTracefs {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("enable"), "0");
+        let _ = fs::write(self.0.join("filter"), "0");
+    }
+}
+
 /// A hit that taking a sample causes is not counted: a sample of the user call chain reads
 /// the stack, and the frame pointer is one that faults.
 fn recursion(_: &Ctx) -> Result<()> {
@@ -836,12 +960,15 @@ fn recursion(_: &Ctx) -> Result<()> {
     for sampler in &mut samplers {
         sampler.enable()?;
     }
+    let traced = FaultsInTracefs::start()?;
     faults.enable()?;
     times(N, call)?;
     faults.disable()?;
     for sampler in &mut samplers {
         sampler.disable()?;
     }
+    let traced = traced.count()?;
+    ensure!(traced >= N as usize, "only {traced} faults in tracefs");
     expect("while sampling", "faults", faults.count("faults")?, 0)?;
     for sampler in &mut samplers {
         let mut samples = 0;

@@ -81,8 +81,8 @@ pub const FD_CLOEXEC: u64 = 1 << 3;
 /// One of the two PMUs that are compared.
 pub struct Side {
     pub pmu: Pmu,
-    /// The `config` of an event that can lead a group, as cases have it.
-    leader: u64,
+    /// An event that can lead a group, as cases have it.
+    leader: Attr,
     /// The `config` of cases and that of this PMU, if they differ.
     configs: Option<Configs>,
 }
@@ -101,7 +101,7 @@ impl Side {
     pub fn new(pmu: Pmu, leader: u64) -> Self {
         Self {
             pmu,
-            leader,
+            leader: Case::own(leader).attr,
             configs: None,
         }
     }
@@ -112,12 +112,17 @@ impl Side {
     pub fn with_configs(pmu: Pmu, events: &[(u64, u64)], unknown: u64) -> Self {
         Self {
             pmu,
-            leader: events[0].0,
+            leader: Case::own(events[0].0).attr,
             configs: Some(Configs {
                 events: events.to_vec(),
                 unknown,
             }),
         }
+    }
+
+    /// The same, with another event to lead groups.
+    pub fn led_by(self, leader: Attr) -> Self {
+        Self { leader, ..self }
     }
 
     /// This PMU's number for `config` of a case.
@@ -387,7 +392,8 @@ pub struct World {
     /// Counts the context switches of this thread.
     switches: Counter,
     child: Child,
-    cgroup: File,
+    /// The root of the hierarchy.
+    pub cgroup: File,
     null: File,
     // The last field, because the mount must outlive the open files in it.
     _cgroups: Mount,
@@ -475,7 +481,13 @@ impl World {
         const SOFTWARE: u64 = 1;
         const DUMMY: u64 = 9;
         let mut attr = match side {
-            Some(side) => Case::own(side.leader).attr_for(side),
+            Some(side) => {
+                let leader = Case {
+                    attr: side.leader,
+                    ..Case::own(0)
+                };
+                leader.attr_for(side)
+            }
             None => {
                 let mut attr = Case::own(DUMMY).attr;
                 attr.set(attr::TYPE, SOFTWARE);

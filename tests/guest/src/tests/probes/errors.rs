@@ -289,7 +289,7 @@ pub(super) fn reserved_bits(_: &Ctx) -> Result<()> {
     let kernel = Probe::symbol(SYSTEM_CALL, 0);
     let program = Probe::path(&path, offset);
     for (what, probe) in [("kernel", kernel), ("program", program)] {
-        for bit in 35..64 {
+        for bit in 38..64 {
             let got = errno(&probe, Side::Ours, |attr| attr.config |= 1 << bit)?;
             ensure!(got == libc::EINVAL, "{what}, bit {bit}: errno {got}");
         }
@@ -299,6 +299,13 @@ pub(super) fn reserved_bits(_: &Ctx) -> Result<()> {
     for bit in 0..32 {
         let got = errno(&kernel, Side::Ours, |attr| attr.config |= 1 << bit)?;
         ensure!(got == libc::EINVAL, "kernel, bit {bit}: errno {got}");
+    }
+    // A function has at most six arguments in registers, and its return has none.
+    for probe in [kernel, program] {
+        for probe in [probe.with_args(7), probe.of_return().with_args(1)] {
+            let got = errno(&probe, Side::Ours, |_| {})?;
+            ensure!(got == libc::EINVAL, "{probe:x?}: errno {got}");
+        }
     }
     // A trace point has no return.
     let pmu = Pmu::find(RUST_TRACE)?;

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::ptr::NonNull;
 use std::thread;
@@ -22,6 +23,7 @@ use crate::probe::{c_path, Kind, Probe, Side, SIDES};
 use crate::program::{Installed, Stopped, PROBED, PROBED_CALLS, PROBED_FORKING};
 use crate::tests::{cpus, expect};
 use crate::tool::{check, parse_rows};
+use crate::trace;
 
 /// What comes before the function in the program's file.
 const MARKER: &[u8] = b"probed: ";
@@ -82,9 +84,40 @@ pub(super) fn of_one_process(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// What `tools/trace-event` prints, and what it says besides.
+fn trace_event(names: &[&str]) -> Result<(String, String)> {
+    const TOOL: &str = "/mnt/checkout/tools/trace-event";
+    let mut tool = Command::new(TOOL);
+    let output = tool.args(names).output().context(TOOL)?;
+    let output = check(&tool, output)?;
+    let events = String::from_utf8(output.stdout)?;
+    Ok((events.trim_end().into(), String::from_utf8(output.stderr)?))
+}
+
+/// `tools/trace-event` knows the names in `events/`, and warns of those that are none.
+pub(super) fn typed_names(_: &Ctx) -> Result<()> {
+    const NAMES: [&str; 4] = [
+        "sched_switch",
+        "context-switches",
+        "page-faults",
+        "cpu-migrations",
+    ];
+    let mut expected = Vec::new();
+    for name in NAMES {
+        let file = Path::new(trace::RUST_TRACE).join("events").join(name);
+        expected.push(format!("rust_trace/{}/", fs::read_to_string(file)?.trim()));
+    }
+    let expected = expected.join(",");
+    let (events, said) = trace_event(&NAMES)?;
+    ensure!(events == expected, "{events}, expected {expected}");
+    ensure!(said.is_empty(), "{said}");
+    let (_, said) = trace_event(&["sched:no_such_point"])?;
+    ensure!(said.contains("no trace point no_such_point"), "{said}");
+    Ok(())
+}
+
 /// What `tools/trace-event` prints is what perf understands.
 pub(super) fn typed(_: &Ctx) -> Result<()> {
-    const TOOL: &str = "/mnt/checkout/tools/trace-event";
     let target = Target::new()?;
     let path = target.program.path().display().to_string();
     for (place, hits) in [
@@ -94,13 +127,10 @@ pub(super) fn typed(_: &Ctx) -> Result<()> {
         (format!("uprobe:{path}:{:#x}", target.offset), PROBED_CALLS),
         ("kprobe:__x64_sys_exit".into(), 1),
     ] {
-        let mut tool = Command::new(TOOL);
-        let output = tool.arg(&place).output().context(TOOL)?;
-        let event = String::from_utf8(check(&tool, output)?.stdout)?;
-        let event = event.trim_end();
+        let (event, _) = trace_event(&[&place])?;
         let mut perf = Command::new("sh");
         let command = "exec perf stat -x, -e \"$0\" \"$1\" 9< \"$1\"";
-        perf.args(["-c", command, event, &path]);
+        perf.args(["-c", command, &event, &path]);
         let output = perf.output().context("perf")?;
         let rows = parse_rows(&check(&perf, output)?)?;
         let [row] = &rows[..] else {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The raw records of samples.
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use nix::unistd::gettid;
-use perf_event::SampleFlag;
+use perf_event::{ReadFormat, SampleFlag};
 
-use super::{guest_probed, own_place, probed, system_calls, SYSTEM_CALL};
+use super::{guest_probed, own_calls, own_place, probed, system_calls, SYSTEM_CALL};
 use crate::ctx::Ctx;
+use crate::pmu::Event;
 use crate::probe::{kernel_address, Probe, Side};
 use crate::tests::expect;
 use crate::tests::sampling::{for_each_sample, RING};
@@ -64,12 +65,18 @@ pub(super) fn of_programs(_: &Ctx) -> Result<()> {
             unsafe { guest_probed(i, 1_000) };
         }
     };
-    let entries = records(&probe, 2, load)?;
-    expect("entry", "records", entries.len() as u64, 5)?;
-    for (i, words) in (0..).zip(entries) {
-        // The function's two arguments, and four registers that may hold anything.
-        ensure!(words.len() == 7, "{words:x?}");
-        ensure!(words[..3] == [probed(), i, 1_000], "{words:x?}");
+    // The function has two arguments. The other registers may hold anything.
+    for args in 0..=6 {
+        let entries = records(&probe.with_args(args as u64), 2, load)?;
+        expect("entry", "records", entries.len() as u64, 5)?;
+        for (i, words) in (0..).zip(entries) {
+            ensure!(words.len() == 1 + args, "{args} arguments: {words:x?}");
+            let known = words.len().min(3);
+            ensure!(
+                words[..known] == [probed(), i, 1_000][..known],
+                "{args} arguments: {words:x?}"
+            );
+        }
     }
     let returns = records(&probe.of_return(), 6, load)?;
     expect("return", "records", returns.len() as u64, 5)?;
@@ -86,14 +93,16 @@ pub(super) fn of_programs(_: &Ctx) -> Result<()> {
 pub(super) fn of_the_kernel(_: &Ctx) -> Result<()> {
     let address = kernel_address(SYSTEM_CALL.to_str()?)?;
     let probe = Probe::symbol(SYSTEM_CALL, 0);
-    let entries = records(&probe, 1, || system_calls(5))?;
-    expect("entry", "records", entries.len() as u64, 5)?;
-    for words in entries {
-        // Behind ENDBR64, or where it was.
-        ensure!(
-            words.len() == 7 && words[0].wrapping_sub(address) <= 4,
-            "{words:x?}"
-        );
+    for (args, len) in [(0, 1), (6, 7)] {
+        let entries = records(&probe.with_args(args), 1, || system_calls(5))?;
+        expect("entry", "records", entries.len() as u64, 5)?;
+        for words in entries {
+            // Behind ENDBR64, or where it was.
+            ensure!(
+                words.len() == len && words[0].wrapping_sub(address) <= 4,
+                "{words:x?}"
+            );
+        }
     }
     let returns = records(&probe.of_return(), 5, || system_calls(5))?;
     expect("return", "records", returns.len() as u64, 5)?;
@@ -126,7 +135,7 @@ pub(super) fn periods(_: &Ctx) -> Result<()> {
             let mut sampler = counter.sampled(RING)?;
             sampler.enable()?;
             system_calls(100);
-            super::own_calls(100);
+            own_calls(100);
             sampler.disable()?;
             let mut samples = 0;
             for_each_sample(&mut sampler, |sample| {
@@ -139,5 +148,54 @@ pub(super) fn periods(_: &Ctx) -> Result<()> {
             expect(&format!("{what}, {side:?}"), "samples", samples, 100 / 7)?;
         }
     }
+    Ok(())
+}
+
+/// A sample of a hit contains the counts of rust_pmu's events, which are exact: from one
+/// call of a function to the next.
+pub(super) fn instructions_at_each_hit(ctx: &Ctx) -> Result<()> {
+    const CALLS: u64 = 50;
+    let (path, offset) = own_place(probed())?;
+    let mut sampler = Probe::path(&path, offset)
+        .event(Side::Ours)?
+        .sample_period(1)
+        .sample(SampleFlag::READ)
+        .read_format(ReadFormat::GROUP)
+        .build()?
+        .sampled(RING)?;
+    let _instructions = ctx
+        .pmu()?
+        .event(Event::Instructions)
+        .exclude_kernel(true)
+        .enabled(true)
+        .build_with_group(&mut *sampler)?;
+    sampler.enable()?;
+    for _ in 0..CALLS {
+        own_calls(1);
+    }
+    sampler.disable()?;
+    let mut values = Vec::new();
+    for_each_sample(&mut sampler, |sample| {
+        let group = sample.values().context("no READ")?;
+        let entries: Vec<_> = group.entries().map(|entry| entry.value()).collect();
+        let [hits, instructions] = entries[..] else {
+            bail!("{entries:?}");
+        };
+        values.push((hits, instructions));
+        Ok(())
+    })?;
+    expect("calls", "samples", values.len() as u64, CALLS)?;
+    let steps: Vec<_> = values
+        .windows(2)
+        .map(|pair| pair[1].1 - pair[0].1)
+        .collect();
+    for ((hits, _), n) in values.iter().zip(1..) {
+        expect("in order", "hits", *hits, n)?;
+    }
+    // Each round of the loop is the same code.
+    ensure!(
+        steps[0] > 0 && steps.iter().all(|step| *step == steps[0]),
+        "instructions from call to call: {steps:?}"
+    );
     Ok(())
 }
