@@ -141,6 +141,7 @@ impl Comparison {
             && case.cpu == -1
             && case.group == Group::Alone
             && case.paranoid.is_none()
+            && case.attr.has(attr::DISABLED)
             && !case.attr.has(attr::SIGTRAP)
     }
 
