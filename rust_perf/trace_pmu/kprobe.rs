@@ -62,8 +62,8 @@ pub(super) fn place(attr: &Attr) -> Result<Place> {
     Ok(Place::Address(offset as usize))
 }
 
-/// Puts a probe at a place, or on the return from the function there. Task context, may sleep. Fails
-/// with the errors of [`Kprobe::register`].
+/// Puts a probe at a place, or on the return from the function there. Task context, may
+/// sleep. Fails with the errors of [`Kprobe::register`].
 pub(super) fn attach(
     symbols: Symbols,
     place: Place,

@@ -153,7 +153,9 @@ impl Source {
             preempt,
             || {
                 let [a, b, c, d, e, f] = regs.arguments();
-                [address, a, b, c, d, e, f].into_iter().take(1 + args)
+                [address, a, b, c, d, e, f]
+                    .into_iter()
+                    .take(args.saturating_add(1))
             },
             |recording, events| recording.deliver_at(events, 1, regs),
         );
