@@ -256,6 +256,9 @@ pub const V6_GAPS: Machine = Machine::intel("Intel v6 4+4", Pmu::version(6).coun
 pub const V6_MOST: Machine = Machine::intel("Intel v6 8+4", Pmu::version(6).counters(8).fixed(4));
 
 // Models of Intel, each with a table of constraints of its own.
+/// Yonah.
+pub const CORE: Machine =
+    Machine::intel("Intel v1, Core 2", Pmu::version(1)).signature(6, 0x0e, None);
 /// Penryn.
 pub const CORE2: Machine =
     Machine::intel("Intel v2, Core 2 2+3", Pmu::version(2)).signature(6, 0x17, None);

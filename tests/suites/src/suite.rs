@@ -493,6 +493,9 @@ pub const SUITES: &[Suite] = &[
     Suite::new("compare-v1", &[COMPARE, REGISTERS]).on(machine::V1),
     Suite::new("compare-v2", &[COMPARE]).on(machine::V2),
     Suite::new("compare-v3", &[COMPARE]).on(machine::V3),
+    Suite::new("models-core", MODEL)
+        .on(machine::CORE)
+        .with_all(),
     Suite::new("models-core2", MODEL)
         .on(machine::CORE2)
         .with_all(),
