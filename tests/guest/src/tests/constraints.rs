@@ -139,14 +139,14 @@ impl Limit {
     }
 }
 
-/// Does this while the PMU's driver holds the counters, so that it reserves them only
-/// once.
+/// Does this while the PMU's driver holds the counters, so that it does not reserve them
+/// for each group anew.
 fn holding<T>(pmu: &Pmu, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let _holder = pmu.raw(0xc0).build()?;
     work()
 }
 
-/// The events of both drivers, and those of them that can be compared in groups.
+/// The limits of events on both drivers.
 struct Limits {
     /// By `config`: rust_pmu's limit and the in-tree driver's.
     both: BTreeMap<u64, (Limit, Limit)>,
@@ -186,12 +186,7 @@ impl Limits {
 
     fn due(config: u64, theirs: Limit) -> Due {
         let (event, umask) = (config & 0xff, (config >> 8) & 0xff);
-        if theirs
-            == (Limit {
-                events: 0,
-                errno: libc::ENXIO,
-            })
-        {
+        if (theirs.events, theirs.errno) == (0, libc::ENXIO) {
             return Due::MissingMsr;
         }
         // If one event fits, it is on the fixed counter that the unit mask stands for.
