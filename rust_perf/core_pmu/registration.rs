@@ -73,13 +73,19 @@ pub(crate) fn register(
         GFP_KERNEL,
     )?;
 
+    let (events_of, model) = match capabilities.pmu_name {
+        Some(name) => (", events of ", name),
+        None => ("", ""),
+    };
     pr_info!(
-        "rust_pmu: {}, {} general counters of {} bits, {} fixed of {}\n",
+        "rust_pmu: {}, {} general counters of {} bits, {} fixed of {}{}{}\n",
         capabilities.generation.name,
         capabilities.counters.gp_part().len(),
         capabilities.gp_width,
         capabilities.counters.fixed_part().len(),
         capabilities.fixed_width,
+        events_of,
+        model,
     );
     Ok(Some(Registrations {
         _pmu: pmu,

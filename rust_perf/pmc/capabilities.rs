@@ -59,8 +59,7 @@ pub struct Capabilities {
     /// Whether the CPU has SVM, so that EVENTSEL can select the host or guests
     /// ([`EventSel::HOST_ONLY`]).
     pub svm: bool,
-    /// `caps/pmu_name` of the in-tree driver, if it has one for CPUs whose model it
-    /// does not know.
+    /// `caps/pmu_name` of the in-tree driver, which it has for Intel's CPUs.
     pub pmu_name: Option<&'static str>,
 }
 

@@ -53,9 +53,12 @@ impl FixedEvent {
 }
 
 /// Events, and the GP counters that can count them.
+///
+/// No constraint depends on the other fields of EVENTSEL.
 pub struct Constraint {
     mask: u16,
-    code: u16,
+    first: u16,
+    last: u16,
     umask: UnitMask,
     counters: CounterSet,
 }
@@ -67,15 +70,39 @@ impl Constraint {
     pub const fn new(mask: u16, code: u16, umask: UnitMask, counters: u32) -> Self {
         Constraint {
             mask,
-            code,
+            first: code,
+            last: code,
             umask,
-            counters: CounterSet::from_bits(counters as u64),
+            counters: CounterSet::gp(counters),
+        }
+    }
+
+    /// The event with this unit mask and event select, as Intel writes it.
+    pub const fn code(code: u16, counters: u32) -> Self {
+        let [event, umask] = code.to_le_bytes();
+        Self::new(0xfff, event as u16, UnitMask::Is(umask), counters)
+    }
+
+    /// The events with this event select.
+    pub const fn event(event: u8, counters: u32) -> Self {
+        Self::events(event, event, counters)
+    }
+
+    /// The events with the event selects from `first` to `last`.
+    pub const fn events(first: u8, last: u8, counters: u32) -> Self {
+        Constraint {
+            mask: 0xfff,
+            first: first as u16,
+            last: last as u16,
+            umask: UnitMask::Any,
+            counters: CounterSet::gp(counters),
         }
     }
 
     const fn covers(&self, event: EventSel) -> bool {
         let umask = event.get(EventSel::UMASK) as u8;
-        event.event12() & self.mask == self.code && self.umask.covers(umask)
+        let code = event.event12() & self.mask;
+        self.first <= code && code <= self.last && self.umask.covers(umask)
     }
 }
 
@@ -84,6 +111,10 @@ impl Constraint {
 pub enum UnitMask {
     /// Every unit mask.
     Any,
+    /// This unit mask.
+    Is(u8),
+    /// Unit masks with all these bits set.
+    Has(u8),
     /// Every unit mask but 0.
     NotZero,
     /// Unit masks with more than one bit set.
@@ -96,6 +127,8 @@ impl UnitMask {
     const fn covers(self, umask: u8) -> bool {
         match self {
             Self::Any => true,
+            Self::Is(only) => umask == only,
+            Self::Has(bits) => umask & bits == bits,
             Self::NotZero => umask != 0,
             Self::Several => umask.count_ones() > 1,
             Self::BothHalves => umask & 0x0f != 0 && umask & 0xf0 != 0,
@@ -196,5 +229,43 @@ mod tests {
         assert_eq!(counters(0xf011), 0b1111);
         assert_eq!(counters(0x1011 | 0x0100), 0);
         assert_eq!(counters(0x11_0021), 0b1111);
+    }
+
+    #[test]
+    fn intel_codes_and_ranges() {
+        const CONSTRAINTS: Constraints = Constraints {
+            fixed: &[],
+            gp: &[
+                Constraint::code(0x04a3, 0b0001),
+                Constraint::new(0xfff, 0x0a3, UnitMask::Has(0x0c), 0b0010),
+                Constraint::event(0x48, 0b0100),
+                Constraint::events(0x40, 0x4f, 0b1000),
+            ],
+        };
+        let counters = |config| {
+            CONSTRAINTS
+                .counters(ALL, event(config, EventSel::AMD))
+                .bits()
+        };
+        for modifiers in [0, EventSel::EDGE.mask(), EventSel::INV.mask(), 0x0100_0000] {
+            assert_eq!(counters(0x04a3 | modifiers), 0b0001);
+            assert_eq!(counters(0x0148 | modifiers), 0b0100);
+        }
+        for (config, expected) in [
+            (0x05a3, 0b1111),
+            (0x0ca3, 0b0010),
+            (0x1ca3, 0b0010),
+            (0x08a3, 0b1111),
+            (0x0048, 0b0100),
+            (0xff48, 0b0100),
+            (0x003f, 0b1111),
+            (0x0040, 0b1000),
+            (0x014f, 0b1000),
+            (0x0050, 0b1111),
+            // A range is of the whole event select.
+            (0x1_0000_0040, 0b1111),
+        ] {
+            assert_eq!(counters(config), expected, "{config:#x}");
+        }
     }
 }

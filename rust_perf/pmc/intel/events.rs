@@ -2,8 +2,8 @@
 
 //! Intel's architectural events.
 //!
-//! perf's cache events are not architectural, and neither are the events of the
-//! models.
+//! perf's cache events are not architectural. Of the other events of the models, the
+//! tables in this folder have those that not every counter can count.
 
 use super::super::{
     constraint::{
@@ -23,23 +23,42 @@ use super::super::{
 };
 
 /// The events of every CPU with architectural performance monitoring.
-pub(in super::super) static EVENTS: Events = Events {
-    named: &NAMED,
-    cache: &[],
-    constraints: CONSTRAINTS,
-    // PC is ignored. It is named because the in-tree driver names it.
-    format: EventSel::COMMON | EventSel::PC.mask(),
-};
+pub(in super::super) static EVENTS: Events = with(CONSTRAINTS);
+
+/// The events of models with three fixed counters, whose GP counters count every event.
+pub(super) static THREE_FIXED_COUNTERS: Events = with(Constraints {
+    fixed: THREE_FIXED,
+    gp: &[PSEUDO],
+});
+
+/// The architectural events with these constraints.
+pub(super) const fn with(constraints: Constraints) -> Events {
+    Events {
+        named: &NAMED,
+        cache: &[],
+        constraints,
+        // PC is ignored. It is named because the in-tree driver names it.
+        format: EventSel::COMMON | EventSel::PC.mask(),
+    }
+}
 
 /// The constraints of the architectural events.
 pub(in super::super) const CONSTRAINTS: Constraints = Constraints {
     fixed: &FIXED,
-    gp: &[
-        // The unit masks of event select 0 are pseudo-encodings for what fixed counters
-        // count. A GP counter counts nothing for them.
-        Constraint::new(0xfff, 0x000, UnitMask::NotZero, 0),
-    ],
+    gp: &[PSEUDO],
 };
+
+/// The unit masks of event select 0 are pseudo-encodings for what fixed counters
+/// count. A GP counter counts nothing for them.
+pub(super) const PSEUDO: Constraint = Constraint::new(0xfff, 0x000, UnitMask::NotZero, 0);
+
+/// What the fixed counters of models with three of them count. In-tree:
+/// `intel_gen_event_constraints`.
+pub(super) const THREE_FIXED: &[FixedEvent] = &[
+    FixedEvent::new(0x00c0, 0),
+    FixedEvent::new(0x003c, 1),
+    FixedEvent::new(0x0300, 2),
+];
 
 /// SDM vol. 3, table "Association of Fixed-Function Performance Counters with
 /// Architectural Performance Events". From fixed counter 2 on there is no

@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Intel's architectural performance monitoring, versions 1 to 6.
+//! Intel's architectural performance monitoring, versions 1 to 6, and which counters of
+//! a model can count which events.
 
+mod broadwell;
+mod core2;
 pub(super) mod cpuid;
+mod darkmont;
 mod events;
+mod golden_cove;
+mod gracemont;
+mod haswell;
+mod ice_lake;
+mod ivy_bridge;
 mod msr;
+mod nehalem;
+mod panther_cove;
+mod sandy_bridge;
+mod skylake;
 mod v1;
 pub(super) mod v2;
 mod v6;
+mod westmere;
 
 #[cfg(test)]
-pub(super) use self::events::{
-    CONSTRAINTS as INTEL_CONSTRAINTS,
-    EVENTS, //
-};
+pub(super) use self::events::CONSTRAINTS as INTEL_CONSTRAINTS;
 pub use self::msr::PERF_CAPABILITIES;
 
 use self::{
@@ -25,6 +36,7 @@ use self::{
 };
 use super::{
     counter::CounterSet,
+    cpuid::Signature,
     event::EventSel,
     generation::Generation,
     named::Events,
@@ -60,7 +72,9 @@ pub(super) fn detect(
         (2..=5, true) => &v2::V2_FULL_WIDTH,
         (6.., _) => &v6::V6,
     };
-    let mut caps = architectural(leaf, version, generation, &events::EVENTS)?;
+    let model = Model::of(&Signature::of(&cpuid));
+    let events = model.map_or(&events::EVENTS, |model| model.events);
+    let mut caps = architectural(leaf, version, generation, events)?;
     if full_width || version >= 6 {
         caps.writable_width = caps.gp_width;
     }
@@ -68,10 +82,11 @@ pub(super) fn detect(
     if version >= 3 && !Leaf0aEdx::from_raw(leaf.edx).has(Leaf0aEdx::ANYTHREAD_DEPRECATED) {
         caps.format |= EventSel::ANY.mask();
     }
-    caps.pmu_name = Some(match version {
-        1 => "generic_arch_v1",
-        2..=4 => "generic_arch_v2+",
-        _ => "generic_arch_v5+",
+    caps.pmu_name = Some(match (model, version) {
+        (Some(model), _) => model.name,
+        (None, 1) => "generic_arch_v1",
+        (None, 2..=4) => "generic_arch_v2+",
+        (None, _) => "generic_arch_v5+",
     });
 
     if let (6.., Some(extended)) = (newest, v6::extended_leaf(cpuid)) {
@@ -130,4 +145,118 @@ pub(super) fn architectural(
         pmu_name: None,
     }
     .check()
+}
+
+/// Models of a family with the same name and events.
+struct Model {
+    /// `caps/pmu_name` of the in-tree driver.
+    name: &'static str,
+    family: u8,
+    models: &'static [u8],
+    events: &'static Events,
+}
+
+impl Model {
+    const fn new(
+        name: &'static str,
+        family: u8,
+        models: &'static [u8],
+        events: &'static Events,
+    ) -> Self {
+        Model {
+            name,
+            family,
+            models,
+            events,
+        }
+    }
+
+    fn of(signature: &Signature) -> Option<&'static Self> {
+        MODELS.iter().find(|model| {
+            model.family == signature.family && model.models.contains(&signature.model)
+        })
+    }
+}
+
+/// The models that `intel_pmu_init()` in `arch/x86/events/intel/core.c` names, except for
+/// hybrid ones (`arch/x86/include/asm/intel-family.h`).
+static MODELS: [Model; 22] = [
+    Model::new("core", 6, &[0x0e], &core2::CORE),
+    Model::new("core2", 6, &[0x0f, 0x16, 0x17, 0x1d], &core2::CORE2),
+    Model::new("nehalem", 6, &[0x1a, 0x1e, 0x2e], &nehalem::NEHALEM),
+    Model::new("westmere", 6, &[0x25, 0x2c, 0x2f], &westmere::WESTMERE),
+    Model::new("sandybridge", 6, &[0x2a, 0x2d], &sandy_bridge::SANDY_BRIDGE),
+    Model::new("ivybridge", 6, &[0x3a, 0x3e], &ivy_bridge::IVY_BRIDGE),
+    Model::new("haswell", 6, &[0x3c, 0x3f, 0x45, 0x46], &haswell::HASWELL),
+    Model::new(
+        "broadwell",
+        6,
+        &[0x3d, 0x47, 0x4f, 0x56],
+        &broadwell::BROADWELL,
+    ),
+    Model::new(
+        "skylake",
+        6,
+        &[0x4e, 0x55, 0x5e, 0x8e, 0x9e, 0xa5, 0xa6],
+        &skylake::SKYLAKE,
+    ),
+    Model::new(
+        "icelake",
+        6,
+        &[0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7],
+        &ice_lake::ICE_LAKE,
+    ),
+    Model::new(
+        "sapphire_rapids",
+        6,
+        &[0x8f, 0xcf],
+        &golden_cove::GOLDEN_COVE,
+    ),
+    Model::new(
+        "granite_rapids",
+        6,
+        &[0xad, 0xae],
+        &golden_cove::GOLDEN_COVE,
+    ),
+    Model::new("panthercove", 19, &[0x01], &panther_cove::PANTHER_COVE),
+    // Atom.
+    Model::new(
+        "bonnell",
+        6,
+        &[0x1c, 0x26, 0x27, 0x35, 0x36],
+        &events::THREE_FIXED_COUNTERS,
+    ),
+    Model::new(
+        "silvermont",
+        6,
+        &[0x37, 0x4a, 0x4c, 0x4d, 0x5a, 0x75],
+        &events::THREE_FIXED_COUNTERS,
+    ),
+    Model::new("goldmont", 6, &[0x5c, 0x5f], &events::THREE_FIXED_COUNTERS),
+    Model::new("goldmont_plus", 6, &[0x7a], &events::THREE_FIXED_COUNTERS),
+    Model::new(
+        "Tremont",
+        6,
+        &[0x86, 0x96, 0x9c],
+        &events::THREE_FIXED_COUNTERS,
+    ),
+    Model::new("gracemont", 6, &[0xbe], &gracemont::GRACEMONT),
+    Model::new("crestmont", 6, &[0xaf, 0xb6], &gracemont::GRACEMONT),
+    Model::new("darkmont", 6, &[0xdd], &darkmont::DARKMONT),
+    // Xeon Phi.
+    Model::new(
+        "knights-landing",
+        6,
+        &[0x57, 0x85],
+        &events::THREE_FIXED_COUNTERS,
+    ),
+];
+
+/// All tables of events.
+#[cfg(test)]
+pub(super) fn all() -> impl Iterator<Item = &'static Events> {
+    MODELS
+        .iter()
+        .map(|model| model.events)
+        .chain([&events::EVENTS])
 }

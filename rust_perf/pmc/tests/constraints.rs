@@ -29,7 +29,14 @@ fn every_cpu() -> Vec<Capabilities> {
         .with(7, 1, [1 << 8, 0, 0, 0])
         .with(0x23, 0, [0b11, 0b11, 0, 0])
         .with(0x23, 1, [0b10_0000_1101, 0b10_1011, 0, 0]);
+    // Sandy Bridge, and Sapphire Rapids, some of whose constraints overlap.
+    let sandy_bridge =
+        Cpuid::new(b"GenuineIntel", 6, 0x2a, 7).with(0xa, 0, [0x0730_0803, 0, 0, 0x603]);
+    let sapphire_rapids =
+        Cpuid::new(b"GenuineIntel", 6, 0x8f, 8).with(0xa, 0, [0x0830_0805, 0, 0b1111, 0x8604]);
     let by_hand = [
+        sandy_bridge,
+        sapphire_rapids,
         core(0x15),
         core(0x17),
         k10,

@@ -6,11 +6,11 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, clock, clock_compare, clock_icount, compare, contents, cost, counting, delivery,
-    event_zero, events, example, exclude, faults, foreign_writes, gp_fault, groups, hotplug, kexec,
-    lifecycle, lvtpc, mixed, modes, no_pmu, offline, overflow, parameters, perf_tool, probes,
-    rotation, sampling, sharing, sleep, sysfs, tasks, trace, trace_compare, trace_cost, unreserved,
-    user_read, watchdog,
+    attr, clock, clock_compare, clock_icount, compare, constraints, contents, cost, counting,
+    delivery, event_zero, events, example, exclude, faults, foreign_writes, gp_fault, groups,
+    hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu, offline, overflow, parameters,
+    perf_tool, probes, rotation, sampling, sharing, sleep, sysfs, tasks, trace, trace_compare,
+    trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -21,6 +21,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::ClockCompare => clock_compare::TESTS,
         TestGroup::ClockIcount => clock_icount::TESTS,
         TestGroup::Compare => compare::TESTS,
+        TestGroup::Constraints => constraints::TESTS,
         TestGroup::Contents => contents::TESTS,
         TestGroup::Cost => cost::TESTS,
         TestGroup::Counting => counting::TESTS,

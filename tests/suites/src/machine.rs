@@ -255,6 +255,41 @@ pub const V6_FEWEST: Machine = Machine::intel("Intel v6 1+0", Pmu::version(6).co
 pub const V6_GAPS: Machine = Machine::intel("Intel v6 4+4", Pmu::version(6).counter_mask(0x2b));
 pub const V6_MOST: Machine = Machine::intel("Intel v6 8+4", Pmu::version(6).counters(8).fixed(4));
 
+// Models of Intel, each with a table of constraints of its own.
+/// Yonah.
+pub const CORE: Machine =
+    Machine::intel("Intel v1, Core 2", Pmu::version(1)).signature(6, 0x0e, None);
+/// Penryn.
+pub const CORE2: Machine =
+    Machine::intel("Intel v2, Core 2 2+3", Pmu::version(2)).signature(6, 0x17, None);
+pub const NEHALEM: Machine =
+    Machine::intel("Intel v3, Nehalem 4+3", Pmu::version(3)).signature(6, 0x1a, None);
+pub const WESTMERE: Machine =
+    Machine::intel("Intel v3, Westmere 4+3", Pmu::version(3)).signature(6, 0x2c, None);
+/// Without Hyper-Threading, like the others with eight counters until Skylake.
+pub const SANDY_BRIDGE: Machine =
+    Machine::intel("Intel v3, Sandy Bridge 8+3", Pmu::version(3).counters(8))
+        .signature(6, 0x2a, None);
+pub const IVY_BRIDGE: Machine =
+    Machine::intel("Intel v3, Ivy Bridge 8+3", Pmu::version(3).counters(8))
+        .signature(6, 0x3a, None);
+pub const HASWELL: Machine =
+    Machine::intel("Intel v3, Haswell 8+3", Pmu::version(3).counters(8)).signature(6, 0x3c, None);
+pub const BROADWELL: Machine =
+    Machine::intel("Intel v3, Broadwell 8+3", Pmu::version(3).counters(8)).signature(6, 0x3d, None);
+pub const SKYLAKE: Machine =
+    Machine::intel("Intel v4, Skylake 8+3", Pmu::version(4).counters(8)).signature(6, 0x5e, None);
+pub const ICE_LAKE: Machine =
+    Machine::intel("Intel v5, Ice Lake 8+4", Pmu::version(5)).signature(6, 0x7e, None);
+pub const SAPPHIRE_RAPIDS: Machine =
+    Machine::intel("Intel v5, Sapphire Rapids 8+4", Pmu::version(5)).signature(6, 0x8f, None);
+/// Sierra Forest.
+pub const CRESTMONT: Machine =
+    Machine::intel("Intel v6, Crestmont 8+3", Pmu::version(6).fixed(3)).signature(6, 0xaf, None);
+/// Diamond Rapids, with two counters less.
+pub const PANTHER_COVE: Machine =
+    Machine::intel("Intel v6, Panther Cove 8+4", Pmu::version(6)).signature(0x13, 1, None);
+
 pub const AMD_LEGACY: Machine = Machine::new("AMD legacy 4", Vendor::Amd, Pmu::version(1));
 /// Zen 2.
 pub const AMD_CORE: Machine =
@@ -309,6 +344,11 @@ mod tests {
             (V6_FEWEST, "pmu-version=6,pmu-counters=1,pmu-fixed=0"),
             (V6_GAPS, "pmu-version=6,pmu-counter-mask=0x2b"),
             (V6_MOST, "pmu-version=6,pmu-counters=8,pmu-fixed=4"),
+            (
+                SANDY_BRIDGE,
+                "family=0x6,model=0x2a,pmu-version=3,pmu-counters=8",
+            ),
+            (PANTHER_COVE, "family=0x13,model=0x1,pmu-version=6"),
             (AMD_LEGACY, "vendor=AuthenticAMD,pmu-version=1"),
             (
                 AMD_CORE,

@@ -39,6 +39,9 @@ test_groups! {
     ClockIcount,
     /// compare.rs
     Compare,
+    /// constraints.rs: needs a machine with the signature of a model that the driver knows,
+    /// in a suite with the name of that model
+    Constraints,
     /// contents.rs
     Contents,
     /// cost.rs: needs `-icount`
@@ -385,6 +388,9 @@ const REGISTERS: &[TestGroup] = &[Offline, ForeignWrites, Exclude, EventZero];
 /// says only once who has the counters, and `sharing.rs` looks for that.
 const COMPARE: &[TestGroup] = &[Compare];
 
+/// Which counters of a model can count what.
+const MODEL: &[&[TestGroup]] = &[&[Constraints]];
+
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
 
@@ -430,6 +436,7 @@ const SPURIOUS: Fault = Fault::Spurious {
 /// Without `ALL=1` `make test` leaves machines out: those with the fewest counters that a
 /// generation can have, but for one (`hw-v2-fewest`), and those of generations that
 /// another suite with the same tests has (version 4: `default`, version 6: `hw-v6-gaps`).
+/// Of the machines with the signature of a model it runs two.
 pub const SUITES: &[Suite] = &[
     Suite::new("default", &[DEFAULT]),
     Suite::new("one-cpu", &[&[PerfTool, Counting, Modes, Events, Sampling]]).cpus(1),
@@ -486,6 +493,41 @@ pub const SUITES: &[Suite] = &[
     Suite::new("compare-v1", &[COMPARE, REGISTERS]).on(machine::V1),
     Suite::new("compare-v2", &[COMPARE]).on(machine::V2),
     Suite::new("compare-v3", &[COMPARE]).on(machine::V3),
+    Suite::new("models-core", MODEL)
+        .on(machine::CORE)
+        .with_all(),
+    Suite::new("models-core2", MODEL)
+        .on(machine::CORE2)
+        .with_all(),
+    Suite::new("models-nehalem", MODEL)
+        .on(machine::NEHALEM)
+        .with_all(),
+    Suite::new("models-westmere", MODEL)
+        .on(machine::WESTMERE)
+        .with_all(),
+    Suite::new("models-sandy-bridge", MODEL).on(machine::SANDY_BRIDGE),
+    Suite::new("models-ivy-bridge", MODEL)
+        .on(machine::IVY_BRIDGE)
+        .with_all(),
+    Suite::new("models-haswell", MODEL)
+        .on(machine::HASWELL)
+        .with_all(),
+    Suite::new("models-broadwell", MODEL)
+        .on(machine::BROADWELL)
+        .with_all(),
+    Suite::new("models-skylake", MODEL)
+        .on(machine::SKYLAKE)
+        .with_all(),
+    Suite::new("models-ice-lake", MODEL)
+        .on(machine::ICE_LAKE)
+        .with_all(),
+    Suite::new("models-sapphire-rapids", MODEL).on(machine::SAPPHIRE_RAPIDS),
+    Suite::new("models-crestmont", MODEL)
+        .on(machine::CRESTMONT)
+        .with_all(),
+    Suite::new("models-panther-cove", MODEL)
+        .on(machine::PANTHER_COVE)
+        .with_all(),
     Suite::new("compare-amd-v2", &[COMPARE, REGISTERS]).on(machine::AMD_V2),
     Suite::new(
         "icount",

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod clock_compare;
 pub mod clock_icount;
 pub mod compare;
+pub mod constraints;
 pub mod contents;
 pub mod cost;
 pub mod counting;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Core and Core 2.
+
+use super::{
+    super::{
+        constraint::{
+            Constraint,
+            Constraints, //
+        },
+        named::Events, //
+    },
+    events::{
+        with,
+        PSEUDO,
+        THREE_FIXED, //
+    }, //
+};
+
+/// In-tree: `intel_core_event_constraints`.
+pub(super) static CORE: Events = with(Constraints {
+    fixed: THREE_FIXED,
+    gp: &[
+        PSEUDO,
+        // FP_ASSIST, MUL, DIV.
+        Constraint::events(0x11, 0x13, 0b10),
+        // CYCLES_DIV_BUSY.
+        Constraint::event(0x14, 0b01),
+        // DELAYED_BYPASS.
+        Constraint::event(0x19, 0b10),
+        // FP_COMP_INSTR_RET.
+        Constraint::event(0xc1, 0b01),
+    ],
+});
+
+/// In-tree: `intel_core2_event_constraints`.
+pub(super) static CORE2: Events = with(Constraints {
+    fixed: THREE_FIXED,
+    gp: &[
+        PSEUDO,
+        // FP_COMP_OPS_EXE.
+        Constraint::event(0x10, 0b01),
+        // FP_ASSIST, MUL, DIV.
+        Constraint::events(0x11, 0x13, 0b10),
+        // CYCLES_DIV_BUSY.
+        Constraint::event(0x14, 0b01),
+        // IDLE_DURING_DIV.
+        Constraint::event(0x18, 0b01),
+        // DELAYED_BYPASS.
+        Constraint::event(0x19, 0b10),
+        // RS_UOPS_DISPATCHED.
+        Constraint::event(0xa1, 0b01),
+        // ITLB_MISS_RETIRED.
+        Constraint::event(0xc9, 0b01),
+        // MEM_LOAD_RETIRED.
+        Constraint::event(0xcb, 0b01),
+    ],
+});

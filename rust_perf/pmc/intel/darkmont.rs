@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Darkmont. Every GP counter counts every event.
+
+use super::{
+    super::{
+        constraint::{
+            Constraints,
+            FixedEvent, //
+        },
+        named::Events, //
+    },
+    events::{
+        with,
+        PSEUDO, //
+    }, //
+};
+
+/// In-tree: `intel_skt_event_constraints`.
+pub(super) static DARKMONT: Events = with(Constraints {
+    fixed: &[
+        // INST_RETIRED.ANY.
+        FixedEvent::new(0x00c0, 0),
+        FixedEvent::new(0x0100, 0),
+        // CPU_CLK_UNHALTED.CORE.
+        FixedEvent::new(0x003c, 1),
+        FixedEvent::new(0x0200, 1),
+        // CPU_CLK_UNHALTED.REF_TSC.
+        FixedEvent::new(0x0300, 2),
+        FixedEvent::new(0x013c, 2),
+        // TOPDOWN_BAD_SPECULATION.ALL.
+        FixedEvent::new(0x0073, 4),
+        FixedEvent::new(0x0500, 4),
+        // TOPDOWN_FE_BOUND.ALL.
+        FixedEvent::new(0x019c, 5),
+        FixedEvent::new(0x0600, 5),
+        // TOPDOWN_RETIRING.ALL.
+        FixedEvent::new(0x02c2, 6),
+        FixedEvent::new(0x0700, 6),
+    ],
+    gp: &[PSEUDO],
+});

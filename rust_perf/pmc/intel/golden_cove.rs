@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sapphire Rapids, Emerald Rapids and Granite Rapids.
+
+use super::{
+    super::{
+        constraint::{
+            Constraint,
+            Constraints,
+            FixedEvent, //
+        },
+        named::Events, //
+    },
+    events::{
+        with,
+        PSEUDO, //
+    }, //
+};
+
+/// In-tree: `intel_glc_event_constraints`.
+pub(super) static GOLDEN_COVE: Events = with(Constraints {
+    fixed: &[
+        // INST_RETIRED.ANY.
+        FixedEvent::new(0x00c0, 0),
+        FixedEvent::new(0x0100, 0),
+        // CPU_CLK_UNHALTED.THREAD.
+        FixedEvent::new(0x003c, 1),
+        FixedEvent::new(0x0200, 1),
+        // CPU_CLK_UNHALTED.REF_TSC.
+        FixedEvent::new(0x0300, 2),
+        FixedEvent::new(0x013c, 2),
+        // TOPDOWN.SLOTS.
+        FixedEvent::new(0x0400, 3),
+    ],
+    gp: &[
+        PSEUDO,
+        // LONGEST_LAT_CACHE, CPU_CLK_UNHALTED.
+        Constraint::event(0x2e, 0xff),
+        Constraint::event(0x3c, 0xff),
+        Constraint::events(0x01, 0x8f, 0xf),
+        // CYCLE_ACTIVITY: cache misses pending.
+        Constraint::code(0x01a3, 0xf),
+        Constraint::code(0x02a3, 0xf),
+        Constraint::code(0x05a3, 0xf),
+        Constraint::code(0x06a3, 0xf),
+        Constraint::code(0x08a3, 0xf),
+        Constraint::code(0x0ca3, 0xf),
+        // TOPDOWN.BAD_SPEC_SLOTS, TOPDOWN.BR_MISPREDICT_SLOTS.
+        Constraint::code(0x04a4, 0b0000_0001),
+        Constraint::code(0x08a4, 0b0000_0001),
+        // MEM_TRANS_RETIRED.LOAD_LATENCY, MEM_TRANS_RETIRED.STORE_SAMPLE.
+        Constraint::code(0x01cd, 0b1111_1110),
+        Constraint::code(0x02cd, 0b0000_0001),
+        // AMX_OPS_RETIRED.
+        Constraint::event(0xce, 0b0000_0001),
+        // MEM_INST_RETIRED, MEM_LOAD_*.
+        Constraint::events(0xd0, 0xdf, 0xf),
+        // All others.
+        Constraint::events(0x90, 0xfe, 0xff),
+    ],
+});

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Skylake, and what came until Comet Lake. There are eight GP counters if Hyper-Threading is off, otherwise four.
+
+use super::{
+    super::{
+        constraint::{
+            Constraint,
+            Constraints, //
+        },
+        named::Events, //
+    },
+    events::{
+        with,
+        PSEUDO,
+        THREE_FIXED, //
+    }, //
+};
+
+/// In-tree: `intel_skl_event_constraints`.
+pub(super) static SKYLAKE: Events = with(Constraints {
+    fixed: THREE_FIXED,
+    gp: &[
+        PSEUDO,
+        // INST_RETIRED.PREC_DIST.
+        Constraint::code(0x01c0, 0b0010),
+        // FRONTEND_RETIRED.
+        Constraint::event(0xc6, 0xf),
+        // MEM_TRANS_RETIRED.
+        Constraint::event(0xcd, 0xf),
+        // MEM_INST_RETIRED, MEM_LOAD_*.
+        Constraint::events(0xd0, 0xd2, 0xf),
+    ],
+});
