@@ -193,8 +193,8 @@ fn moves_to_fixed_counter(ctx: &Ctx) -> Result<()> {
 /// Checks multiplexed events, of which `at_once` count at any time.
 ///
 /// However they are scheduled, `at_once` events count each branch. So the sum of
-/// the counts does not depend on the emulator's speed, but the scaled counts do,
-/// because the speed varies.
+/// the counts does not depend on the emulator's speed. The scaled counts do, because the
+/// speed varies: rotation.rs has them, where time goes by instructions.
 fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()> {
     let mut sum = 0;
     let mut waited = 0;
@@ -212,12 +212,6 @@ fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()>
         if running < 0.99 * enabled {
             waited += 1;
         }
-        let scaled = data.count() as f64 * enabled / running;
-        let ratio = scaled / truth as f64;
-        ensure!(
-            (0.33..3.0).contains(&ratio),
-            "{scaled:.0} scaled from {running:.3} s of {enabled:.3} s, expected {truth}"
-        );
         sum += data.count();
     }
     ensure!(waited > 0, "none of the {} was multiplexed", events.len());
