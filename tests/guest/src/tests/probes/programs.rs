@@ -210,8 +210,9 @@ pub(super) fn inherited_by_threads(_: &Ctx) -> Result<()> {
             let mut sides = SIDES.to_vec();
             // perf swaps the events of threads. The in-tree PMU loses hits in programs then, as
             // it looks for the address space of the thread that the event was opened for, which
-            // may have ended.
-            sides.retain(|side| matches!(probe.kind, Kind::Kernel) || *side == Side::Ours);
+            // may have ended. It has also counted 799 of 800 returns in the kernel once.
+            let in_tree_is_exact = matches!(probe.kind, Kind::Kernel) && !probe.of_return;
+            sides.retain(|side| in_tree_is_exact || *side == Side::Ours);
             for side in sides {
                 let mut counter = probe.event(side)?.inherit(true).build()?;
                 counter.enable()?;
