@@ -17,21 +17,24 @@ use super::{
     }, //
 };
 
+/// What the fixed counters count, on Panther Cove, too.
+pub(super) const FIXED: &[FixedEvent] = &[
+    // INST_RETIRED.ANY.
+    FixedEvent::new(0x00c0, 0),
+    FixedEvent::new(0x0100, 0),
+    // CPU_CLK_UNHALTED.THREAD.
+    FixedEvent::new(0x003c, 1),
+    FixedEvent::new(0x0200, 1),
+    // CPU_CLK_UNHALTED.REF_TSC.
+    FixedEvent::new(0x0300, 2),
+    FixedEvent::new(0x013c, 2),
+    // TOPDOWN.SLOTS.
+    FixedEvent::new(0x0400, 3),
+];
+
 /// In-tree: `intel_glc_event_constraints`.
 pub(super) static GOLDEN_COVE: Events = with(Constraints {
-    fixed: &[
-        // INST_RETIRED.ANY.
-        FixedEvent::new(0x00c0, 0),
-        FixedEvent::new(0x0100, 0),
-        // CPU_CLK_UNHALTED.THREAD.
-        FixedEvent::new(0x003c, 1),
-        FixedEvent::new(0x0200, 1),
-        // CPU_CLK_UNHALTED.REF_TSC.
-        FixedEvent::new(0x0300, 2),
-        FixedEvent::new(0x013c, 2),
-        // TOPDOWN.SLOTS.
-        FixedEvent::new(0x0400, 3),
-    ],
+    fixed: FIXED,
     gp: &[
         PSEUDO,
         // LONGEST_LAT_CACHE, CPU_CLK_UNHALTED.

@@ -6,32 +6,20 @@ use super::{
     super::{
         constraint::{
             Constraint,
-            Constraints,
-            FixedEvent, //
+            Constraints, //
         },
         named::Events, //
     },
     events::{
         with,
         PSEUDO, //
-    }, //
+    },
+    golden_cove, //
 };
 
 /// In-tree: `intel_pnc_event_constraints`.
 pub(super) static PANTHER_COVE: Events = with(Constraints {
-    fixed: &[
-        // INST_RETIRED.ANY.
-        FixedEvent::new(0x00c0, 0),
-        FixedEvent::new(0x0100, 0),
-        // CPU_CLK_UNHALTED.THREAD.
-        FixedEvent::new(0x003c, 1),
-        FixedEvent::new(0x0200, 1),
-        // CPU_CLK_UNHALTED.REF_TSC.
-        FixedEvent::new(0x0300, 2),
-        FixedEvent::new(0x013c, 2),
-        // TOPDOWN.SLOTS.
-        FixedEvent::new(0x0400, 3),
-    ],
+    fixed: golden_cove::FIXED,
     gp: &[
         PSEUDO,
         Constraint::event(0x20, 0xf),
