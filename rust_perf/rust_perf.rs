@@ -47,6 +47,11 @@ module! {
             default: 1,
             description: "Whether to use fixed counters: 0 or 1, the default",
         },
+        named_events: u8 {
+            default: 0,
+            description: "Whether the perf tool offers its named events and metrics of this CPU for \
+                          rust_pmu: 0, the default, or 1",
+        },
         unreserved: u8 {
             default: 0,
             description: "Whether to load although someone else uses counters that the kernel does \
@@ -66,34 +71,38 @@ struct RustPerf {
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let options = options()?;
+        let named_events = switch("named_events", module_parameters::named_events.value())?;
         Ok(RustPerf {
-            _core: core_pmu::register(&options, module)?,
+            _core: core_pmu::register(&options, named_events, module)?,
             _clock: clock_pmu::register(module)?,
             _trace: trace_pmu::register(module)?,
         })
     }
 }
 
-/// What the module's parameters ask for. Fails with `EINVAL`, and a message.
-fn options() -> Result<Options> {
-    // Older kernels return a reference.
-    fn read(value: impl Borrow<u8>) -> u8 {
-        *value.borrow()
-    }
-    fn switch(name: &str, value: u8) -> Result<bool> {
-        match value {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => {
-                pr_err!("parameter {}={}: 0 or 1\n", name, value);
-                Err(EINVAL)
-            }
+/// The value of a parameter. Older kernels return a reference.
+fn read(value: impl Borrow<u8>) -> u8 {
+    *value.borrow()
+}
+
+/// A parameter that is 0 or 1. Fails with `EINVAL`, and a message.
+fn switch(name: &str, value: impl Borrow<u8>) -> Result<bool> {
+    match read(value) {
+        0 => Ok(false),
+        1 => Ok(true),
+        value => {
+            pr_err!("parameter {}={}: 0 or 1\n", name, value);
+            Err(EINVAL)
         }
     }
+}
+
+/// What the other parameters ask of the hardware. Fails with `EINVAL`, and a message.
+fn options() -> Result<Options> {
     Ok(Options {
         generation: NonZeroU8::new(read(module_parameters::generation.value())),
         gp: NonZeroU8::new(read(module_parameters::general.value())),
-        no_fixed: !switch("fixed", read(module_parameters::fixed.value()))?,
-        unreserved: switch("unreserved", read(module_parameters::unreserved.value()))?,
+        no_fixed: !switch("fixed", module_parameters::fixed.value())?,
+        unreserved: switch("unreserved", module_parameters::unreserved.value())?,
     })
 }

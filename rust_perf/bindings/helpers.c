@@ -5,6 +5,7 @@
  */
 
 #include <linux/capability.h>
+#include <linux/cpumask.h>
 #include <linux/err.h>
 #include <linux/irqflags.h>
 #include <linux/kprobes.h>
@@ -158,4 +159,10 @@ void rust_perf_sysfs_attr_init(struct attribute *attr)
 {
 	/* An attribute that is not static needs a lock class. */
 	sysfs_attr_init(attr);
+}
+
+ssize_t rust_perf_show_online_cpus(struct device *dev,
+				   struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%*pbl\n", cpumask_pr_args(cpu_online_mask));
 }

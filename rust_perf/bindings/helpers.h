@@ -7,6 +7,8 @@
 
 struct attribute;
 struct btf;
+struct device;
+struct device_attribute;
 struct hlist_head;
 struct hlist_node;
 struct hrtimer;
@@ -46,6 +48,8 @@ unsigned int rust_perf_next_possible_cpu(unsigned int from);
 void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
 				void (*func)(void *info), void *info);
 void rust_perf_sysfs_attr_init(struct attribute *attr);
+ssize_t rust_perf_show_online_cpus(struct device *dev,
+				   struct device_attribute *attr, char *buf);
 bool rust_perf_has_apic(void);
 void rust_perf_apic_write_lvtpc(u32 value);
 u32 rust_perf_apic_read_lvtpc(void);

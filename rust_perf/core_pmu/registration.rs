@@ -39,6 +39,7 @@ pub(crate) struct Registrations {
 /// uses (`EBUSY`), functions that are missing in the kernel.
 pub(crate) fn register(
     options: &Options,
+    named_events: bool,
     module: &'static ThisModule,
 ) -> Result<Option<Registrations>> {
     let hardware = match Hardware::detect(options) {
@@ -57,7 +58,7 @@ pub(crate) fn register(
     let sampling = perf::Sampling::find().inspect_err(|_| {
         pr_err!("perf_event_overflow() or perf_sample_event_took() cannot be found with kprobes\n")
     })?;
-    let groups = sysfs::attribute_groups(&capabilities)?;
+    let groups = sysfs::attribute_groups(&capabilities, named_events)?;
     let instance = perf::Instance::new(CorePmu::new(hardware, sampling))?;
     let handler = Handler(instance.clone());
 

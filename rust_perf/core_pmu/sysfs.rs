@@ -12,8 +12,12 @@ use crate::{
 use kernel::prelude::*;
 
 /// The folders that the in-tree driver's `cpu` has, with the events that this CPU
-/// can count. Task context, may sleep.
-pub(crate) fn attribute_groups(capabilities: &Capabilities) -> Result<AttributeGroups> {
+/// can count. With `named_events` perf offers its own events, too. Task context, may
+/// sleep.
+pub(crate) fn attribute_groups(
+    capabilities: &Capabilities,
+    named_events: bool,
+) -> Result<AttributeGroups> {
     let mut format = KVec::new();
     for field in capabilities.format() {
         format.push(
@@ -38,5 +42,12 @@ pub(crate) fn attribute_groups(capabilities: &Capabilities) -> Result<AttributeG
     if let Some(name) = capabilities.pmu_name {
         caps.push(File::new(c"pmu_name", fmt!("{name}"))?, GFP_KERNEL)?;
     }
-    AttributeGroups::new([(c"format", format), (c"events", events), (c"caps", caps)])
+
+    let mut files = KVec::new();
+    if named_events {
+        // By this file perf knows the PMU of a kind of core.
+        files.push(File::online_cpus(c"cpus"), GFP_KERNEL)?;
+    }
+    let folders = [(c"format", format), (c"events", events), (c"caps", caps)];
+    AttributeGroups::with_files(files, folders)
 }

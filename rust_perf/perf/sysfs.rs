@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A PMU's folders in sysfs: `format/` and `events/`, which tell the perf tool how
-//! events are encoded, `caps/`, and others.
+//! events are encoded, `caps/`, and others; and files beside them.
 //!
 //! A driver makes its folders when it registers the PMU, with the files that this
 //! machine should have, so no file needs `is_visible`.
@@ -18,7 +18,14 @@ use kernel::{
 /// A file with one line of text.
 pub struct File {
     name: &'static CStr,
-    line: CString,
+    line: Line,
+}
+
+enum Line {
+    /// Always the same.
+    Text(CString),
+    /// The list of CPUs that are online.
+    OnlineCpus,
 }
 
 impl File {
@@ -26,8 +33,16 @@ impl File {
     pub fn new(name: &'static CStr, line: fmt::Arguments<'_>) -> Result<Self> {
         Ok(File {
             name,
-            line: CString::try_from_fmt(line)?,
+            line: Line::Text(CString::try_from_fmt(line)?),
         })
+    }
+
+    /// A file that reads as the list of CPUs that are online, such as `0-3,5`.
+    pub fn online_cpus(name: &'static CStr) -> Self {
+        File {
+            name,
+            line: Line::OnlineCpus,
+        }
     }
 }
 
@@ -58,12 +73,23 @@ unsafe impl Sync for AttributeGroups {}
 impl AttributeGroups {
     /// Makes folders of these names and files. Task context, may sleep.
     pub fn new<const N: usize>(folders: [(&'static CStr, KVec<File>); N]) -> Result<Self> {
+        Self::with_files(KVec::new(), folders)
+    }
+
+    /// Makes files, and folders beside them. Task context, may sleep.
+    pub fn with_files<const N: usize>(
+        files: KVec<File>,
+        folders: [(&'static CStr, KVec<File>); N],
+    ) -> Result<Self> {
         let mut groups = KVec::new();
-        let mut pointers = KVec::new();
+        // Without a name, it is no folder.
+        groups.push(Group::new(None, files)?, GFP_KERNEL)?;
         for (name, files) in folders {
-            let group = Group::new(name, files)?;
+            groups.push(Group::new(Some(name), files)?, GFP_KERNEL)?;
+        }
+        let mut pointers = KVec::with_capacity(groups.len() + 1, GFP_KERNEL)?;
+        for group in groups.iter() {
             pointers.push(ptr::from_ref(&*group.group), GFP_KERNEL)?;
-            groups.push(group, GFP_KERNEL)?;
         }
         pointers.push(ptr::null(), GFP_KERNEL)?;
         // INVARIANT: The boxes stay where they are when `groups` moves.
@@ -80,7 +106,7 @@ impl AttributeGroups {
 }
 
 impl Group {
-    fn new(name: &'static CStr, files: KVec<File>) -> Result<Self> {
+    fn new(name: Option<&'static CStr>, files: KVec<File>) -> Result<Self> {
         let mut attributes = KVec::with_capacity(files.len(), GFP_KERNEL)?;
         for file in files.iter() {
             attributes.push(attribute(file), GFP_KERNEL)?;
@@ -97,7 +123,7 @@ impl Group {
 
         let mut group = KBox::new(
             bindings::attribute_group {
-                name: name.as_char_ptr(),
+                name: name.map_or(ptr::null(), CStr::as_char_ptr),
                 ..Default::default()
             },
             GFP_KERNEL,
@@ -114,13 +140,16 @@ impl Group {
 
 /// The attribute of a file. It points to the file's name and line.
 fn attribute(file: &File) -> bindings::perf_pmu_events_attr {
-    let mut attribute = bindings::perf_pmu_events_attr {
-        // perf_event_sysfs_show() prints this if it is set.
-        event_str: file.line.as_char_ptr(),
-        ..Default::default()
-    };
+    let mut attribute = bindings::perf_pmu_events_attr::default();
+    attribute.attr.__bindgen_anon_1.show = Some(match &file.line {
+        Line::Text(line) => {
+            // perf_event_sysfs_show() prints this if it is set.
+            attribute.event_str = line.as_char_ptr();
+            bindings::perf_event_sysfs_show
+        }
+        Line::OnlineCpus => bindings::rust_perf_show_online_cpus,
+    });
     attribute.attr.attr.name = file.name.as_char_ptr();
     attribute.attr.attr.mode = 0o444;
-    attribute.attr.__bindgen_anon_1.show = Some(bindings::perf_event_sysfs_show);
     attribute
 }

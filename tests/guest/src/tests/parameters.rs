@@ -2,6 +2,7 @@
 //! The module's parameters.
 
 use std::ffi::CStr;
+use std::fs;
 
 use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
@@ -11,7 +12,9 @@ use super::{expect, expect_count};
 use crate::ctx::{Ctx, Test};
 use crate::module;
 use crate::pmu::{CpuPmu, Event, Mode, Pmu, Vendor};
+use crate::program::LOOP;
 use crate::tests;
+use crate::tool::Perf;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -20,6 +23,8 @@ pub const TESTS: &[Test] = tests![
     fewer_general_counters: [ExactCounts],
     general_is_an_upper_limit: [ExactCounts],
     an_older_generation: [ExactCounts, ZeroSkid],
+    named_events_file: [Cpus(2)],
+    named_events: [PerfTool, Amd, ExactCounts],
     refused_parameters,
 ];
 
@@ -138,10 +143,53 @@ fn an_older_generation(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// By its file `cpus` perf knows the PMU of a kind of core. It lists the CPUs that are
+/// online.
+fn named_events_file(ctx: &Ctx) -> Result<()> {
+    let online = || fs::read_to_string("/sys/devices/system/cpu/online").context("online CPUs");
+    let listed = |pmu: &Pmu| fs::read_to_string(pmu.dir().join("cpus")).context("cpus");
+    loaded(ctx, c"named_events=1", |pmu| {
+        let all = online()?;
+        ensure!(listed(pmu)? == all, "cpus: {:?}", listed(pmu)?);
+        super::hotplug::replug(|| {
+            ensure!(online()? != all, "CPU 1 is still online");
+            ensure!(listed(pmu)? == online()?, "cpus: {:?}", listed(pmu)?);
+            Ok(())
+        })?;
+        ensure!(listed(pmu)? == all, "cpus: {:?}", listed(pmu)?);
+        Ok(())
+    })?;
+    loaded(ctx, c"named_events=0", |pmu| {
+        ensure!(!pmu.dir().join("cpus").exists(), "there is a file cpus");
+        Ok(())
+    })
+}
+
+/// perf offers its own names of this CPU's events. It has this one for AMD's Zen.
+fn named_events(ctx: &Ctx) -> Result<()> {
+    const EVENT: &str = "rust_pmu/ex_ret_instr/u";
+    let program = LOOP.install()?;
+    let stat = || {
+        let stat = Perf::stat();
+        stat.args(["-e", EVENT]).args([program.path()]).rows()
+    };
+    loaded(ctx, c"named_events=1", |_| {
+        let rows = stat()?;
+        let row = rows.iter().find(|row| row.event == EVENT);
+        let row = row.with_context(|| format!("no {EVENT} in {rows:?}"))?;
+        expect(EVENT, "counted", row.value as u64, LOOP.instructions)
+    })?;
+    loaded(ctx, c"named_events=0", |_| {
+        ensure!(stat().is_err(), "perf knows {EVENT}");
+        Ok(())
+    })
+}
+
 fn refused_parameters(ctx: &Ctx) -> Result<()> {
     for (parameters, errno) in [
         (c"fixed=2", Errno::EINVAL),
         (c"fixed=yes", Errno::EINVAL),
+        (c"named_events=2", Errno::EINVAL),
         (c"general=-1", Errno::EINVAL),
         // A generation that this CPU does not have, and one that does not exist.
         (c"generation=5", Errno::ENODEV),
