@@ -3,7 +3,7 @@
 
 use anyhow::{bail, ensure, Context, Result};
 use perf_event::data::{self, Record};
-use perf_event::{Builder, SampleFlag, Sampler};
+use perf_event::{Builder, ReadFormat, SampleFlag, Sampler};
 
 use super::{expect, expect_count, interrupts};
 use crate::ctx::{Ctx, Test};
@@ -465,7 +465,8 @@ fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
     drain(&mut sampler)?.expect("period", count / PERIOD)
 }
 
-/// Five processes that share the CPUs, each with its own event and period.
+/// Five processes that share the CPUs, each with its own event. Every sample is taken at
+/// the end of its period.
 fn many_programs(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;
@@ -478,21 +479,32 @@ fn many_programs(ctx: &Ctx) -> Result<()> {
             builder
                 .observe_pid(child.pid().as_raw())
                 .enable_on_exec(true)
-                .sample_period(PERIOD);
-            samplers.push(open(&mut builder)?);
+                .sample_period(PERIOD)
+                .sample(FLAGS | SampleFlag::TIME | SampleFlag::READ)
+                .read_format(ReadFormat::empty());
+            samplers.push(builder.build()?.sampled(RING)?);
             Ok(child)
         })
         .collect::<Result<Vec<_>>>()?;
     children.iter().try_for_each(|child| child.proceed())?;
     children.into_iter().try_for_each(|child| child.finish())?;
-    for sampler in &mut samplers {
-        expect(
-            "one of five",
-            "instructions",
-            sampler.read()?,
-            LOOP.instructions,
-        )?;
-        drain(sampler)?.expect("one of five", LOOP.instructions / PERIOD)?;
+    for (sampler, number) in samplers.iter_mut().zip(1..) {
+        let what = format!("process {number} of 5");
+        expect(&what, "instructions", sampler.read()?, LOOP.instructions)?;
+        let mut samples = 0;
+        for_each_sample(sampler, |sample| {
+            samples += 1;
+            let mut values = sample.values().context("no READ")?.entries();
+            let count = values.next().context("no count")?.value();
+            expect(
+                &format!("{what}, sample {samples}"),
+                "instructions",
+                count,
+                samples * PERIOD,
+            )
+            .with_context(|| format!("CPU {:?}, time {:?}", sample.cpu(), sample.time()))
+        })?;
+        expect(&what, "samples", samples, LOOP.instructions / PERIOD)?;
     }
     Ok(())
 }
