@@ -61,6 +61,7 @@ use kernel::{
 
 mod attr;
 mod event;
+mod extra;
 mod list;
 mod new_event;
 mod percpu;
@@ -85,6 +86,7 @@ pub use self::{
         CpuEvent,
         Event, //
     },
+    extra::ExtraRegister,
     list::{
         EventList,
         EventsHere,

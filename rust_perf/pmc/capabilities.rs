@@ -12,6 +12,13 @@ use super::{
         EventSel,
         FixedCtrCtrl, //
     },
+    extra::{
+        Extra,
+        ExtraError,
+        ExtraField,
+        ExtraRegister,
+        ExtraSet, //
+    },
     generation::{
         Generation,
         GlobalRegisters, //
@@ -50,6 +57,11 @@ pub struct Capabilities {
     pub(super) events: &'static Events,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
+    /// The extra registers that exist. CPUID does not enumerate them; the caller must
+    /// probe them.
+    pub(super) extra: ExtraSet,
+    /// Whether the extra registers have fields in `format/`.
+    pub(super) names_extra: bool,
     /// The architectural events that are missing, by their bits in CPUID.
     pub(super) missing_events: u32,
     /// Whether the kernel arbitrates the MSRs that the in-tree driver uses on this CPU
@@ -81,6 +93,15 @@ impl Capabilities {
         let first: CounterSet = gp.take(n.get().into()).collect();
         Capabilities {
             counters: first | self.counters.fixed_part(),
+            ..self
+        }
+    }
+
+    /// The same without an extra register.
+    #[must_use]
+    pub fn without_extra(self, register: ExtraRegister) -> Self {
+        Capabilities {
+            extra: self.extra.without(register),
             ..self
         }
     }
@@ -134,6 +155,12 @@ impl Capabilities {
         named::format_fields(self.format)
     }
 
+    /// The fields of `attr.config1`.
+    pub fn extra_format(&self) -> impl Iterator<Item = &'static ExtraField> + '_ {
+        let fields = self.events.extra.fields();
+        fields.filter(|_| self.names_extra)
+    }
+
     /// The bits of `attr.config` that select an event.
     pub const fn config_mask(&self) -> u64 {
         self.format & !EventSel::PC.mask()
@@ -142,6 +169,34 @@ impl Capabilities {
     /// The counters that can count an event.
     pub fn counters_for(&self, event: EventSel) -> CounterSet {
         self.events.constraints.counters(self.counters, event)
+    }
+
+    /// The extra registers that events of this CPU need.
+    pub fn extra_registers(&self) -> impl Iterator<Item = ExtraRegister> + '_ {
+        let all = ExtraRegister::ALL.into_iter();
+        all.filter(|&register| self.events.extra.need(register))
+    }
+
+    /// Whether the threads of a core share the extra registers.
+    pub fn shares_extra(&self) -> bool {
+        self.events.extra.per_core
+    }
+
+    /// The extra register that an event needs, if any, with the value of
+    /// `attr.config1` in it.
+    pub fn extra(&self, event: EventSel, value: u64) -> Result<Option<Extra>, ExtraError> {
+        self.events.extra.of(event, value, self.extra)
+    }
+
+    /// The registers in which an event can have the value of `first`, beginning with
+    /// that. The event's code depends on the register: see [`Self::event_in`].
+    pub fn extra_choices(&self, event: EventSel, first: Extra) -> impl Iterator<Item = Extra> {
+        self.events.extra.choices(event, first, self.extra)
+    }
+
+    /// An event whose extra register is `register`, with the code for that register.
+    pub fn event_in(&self, event: EventSel, register: ExtraRegister) -> EventSel {
+        self.events.extra.event_in(event, register)
     }
 
     /// The number of bits of a counter.

@@ -29,11 +29,13 @@ pub mod counters;
 mod cpuid;
 mod detect;
 pub mod event;
+mod extra;
 mod generation;
 mod intel;
 mod msr;
 mod named;
 pub mod period;
+mod shadow;
 mod zhaoxin;
 
 pub use self::{
@@ -41,10 +43,10 @@ pub use self::{
     capabilities::Capabilities,
     counters::{
         Counters,
-        Registers,
-        Shadow, //
+        Registers, //
     },
     cpuid::{
+        core_number,
         CpuidLeaf,
         Leaf01Ecx,
         Leaf07Edx, //
@@ -52,6 +54,13 @@ pub use self::{
     detect::{
         detect,
         detect_as, //
+    },
+    extra::{
+        Extra,
+        ExtraError,
+        ExtraField,
+        ExtraInUse,
+        ExtraRegister, //
     },
     generation::Generation,
     intel::PERF_CAPABILITIES,
@@ -61,5 +70,6 @@ pub use self::{
         EventName,
         FormatField,
         NamedEvent, //
-    }, //
+    },
+    shadow::Shadow, //
 };

@@ -7,7 +7,8 @@
 
 use super::{
     constraint::Constraints,
-    event::EventSel, //
+    event::EventSel,
+    extra::ExtraEvents, //
 };
 use core::{
     ffi::CStr,
@@ -22,6 +23,8 @@ pub(super) struct Events {
     pub(super) cache: &'static [CacheEvents],
     /// Which counters can count which events.
     pub(super) constraints: Constraints,
+    /// Which events need an extra register.
+    pub(super) extra: ExtraEvents,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
 }
@@ -221,6 +224,11 @@ pub(super) const fn invalid(cache: Cache, operation: Operation) -> CacheEvents {
 }
 
 impl Events {
+    /// The same events, of which these need an extra register.
+    pub(super) const fn with_extra(self, extra: ExtraEvents) -> Self {
+        Events { extra, ..self }
+    }
+
     /// The cache event with this number: cache, operation and result, one byte each
     /// (`include/uapi/linux/perf_event.h`). The upper bytes are ignored, as by the
     /// in-tree driver.

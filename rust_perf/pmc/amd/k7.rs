@@ -10,6 +10,7 @@ use super::super::{
         UnitMask, //
     },
     event::EventSel,
+    extra::ExtraEvents,
     named::{
         always,
         counted,
@@ -39,6 +40,7 @@ pub(super) const fn before_zen(gp: &'static [Constraint]) -> Events {
         named: &K7_NAMED,
         cache: &K7_CACHE,
         constraints: Constraints { fixed: &[], gp },
+        extra: ExtraEvents::NONE,
         format: EventSel::AMD,
     }
 }

@@ -10,6 +10,7 @@ use super::super::{
         UnitMask, //
     },
     event::EventSel,
+    extra::ExtraEvents,
     named::{
         always,
         counted,
@@ -40,6 +41,7 @@ const fn zen(named: &'static [NamedEvent]) -> Events {
             fixed: &[],
             gp: &ZEN_CONSTRAINTS,
         },
+        extra: ExtraEvents::NONE,
         format: EventSel::AMD,
     }
 }

@@ -15,7 +15,8 @@ use super::{
         with,
         PSEUDO,
         THREE_FIXED, //
-    }, //
+    },
+    sandy_bridge, //
 };
 
 /// In-tree: `intel_bdw_event_constraints`.
@@ -32,4 +33,5 @@ pub(super) static BROADWELL: Events = with(Constraints {
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
         Constraint::events(0xd0, 0xd2, 0xf),
     ],
-});
+})
+.with_extra(sandy_bridge::SERVER_EXTRA);

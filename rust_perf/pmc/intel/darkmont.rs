@@ -13,7 +13,8 @@ use super::{
     events::{
         with,
         PSEUDO, //
-    }, //
+    },
+    gracemont, //
 };
 
 /// In-tree: `intel_skt_event_constraints`.
@@ -39,4 +40,5 @@ pub(super) static DARKMONT: Events = with(Constraints {
         FixedEvent::new(0x0700, 6),
     ],
     gp: &[PSEUDO],
-});
+})
+.with_extra(gracemont::CRESTMONT_EXTRA);

@@ -13,6 +13,7 @@ use super::super::{
         UnitMask, //
     },
     event::EventSel,
+    extra::ExtraEvents,
     named::{
         architectural,
         fixed,
@@ -25,11 +26,12 @@ use super::super::{
 /// The events of every CPU with architectural performance monitoring.
 pub(in super::super) static EVENTS: Events = with(CONSTRAINTS);
 
-/// The events of models with three fixed counters, whose GP counters count every event.
-pub(super) static THREE_FIXED_COUNTERS: Events = with(Constraints {
+/// The constraints of models with three fixed counters, whose GP counters count every
+/// event.
+pub(super) const SIMPLE: Constraints = Constraints {
     fixed: THREE_FIXED,
     gp: &[PSEUDO],
-});
+};
 
 /// The architectural events with these constraints.
 pub(super) const fn with(constraints: Constraints) -> Events {
@@ -37,6 +39,7 @@ pub(super) const fn with(constraints: Constraints) -> Events {
         named: &NAMED,
         cache: &[],
         constraints,
+        extra: ExtraEvents::NONE,
         // PC is ignored. It is named because the in-tree driver names it.
         format: EventSel::COMMON | EventSel::PC.mask(),
     }

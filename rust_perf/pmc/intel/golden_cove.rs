@@ -9,6 +9,11 @@ use super::{
             Constraints,
             FixedEvent, //
         },
+        extra::{
+            Encoding,
+            ExtraEvents,
+            ExtraRegister, //
+        },
         named::Events, //
     },
     events::{
@@ -32,8 +37,14 @@ pub(super) const FIXED: &[FixedEvent] = &[
     FixedEvent::new(0x0400, 3),
 ];
 
+/// Sapphire Rapids and Emerald Rapids.
+pub(super) static GOLDEN_COVE: Events = with(CONSTRAINTS).with_extra(EXTRA);
+
+/// Granite Rapids.
+pub(super) static REDWOOD_COVE: Events = with(CONSTRAINTS).with_extra(REDWOOD_EXTRA);
+
 /// In-tree: `intel_glc_event_constraints`.
-pub(super) static GOLDEN_COVE: Events = with(Constraints {
+const CONSTRAINTS: Constraints = Constraints {
     fixed: FIXED,
     gp: &[
         PSEUDO,
@@ -61,4 +72,40 @@ pub(super) static GOLDEN_COVE: Events = with(Constraints {
         // All others.
         Constraint::events(0x90, 0xfe, 0xff),
     ],
-});
+};
+
+/// In-tree: `intel_glc_extra_regs`.
+const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x012a, ExtraRegister::OffcoreRsp0, 0x3f_ffff_ffff),
+        Encoding::new(0x012b, ExtraRegister::OffcoreRsp1, 0x3f_ffff_ffff),
+    ],
+    // MEM_TRANS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x01cd, ExtraRegister::LoadLatency, 0xffff)],
+    // FRONTEND_RETIRED.
+    &[Encoding::new(0x01c6, ExtraRegister::Frontend, 0x7f_ff1f)],
+    // INT_MISC.UNKNOWN_BRANCH_CYCLES.
+    &[Encoding::new(0x40ad, ExtraRegister::Frontend, 0x7)],
+    // UOPS_RETIRED.MS.
+    &[Encoding::new(0x04c2, ExtraRegister::Frontend, 0x8)],
+]);
+
+/// In-tree: `intel_rwc_extra_regs`.
+const REDWOOD_EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x012a, ExtraRegister::OffcoreRsp0, 0x3f_ffff_ffff),
+        Encoding::new(0x012b, ExtraRegister::OffcoreRsp1, 0x3f_ffff_ffff),
+    ],
+    // MEM_TRANS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x01cd, ExtraRegister::LoadLatency, 0xffff)],
+    // FRONTEND_RETIRED.MISP_ANT.
+    &[Encoding::new(0x02c6, ExtraRegister::Frontend, 0x9)],
+    // FRONTEND_RETIRED, all others.
+    &[Encoding::new(0x03c6, ExtraRegister::Frontend, 0x7f_ff1f)],
+    // INT_MISC.UNKNOWN_BRANCH_CYCLES.
+    &[Encoding::new(0x40ad, ExtraRegister::Frontend, 0x7)],
+    // UOPS_RETIRED.MS.
+    &[Encoding::new(0x04c2, ExtraRegister::Frontend, 0x8)],
+]);

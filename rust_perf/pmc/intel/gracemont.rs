@@ -8,6 +8,11 @@ use super::{
             Constraints,
             FixedEvent, //
         },
+        extra::{
+            Encoding,
+            ExtraEvents,
+            ExtraRegister, //
+        },
         named::Events, //
     },
     events::{
@@ -16,8 +21,14 @@ use super::{
     }, //
 };
 
+/// Gracemont.
+pub(super) static GRACEMONT: Events = with(CONSTRAINTS).with_extra(EXTRA);
+
+/// Crestmont.
+pub(super) static CRESTMONT: Events = with(CONSTRAINTS).with_extra(CRESTMONT_EXTRA);
+
 /// In-tree: `intel_grt_event_constraints`.
-pub(super) static GRACEMONT: Events = with(Constraints {
+const CONSTRAINTS: Constraints = Constraints {
     fixed: &[
         // INST_RETIRED.ANY.
         FixedEvent::new(0x00c0, 0),
@@ -30,4 +41,30 @@ pub(super) static GRACEMONT: Events = with(Constraints {
         FixedEvent::new(0x013c, 2),
     ],
     gp: &[PSEUDO],
-});
+};
+
+/// In-tree: `intel_grt_extra_regs`.
+const EXTRA: ExtraEvents = ExtraEvents::per_core(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x01b7, ExtraRegister::OffcoreRsp0, 0x8003_f03f_ffff_ffff),
+        Encoding::new(0x02b7, ExtraRegister::OffcoreRsp1, 0x3_f03f_ffff_ffff),
+    ],
+    // MEM_UOPS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x05d0, ExtraRegister::LoadLatency, 0xffff)],
+]);
+
+/// Of Darkmont, too. In-tree: `intel_cmt_extra_regs`.
+pub(super) const CRESTMONT_EXTRA: ExtraEvents = ExtraEvents::per_core(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x01b7, ExtraRegister::OffcoreRsp0, 0x800f_f3ff_ffff_ffff),
+        Encoding::new(0x02b7, ExtraRegister::OffcoreRsp1, 0xf_f3ff_ffff_ffff),
+    ],
+    // MEM_UOPS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x05d0, ExtraRegister::LoadLatency, 0xffff)],
+    // SNOOP_RESPONSE, whose registers do not stand in for each other.
+    &[Encoding::new(0x0127, ExtraRegister::SnoopRsp0, u64::MAX)],
+    // The second one.
+    &[Encoding::new(0x0227, ExtraRegister::SnoopRsp1, u64::MAX)],
+]);

@@ -14,7 +14,8 @@ use super::{
         with,
         PSEUDO,
         THREE_FIXED, //
-    }, //
+    },
+    sandy_bridge, //
 };
 
 /// In-tree: `intel_hsw_event_constraints`.
@@ -35,4 +36,5 @@ pub(super) static HASWELL: Events = with(Constraints {
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
         Constraint::events(0xd0, 0xd3, 0xf),
     ],
-});
+})
+.with_extra(sandy_bridge::SERVER_EXTRA);

@@ -9,6 +9,11 @@ use super::{
             Constraints,
             FixedEvent, //
         },
+        extra::{
+            Encoding,
+            ExtraEvents,
+            ExtraRegister, //
+        },
         named::Events, //
     },
     events::{
@@ -51,4 +56,18 @@ pub(super) static ICE_LAKE: Events = with(Constraints {
         Constraint::events(0xd0, 0xe6, 0xf),
         Constraint::events(0xef, 0xf4, 0xf),
     ],
-});
+})
+.with_extra(EXTRA);
+
+/// In-tree: `intel_icl_extra_regs`.
+const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x01b7, ExtraRegister::OffcoreRsp0, 0x3f_ffff_bfff),
+        Encoding::new(0x01bb, ExtraRegister::OffcoreRsp1, 0x3f_ffff_bfff),
+    ],
+    // MEM_TRANS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x01cd, ExtraRegister::LoadLatency, 0xffff)],
+    // FRONTEND_RETIRED.
+    &[Encoding::new(0x01c6, ExtraRegister::Frontend, 0x7f_ff17)],
+]);

@@ -14,11 +14,18 @@ use super::{
         with,
         PSEUDO,
         THREE_FIXED, //
-    }, //
+    },
+    sandy_bridge, //
 };
 
+/// The client's.
+pub(super) static IVY_BRIDGE: Events = with(CONSTRAINTS).with_extra(sandy_bridge::EXTRA);
+
+/// The server's.
+pub(super) static IVY_BRIDGE_EP: Events = with(CONSTRAINTS).with_extra(sandy_bridge::SERVER_EXTRA);
+
 /// In-tree: `intel_ivb_event_constraints`.
-pub(super) static IVY_BRIDGE: Events = with(Constraints {
+const CONSTRAINTS: Constraints = Constraints {
     fixed: THREE_FIXED,
     gp: &[
         PSEUDO,
@@ -41,4 +48,4 @@ pub(super) static IVY_BRIDGE: Events = with(Constraints {
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
         Constraint::events(0xd0, 0xd3, 0xf),
     ],
-});
+};

@@ -8,6 +8,11 @@ use super::{
             Constraint,
             Constraints, //
         },
+        extra::{
+            Encoding,
+            ExtraEvents,
+            ExtraRegister, //
+        },
         named::Events, //
     },
     events::{
@@ -33,4 +38,13 @@ pub(super) static NEHALEM: Events = with(Constraints {
         // CACHE_LOCK_CYCLES.
         Constraint::event(0x63, 0b0011),
     ],
-});
+})
+.with_extra(EXTRA);
+
+/// In-tree: `intel_nehalem_extra_regs`.
+const EXTRA: ExtraEvents = ExtraEvents::per_core(&[
+    // OFFCORE_RESPONSE.
+    &[Encoding::new(0x01b7, ExtraRegister::OffcoreRsp0, 0xffff)],
+    // MEM_INST_RETIRED.LATENCY_ABOVE_THRESHOLD.
+    &[Encoding::new(0x100b, ExtraRegister::LoadLatency, 0xffff)],
+]);

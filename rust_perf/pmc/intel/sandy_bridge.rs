@@ -8,6 +8,11 @@ use super::{
             Constraint,
             Constraints, //
         },
+        extra::{
+            Encoding,
+            ExtraEvents,
+            ExtraRegister, //
+        },
         named::Events, //
     },
     events::{
@@ -17,8 +22,14 @@ use super::{
     }, //
 };
 
+/// The client's.
+pub(super) static SANDY_BRIDGE: Events = with(CONSTRAINTS).with_extra(EXTRA);
+
+/// The server's.
+pub(super) static SANDY_BRIDGE_EP: Events = with(CONSTRAINTS).with_extra(SERVER_EXTRA);
+
 /// In-tree: `intel_snb_event_constraints`.
-pub(super) static SANDY_BRIDGE: Events = with(Constraints {
+const CONSTRAINTS: Constraints = Constraints {
     fixed: THREE_FIXED,
     gp: &[
         PSEUDO,
@@ -37,4 +48,26 @@ pub(super) static SANDY_BRIDGE: Events = with(Constraints {
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
         Constraint::events(0xd0, 0xd3, 0xf),
     ],
-});
+};
+
+/// Of clients, Ivy Bridge included. In-tree: `intel_snb_extra_regs`.
+pub(super) const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x01b7, ExtraRegister::OffcoreRsp0, 0x3f_807f_8fff),
+        Encoding::new(0x01bb, ExtraRegister::OffcoreRsp1, 0x3f_807f_8fff),
+    ],
+    // MEM_TRANS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x01cd, ExtraRegister::LoadLatency, 0xffff)],
+]);
+
+/// Of servers, and from Haswell on of all. In-tree: `intel_snbep_extra_regs`.
+pub(super) const SERVER_EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x01b7, ExtraRegister::OffcoreRsp0, 0x3f_ffff_8fff),
+        Encoding::new(0x01bb, ExtraRegister::OffcoreRsp1, 0x3f_ffff_8fff),
+    ],
+    // MEM_TRANS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x01cd, ExtraRegister::LoadLatency, 0xffff)],
+]);

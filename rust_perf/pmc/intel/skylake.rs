@@ -8,6 +8,11 @@ use super::{
             Constraint,
             Constraints, //
         },
+        extra::{
+            Encoding,
+            ExtraEvents,
+            ExtraRegister, //
+        },
         named::Events, //
     },
     events::{
@@ -31,4 +36,18 @@ pub(super) static SKYLAKE: Events = with(Constraints {
         // MEM_INST_RETIRED, MEM_LOAD_*.
         Constraint::events(0xd0, 0xd2, 0xf),
     ],
-});
+})
+.with_extra(EXTRA);
+
+/// In-tree: `intel_skl_extra_regs`.
+const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x01b7, ExtraRegister::OffcoreRsp0, 0x3f_ffff_8fff),
+        Encoding::new(0x01bb, ExtraRegister::OffcoreRsp1, 0x3f_ffff_8fff),
+    ],
+    // MEM_TRANS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x01cd, ExtraRegister::LoadLatency, 0xffff)],
+    // FRONTEND_RETIRED.
+    &[Encoding::new(0x01c6, ExtraRegister::Frontend, 0x7f_ff17)],
+]);

@@ -8,6 +8,11 @@ use super::{
             Constraint,
             Constraints, //
         },
+        extra::{
+            Encoding,
+            ExtraEvents,
+            ExtraRegister, //
+        },
         named::Events, //
     },
     events::{
@@ -31,4 +36,16 @@ pub(super) static WESTMERE: Events = with(Constraints {
         // SNOOPQ_REQUESTS_OUTSTANDING.
         Constraint::event(0xb3, 0b0001),
     ],
-});
+})
+.with_extra(EXTRA);
+
+/// In-tree: `intel_westmere_extra_regs`.
+const EXTRA: ExtraEvents = ExtraEvents::per_core(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x01b7, ExtraRegister::OffcoreRsp0, 0xffff),
+        Encoding::new(0x01bb, ExtraRegister::OffcoreRsp1, 0xffff),
+    ],
+    // MEM_INST_RETIRED.LATENCY_ABOVE_THRESHOLD.
+    &[Encoding::new(0x100b, ExtraRegister::LoadLatency, 0xffff)],
+]);

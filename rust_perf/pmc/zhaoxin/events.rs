@@ -9,6 +9,7 @@ use super::super::{
         FixedEvent, //
     },
     event::EventSel,
+    extra::ExtraEvents,
     named::{
         always,
         architectural,
@@ -36,6 +37,7 @@ pub(in super::super) static ZXC: Events = Events {
         fixed: &[FixedEvent::new(0x0082, 1)],
         gp: &[],
     },
+    extra: ExtraEvents::NONE,
     format: EventSel::COMMON,
 };
 
@@ -44,6 +46,7 @@ pub(in super::super) static ZXD: Events = Events {
     named: &named(0x0700, 0x0709),
     cache: &ZXD_CACHE,
     constraints: ZXD_CONSTRAINTS,
+    extra: ExtraEvents::NONE,
     format: EventSel::COMMON,
 };
 
@@ -52,6 +55,7 @@ pub(in super::super) static ZXE: Events = Events {
     named: &named(0x0028, 0x0029),
     cache: &ZXE_CACHE,
     constraints: ZXD_CONSTRAINTS,
+    extra: ExtraEvents::NONE,
     format: EventSel::COMMON,
 };
 
