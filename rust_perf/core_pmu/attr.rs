@@ -93,6 +93,7 @@ impl CorePmu {
             Selector::Hardware(_) => return Err(EINVAL),
             Selector::HwCache(id) => match capabilities.cache_event(id) {
                 CacheEvent::Config(config) => (config, 0),
+                CacheEvent::Extra { config, config1 } => (config, config1),
                 CacheEvent::Missing => return Err(ENOENT),
                 CacheEvent::Invalid => return Err(EINVAL),
             },

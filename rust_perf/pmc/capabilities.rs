@@ -3,6 +3,7 @@
 //! What a CPU's counters can do.
 
 use super::{
+    cache::CacheEvent,
     counter::{
         Counter,
         CounterSet, //
@@ -26,7 +27,6 @@ use super::{
     msr::Msr,
     named::{
         self,
-        CacheEvent,
         EventName,
         Events,
         FormatField,
@@ -35,7 +35,10 @@ use super::{
     },
     period, //
 };
-use core::num::NonZeroU8;
+use core::{
+    num::NonZeroU8,
+    ptr, //
+};
 
 /// What a CPU's counters can do. Made by [`detect`](super::detect()).
 #[derive(Clone, Copy)]
@@ -137,17 +140,21 @@ impl Capabilities {
         self.events.cache_event(id)
     }
 
-    /// The named events, except for those that CPUID declares missing.
+    /// The named events, except for those that CPUID declares missing. Each name has one.
     fn known_events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
-        self.events
-            .named
-            .iter()
-            .filter(|event| match event.presence {
+        let known = || {
+            let rows = self.events.named.iter().copied().flatten();
+            rows.filter(|event| match event.presence {
                 Presence::Architectural(bit) => {
                     self.missing_events.wrapping_shr(bit.into()) & 1 == 0
                 }
                 Presence::Fixed(_) | Presence::Always => true,
             })
+        };
+        known().filter(move |event| {
+            let first = known().find(|row| row.name == event.name);
+            first.is_some_and(|first| ptr::eq(first, *event))
+        })
     }
 
     /// The fields of `attr.config`.

@@ -22,6 +22,7 @@ mod bitfield;
 
 mod amd;
 pub mod assign;
+mod cache;
 mod capabilities;
 pub mod constraint;
 pub mod counter;
@@ -40,6 +41,7 @@ mod zhaoxin;
 
 pub use self::{
     bitfield::Field,
+    cache::CacheEvent,
     capabilities::Capabilities,
     counters::{
         Counters,
@@ -66,7 +68,6 @@ pub use self::{
     intel::PERF_CAPABILITIES,
     msr::Msr,
     named::{
-        CacheEvent,
         EventName,
         FormatField,
         NamedEvent, //

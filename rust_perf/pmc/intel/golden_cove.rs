@@ -4,6 +4,14 @@
 
 use super::{
     super::{
+        cache::{
+            counted,
+            misses,
+            offcore,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraint,
             Constraints,
@@ -18,7 +26,10 @@ use super::{
     },
     events::{
         with,
-        PSEUDO, //
+        NAMED,
+        NO_SUCH_OPERATION,
+        PSEUDO,
+        REF_CYCLES, //
     }, //
 };
 
@@ -38,10 +49,17 @@ pub(super) const FIXED: &[FixedEvent] = &[
 ];
 
 /// Sapphire Rapids and Emerald Rapids.
-pub(super) static GOLDEN_COVE: Events = with(CONSTRAINTS).with_extra(EXTRA);
+pub(super) static GOLDEN_COVE: Events = model(EXTRA);
 
 /// Granite Rapids.
-pub(super) static REDWOOD_COVE: Events = with(CONSTRAINTS).with_extra(REDWOOD_EXTRA);
+pub(super) static REDWOOD_COVE: Events = model(REDWOOD_EXTRA);
+
+const fn model(extra: ExtraEvents) -> Events {
+    with(CONSTRAINTS)
+        .with_named(&[&REF_CYCLES, &NAMED])
+        .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
+        .with_extra(extra)
+}
 
 /// In-tree: `intel_glc_event_constraints`.
 const CONSTRAINTS: Constraints = Constraints {
@@ -109,3 +127,33 @@ const REDWOOD_EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
     // UOPS_RETIRED.MS.
     &[Encoding::new(0x04c2, ExtraRegister::Frontend, 0x8)],
 ]);
+
+/// What is within the core, on Panther Cove, too. In-tree: `glc_hw_cache_event_ids`.
+pub(super) const CACHE: [CacheEvents; 7] = [
+    counted(Cache::L1d, Operation::Read, 0x81d0, 0xe124),
+    counted(Cache::L1d, Operation::Write, 0x82d0, 0),
+    counted(Cache::L1i, Operation::Read, 0, 0xe424),
+    counted(Cache::Dtlb, Operation::Read, 0x81d0, 0x0e12),
+    counted(Cache::Dtlb, Operation::Write, 0x82d0, 0x0e13),
+    misses(Cache::Itlb, Operation::Read, 0x0e11),
+    counted(Cache::Bpu, Operation::Read, 0x04c4, 0x04c5),
+];
+
+/// In-tree: `glc_hw_cache_extra_regs`.
+const OFFCORE_CACHE: [CacheEvents; 3] = [
+    offcore(Cache::Ll, Operation::Read, 0x012a, 0x1_0001, 0x3f_bfc0_0001),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x012a,
+        0x3f_3ffc_0002,
+        0x3f_3fc0_0002,
+    ),
+    offcore(
+        Cache::Node,
+        Operation::Read,
+        0x012a,
+        0x1_0400_0001,
+        0x7_3000_0001,
+    ),
+];

@@ -4,6 +4,12 @@
 
 use super::{
     super::{
+        cache::{
+            offcore,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraints,
             FixedEvent, //
@@ -17,15 +23,36 @@ use super::{
     },
     events::{
         with,
-        PSEUDO, //
-    }, //
+        NAMED,
+        NO_SUCH_OPERATION,
+        PSEUDO,
+        REF_CYCLES, //
+    },
+    goldmont,
+    tremont, //
 };
 
 /// Gracemont.
-pub(super) static GRACEMONT: Events = with(CONSTRAINTS).with_extra(EXTRA);
+pub(super) static GRACEMONT: Events = with(CONSTRAINTS)
+    .with_named(&[&REF_CYCLES, &NAMED])
+    .with_cache(&[
+        &goldmont::PLUS_CACHE,
+        &tremont::TLB_CACHE,
+        &OFFCORE_CACHE,
+        &NO_SUCH_OPERATION,
+    ])
+    .with_extra(EXTRA);
 
 /// Crestmont.
-pub(super) static CRESTMONT: Events = with(CONSTRAINTS).with_extra(CRESTMONT_EXTRA);
+pub(super) static CRESTMONT: Events = with(CONSTRAINTS)
+    .with_named(&[&REF_CYCLES, &NAMED])
+    .with_cache(&[
+        &goldmont::PLUS_CACHE,
+        &tremont::TLB_CACHE,
+        &CRESTMONT_CACHE,
+        &NO_SUCH_OPERATION,
+    ])
+    .with_extra(CRESTMONT_EXTRA);
 
 /// In-tree: `intel_grt_event_constraints`.
 const CONSTRAINTS: Constraints = Constraints {
@@ -68,3 +95,27 @@ pub(super) const CRESTMONT_EXTRA: ExtraEvents = ExtraEvents::per_core(&[
     // The second one.
     &[Encoding::new(0x0227, ExtraRegister::SnoopRsp1, u64::MAX)],
 ]);
+
+/// In-tree: `grt_hw_cache_extra_regs`.
+const OFFCORE_CACHE: [CacheEvents; 2] = [
+    offcore(Cache::Ll, Operation::Read, 0x01b7, 0x1_0001, 0x3f_8440_0001),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x01b7,
+        0x1_0002,
+        0x3f_8440_0002,
+    ),
+];
+
+/// In-tree: `cmt_hw_cache_extra_regs`.
+const CRESTMONT_CACHE: [CacheEvents; 2] = [
+    offcore(Cache::Ll, Operation::Read, 0x01b7, 0x1_0001, 0x3f_bfc0_0001),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x01b7,
+        0x1_0002,
+        0x3f_bfc0_0002,
+    ),
+];

@@ -190,7 +190,7 @@ impl Model {
 
 /// The models that `intel_pmu_init()` in `arch/x86/events/intel/core.c` names, except for
 /// hybrid ones (`arch/x86/include/asm/intel-family.h`).
-static MODELS: [Model; 24] = [
+static MODELS: [Model; 25] = [
     Model::new("core", 6, &[0x0e], &core2::CORE),
     Model::new("core2", 6, &[0x0f, 0x16, 0x17, 0x1d], &core2::CORE2),
     Model::new("nehalem", 6, &[0x1a, 0x1e, 0x2e], &nehalem::NEHALEM),
@@ -215,9 +215,10 @@ static MODELS: [Model; 24] = [
     Model::new(
         "icelake",
         6,
-        &[0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7],
+        &[0x7d, 0x7e, 0x8c, 0x8d, 0xa7],
         &ice_lake::ICE_LAKE,
     ),
+    Model::new("icelake", 6, &[0x6a, 0x6c], &ice_lake::ICE_LAKE_SERVER),
     Model::new(
         "sapphire_rapids",
         6,
@@ -245,7 +246,7 @@ static MODELS: [Model; 24] = [
         &silvermont::SILVERMONT,
     ),
     Model::new("goldmont", 6, &[0x5c, 0x5f], &goldmont::GOLDMONT),
-    Model::new("goldmont_plus", 6, &[0x7a], &goldmont::GOLDMONT),
+    Model::new("goldmont_plus", 6, &[0x7a], &goldmont::GOLDMONT_PLUS),
     Model::new("Tremont", 6, &[0x86, 0x96, 0x9c], &tremont::TREMONT),
     Model::new("gracemont", 6, &[0xbe], &gracemont::GRACEMONT),
     Model::new("crestmont", 6, &[0xaf, 0xb6], &gracemont::CRESTMONT),

@@ -4,6 +4,13 @@
 
 use super::{
     super::{
+        cache::{
+            invalid,
+            offcore,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraint,
             Constraints, //
@@ -17,7 +24,10 @@ use super::{
     },
     events::{
         with,
-        PSEUDO, //
+        NAMED,
+        NO_SUCH_OPERATION,
+        PSEUDO,
+        REF_CYCLES, //
     },
     golden_cove, //
 };
@@ -54,6 +64,8 @@ pub(super) static PANTHER_COVE: Events = with(Constraints {
         Constraint::event(0xdf, 0xf),
     ],
 })
+.with_named(&[&REF_CYCLES, &NAMED])
+.with_cache(&[&golden_cove::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(EXTRA);
 
 /// The bits that are valid in each MSR_OMR.
@@ -91,3 +103,22 @@ const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
     // UOPS_RETIRED.MS.
     &[Encoding::new(0x04c2, ExtraRegister::Frontend, 0x8)],
 ]);
+
+/// In-tree: `pnc_hw_cache_extra_regs`.
+const OFFCORE_CACHE: [CacheEvents; 3] = [
+    offcore(
+        Cache::Ll,
+        Operation::Read,
+        0x012a,
+        0x4000_0000_0000_0001,
+        0xff_fff0_0000_0001,
+    ),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x012a,
+        0x4000_0000_0000_0002,
+        0xff_fff0_0000_0002,
+    ),
+    invalid(Cache::Node, Operation::Read),
+];
