@@ -65,6 +65,7 @@ impl CorePmu {
         if config1 != known || more != [0; 3] {
             return Err(EINVAL);
         }
+        self.has_auxiliary(event, config)?;
         let eventsel = self.eventsel(attr, config)?;
         self.fits_in_group(event, eventsel, extra)?;
         event.set_extra_register(extra.map(|extra| perf::ExtraRegister {
@@ -155,6 +156,23 @@ impl CorePmu {
         event
             .for_each_in_group(|member| place(Self::eventsel_of(member), Self::extra_of(member)))?;
         place(eventsel, extra)
+    }
+
+    /// Fails with `ENODATA` if samples of the event need another event in the group that it
+    /// joins, and there is none.
+    fn has_auxiliary(&self, event: &NewEvent<'_, Self>, config: u64) -> Result {
+        let capabilities = &self.hardware.capabilities;
+        if !event.attr().wants_data_source()
+            || !capabilities.needs_auxiliary(EventSel::from_raw(config))
+        {
+            return Ok(());
+        }
+        let mut found = false;
+        event.for_each_in_group(|member| {
+            found |= capabilities.is_auxiliary(Self::eventsel_of(member));
+            Ok(())
+        })?;
+        found.then_some(()).ok_or_else(perf::no_data)
     }
 
     /// The counters that can count an event.

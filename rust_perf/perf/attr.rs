@@ -98,6 +98,12 @@ impl Attr {
         self.sample_type() & u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_RAW) != 0
     }
 
+    /// Whether samples contain where the data came from (`PERF_SAMPLE_DATA_SRC`).
+    pub fn wants_data_source(&self) -> bool {
+        let data_source = bindings::perf_event_sample_format_PERF_SAMPLE_DATA_SRC;
+        self.sample_type() & u64::from(data_source) != 0
+    }
+
     /// Whether samples contain the user part of the call chain, or of the stack, so that
     /// taking one reads user memory.
     pub fn wants_user_stack(&self) -> bool {

@@ -139,6 +139,12 @@ pub fn not_supported() -> Error {
     Error::from_errno(-(kernel::bindings::EOPNOTSUPP as i32))
 }
 
+/// `ENODATA`, which not every kernel has among its Rust constants: the event's samples would
+/// lack something that only another event of the group provides.
+pub fn no_data() -> Error {
+    Error::from_errno(-(kernel::bindings::ENODATA as i32))
+}
+
 /// Whether the current task may observe other tasks on a CPU (`CAP_PERFMON`).
 ///
 /// `perf_allow_cpu()`, which also considers `perf_event_paranoid`, is not exported

@@ -206,6 +206,18 @@ impl Capabilities {
         self.events.extra.event_in(event, register)
     }
 
+    /// Whether samples of where an event's data came from need another event in the group.
+    pub fn needs_auxiliary(&self, event: EventSel) -> bool {
+        let auxiliary = self.events.extra.auxiliary;
+        auxiliary.is_some_and(|(code, _)| code == event.code())
+    }
+
+    /// Whether `event` is what [`Self::needs_auxiliary`] asks for.
+    pub fn is_auxiliary(&self, event: EventSel) -> bool {
+        let auxiliary = self.events.extra.auxiliary;
+        auxiliary.is_some_and(|(_, code)| code == event.code())
+    }
+
     /// The number of bits of a counter.
     pub const fn width(&self, counter: Counter) -> u8 {
         match counter.as_fixed() {

@@ -154,6 +154,9 @@ pub(super) struct ExtraEvents {
     pub(super) rows: &'static [&'static [Encoding]],
     /// Whether the threads of a core share the registers.
     pub(super) per_core: bool,
+    /// The code of an event whose samples are right only if another event is counted at
+    /// the same time, and the code of that.
+    pub(super) auxiliary: Option<(u16, u16)>,
 }
 
 impl ExtraEvents {
@@ -165,14 +168,23 @@ impl ExtraEvents {
         ExtraEvents {
             rows,
             per_core: false,
+            auxiliary: None,
         }
     }
 
     /// The threads of a core share the registers.
     pub(super) const fn per_core(rows: &'static [&'static [Encoding]]) -> Self {
         ExtraEvents {
-            rows,
             per_core: true,
+            ..Self::per_cpu(rows)
+        }
+    }
+
+    /// Samples of the event `code` are right only together with the event `auxiliary`.
+    pub(super) const fn with_auxiliary(self, code: u16, auxiliary: u16) -> Self {
+        ExtraEvents {
+            auxiliary: Some((code, auxiliary)),
+            ..self
         }
     }
 
@@ -219,13 +231,11 @@ impl ExtraEvents {
         first: Extra,
         present: ExtraSet,
     ) -> impl Iterator<Item = Extra> {
-        let row = self.row(event);
-        let mut registers = row.iter().map(|code| code.register);
-        let start = registers.position(|register| register == first.register);
-        row.iter()
-            .cycle()
-            .skip(start.unwrap_or(0))
-            .take(row.len())
+        let row = self.row(event).iter();
+        let earlier = move |code: &&Encoding| code.register != first.register;
+        row.clone()
+            .skip_while(earlier)
+            .chain(row.take_while(earlier))
             .filter(move |code| first.value & !code.valid == 0 && present.contains(code.register))
             .map(move |code| Extra {
                 register: code.register,

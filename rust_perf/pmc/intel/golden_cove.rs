@@ -49,7 +49,10 @@ pub(super) const FIXED: &[FixedEvent] = &[
 ];
 
 /// Sapphire Rapids and Emerald Rapids.
-pub(super) static GOLDEN_COVE: Events = model(EXTRA);
+///
+/// MEM_TRANS_RETIRED.LOAD_LATENCY needs LD_BLOCKS, unit mask 82H (`mem-loads-aux`). In-tree:
+/// `require_mem_loads_aux_event()`.
+pub(super) static GOLDEN_COVE: Events = model(EXTRA.with_auxiliary(0x01cd, 0x8203));
 
 /// Granite Rapids.
 pub(super) static REDWOOD_COVE: Events = model(REDWOOD_EXTRA);

@@ -19,8 +19,14 @@ use ExtraRegister::{
     Frontend, LoadLatency, OffcoreRsp0, OffcoreRsp1, Omr0, Omr1, Omr2, Omr3, SnoopRsp0, SnoopRsp1,
 };
 
-/// Family and model of a CPU of each table.
-const MODELS: [(u8, u8); 23] = [
+/// Family and model.
+type Model = (u8, u8);
+
+/// The code of an event, and the register that it needs.
+type Code = (u64, ExtraRegister);
+
+/// A CPU of each table.
+const MODELS: [Model; 23] = [
     (6, 0x0f),
     (6, 0x1a),
     (6, 0x2c),
@@ -46,7 +52,7 @@ const MODELS: [(u8, u8); 23] = [
     (6, 0x57),
 ];
 
-fn caps((family, model): (u8, u8)) -> Capabilities {
+fn caps((family, model): Model) -> Capabilities {
     Cpuid::new(b"GenuineIntel", family, model, 0)
         .with(0xa, 0, [0x0830_0805, 0, 0b1111, 0x8604])
         .detect()
@@ -58,7 +64,7 @@ fn event(code: u64) -> EventSel {
 }
 
 /// The CPUs with such events, and these.
-static CPUS: LazyLock<Vec<(Capabilities, Vec<(u64, ExtraRegister)>)>> = LazyLock::new(|| {
+static CPUS: LazyLock<Vec<(Capabilities, Vec<Code>)>> = LazyLock::new(|| {
     let cpus = MODELS.map(caps).map(|caps| (caps, codes(&caps)));
     cpus.into_iter()
         .filter(|(_, codes)| !codes.is_empty())
@@ -66,7 +72,7 @@ static CPUS: LazyLock<Vec<(Capabilities, Vec<(u64, ExtraRegister)>)>> = LazyLock
 });
 
 /// The codes of a CPU's events that need an extra register, and that register.
-fn codes(caps: &Capabilities) -> Vec<(u64, ExtraRegister)> {
+fn codes(caps: &Capabilities) -> Vec<Code> {
     (0..=0xffff)
         .filter_map(|code| Some((code, caps.extra(event(code), 0).unwrap()?.register)))
         .collect()
@@ -74,7 +80,7 @@ fn codes(caps: &Capabilities) -> Vec<(u64, ExtraRegister)> {
 
 #[test]
 fn models_have_their_registers() {
-    let expected: [(&[(u8, u8)], &[(u64, ExtraRegister)]); 9] = [
+    let expected: [(&[Model], &[Code]); 9] = [
         (&[(6, 0x0f), (6, 0x1c)], &[]),
         (
             &[(6, 0x1a)],

@@ -349,7 +349,7 @@ fn registers(ctx: &Ctx) -> Result<()> {
 
 /// Several events on two CPUs: the same ones are counted, and the registers are the same.
 fn events_on_cpus(ctx: &Ctx) -> Result<()> {
-    const ROUNDS: usize = 300;
+    const ROUNDS: usize = 100;
     println!("# seed {}", ctx.seed);
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
     let msrs = [Msrs::of_cpu(0)?, Msrs::of_cpu(1)?];

@@ -7,7 +7,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use libc::{EINVAL, ENOENT};
 use perf_event::events::Raw;
-use perf_event::Builder;
+use perf_event::{Builder, Counter, SampleFlag};
 
 use super::compare::report::{name, Report};
 use super::extra_registers::Programmed;
@@ -21,6 +21,7 @@ pub const TESTS: &[Test] = tests![
     cache_events,
     hardware_events,
     files,
+    data_sources,
 ];
 
 /// `enum perf_type_id` (`include/uapi/linux/perf_event.h`).
@@ -36,7 +37,7 @@ fn programmed(pmu: &Pmu, msrs: &Msrs, type_: u32, id: u64) -> Result<Result<Prog
     const CPU: usize = 0;
     Programmed::clear(msrs);
     // The upper half says which PMU is meant.
-    let mut builder = Builder::new(Raw::new(u64::from(pmu.type_) << 32 | id));
+    let mut builder = Builder::new(Raw::new((u64::from(pmu.type_) << 32) | id));
     builder.attrs_mut().type_ = type_;
     builder
         .exclude_hv(false)
@@ -96,7 +97,7 @@ fn compare(
 fn cache_events(ctx: &Ctx) -> Result<()> {
     let ids = (0..8).flat_map(|cache| {
         (0..4).flat_map(move |operation| {
-            (0..3).map(move |result| cache | operation << 8 | result << 16)
+            (0..3).map(move |result| cache | (operation << 8) | (result << 16))
         })
     });
     compare(ctx, PERF_TYPE_HW_CACHE, ids, |_| false)
@@ -137,5 +138,58 @@ fn files(ctx: &Ctx) -> Result<()> {
             report.wrong(format!("{file}: {found:?}, expected {expected:?}"));
         }
     }
+    report.finish()
+}
+
+/// Samples of the latency of loads that contain the source of the data: a model may need
+/// another event in the group.
+fn data_sources(ctx: &Ctx) -> Result<()> {
+    const LOAD_LATENCY: u64 = 0x01cd;
+    const AUXILIARY: u64 = 0x8203;
+    const OTHER: u64 = 0x01c4;
+    let groups: [&[u64]; 6] = [
+        &[],
+        &[AUXILIARY],
+        &[OTHER],
+        &[OTHER, AUXILIARY],
+        &[OTHER, OTHER],
+        &[LOAD_LATENCY],
+    ];
+    let mut report = Report::new(ctx);
+    let mut all = Vec::new();
+    for members in groups {
+        let errno = |pmu: &Pmu| -> Result<i32> {
+            let mut group: Vec<Counter> = Vec::new();
+            for config in members {
+                let mut builder = pmu.raw(*config);
+                let counter = match group.first_mut() {
+                    None => builder.build()?,
+                    Some(leader) => builder.enabled(true).build_with_group(leader)?,
+                };
+                group.push(counter);
+            }
+            let mut builder = pmu.raw(LOAD_LATENCY);
+            builder.sample(SampleFlag::DATA_SRC).sample_period(1000);
+            let counter = match group.first_mut() {
+                None => builder.build(),
+                Some(leader) => builder.enabled(true).build_with_group(leader),
+            };
+            match counter {
+                Ok(_) => Ok(0),
+                Err(error) => error.raw_os_error().context("no errno"),
+            }
+        };
+        let (ours, theirs) = (errno(&ctx.pmu()?)?, errno(&ctx.in_tree()?)?);
+        report.called(ours);
+        all.push(name(theirs));
+        if ours != theirs {
+            report.wrong(format!(
+                "{members:#x?}: {}, in-tree {}",
+                name(ours),
+                name(theirs)
+            ));
+        }
+    }
+    println!("# {all:?}");
     report.finish()
 }
