@@ -94,9 +94,9 @@ pub(super) const SERVER_EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
     &[Encoding::new(0x01cd, ExtraRegister::LoadLatency, 0xffff)],
 ]);
 
-/// Without the loads of the data TLB, which are different on Ivy Bridge. OFFCORE_RSP has requests in
-/// bits 15:0, and responses above (SDM vol. 3, "Off-core Response Performance Monitoring").
-/// Clients do not have all these bits. In-tree: `snb_hw_cache_event_ids` and
+/// All but the loads of the data TLB, which are different on Ivy Bridge. OFFCORE_RSP has the
+/// requests in bits 15:0 and the responses above (SDM vol. 3, "Off-core Response Performance
+/// Monitoring"). Clients do not have all these bits. In-tree: `snb_hw_cache_event_ids` and
 /// `snb_hw_cache_extra_regs`.
 pub(super) const CACHE: [CacheEvents; 13] = [
     counted(Cache::L1d, Operation::Read, 0xf1d0, 0x0151),

@@ -188,10 +188,24 @@ struct Choices {
 }
 
 impl Choices {
+    const VALUES: [u64; 3] = [1, 2, 4];
+
+    /// Those that take all of the values.
     fn new(in_tree: &Pmu) -> Result<Self> {
-        Ok(Self {
-            codes: codes(in_tree)?,
-        })
+        let config1 = Self::VALUES.iter().fold(0, |all, value| all | value);
+        let mut codes = codes(in_tree)?;
+        let mut refused = Vec::new();
+        for config in &codes {
+            let event = Event {
+                config: *config,
+                config1,
+            };
+            if event.open(in_tree)?.is_err() {
+                refused.push(*config);
+            }
+        }
+        codes.retain(|code| !refused.contains(code));
+        Ok(Self { codes })
     }
 
     fn event(&self, rng: &mut Rng) -> Event {
@@ -200,7 +214,7 @@ impl Choices {
         match code {
             Some(code) if !plain => Event {
                 config: *code,
-                config1: rng.choice([1, 1, 2, 4]).unwrap_or(1),
+                config1: rng.choice(Self::VALUES).unwrap_or(1),
             },
             _ => Event {
                 config: PLAIN,
