@@ -7,6 +7,7 @@ use core::fmt;
 use crate::{
     generation::{self, Generation},
     msr::FIXED_SHIFT,
+    processor::{self, Processor, Signature},
 };
 
 /// The highest number of general-purpose counters of any vendor: what AMD's CPUID can
@@ -91,6 +92,9 @@ pub struct Config {
     /// AMD numbers only the last of its generations. Here 1 is the legacy counters, 2
     /// PerfCtrExtCore and 3 PerfMonV2.
     pub version: u8,
+    /// What CPUID reports of the processor. `None` if it is none in particular: it has
+    /// no register that is not architectural.
+    pub signature: Option<Signature>,
     /// The counters.
     pub shape: Shape,
 }
@@ -101,6 +105,7 @@ impl Config {
         Ok(Config {
             vendor,
             version,
+            signature: None,
             shape: generation::select(vendor, version)?.default_shape(),
         })
     }
@@ -128,6 +133,11 @@ impl Config {
             return Err(ConfigError::Width);
         }
         Ok(generation)
+    }
+
+    /// The processor, if it is in the table.
+    pub(crate) fn processor(&self) -> Option<&'static Processor> {
+        processor::find(self.vendor, self.signature?)
     }
 }
 

@@ -25,7 +25,9 @@
 //! - Zhaoxin and Centaur: version 2 of Intel's with other events.
 //!
 //! Each generation is one file in `generation/`, which holds what the generation adds to
-//! the previous one. [`msr`] declares the registers.
+//! the previous one. [`msr`] declares the registers. The tables in `processor/` have what
+//! differs from one processor of a generation to another. A PMU is that of a processor in
+//! these tables if its [`Config`] has the [`Signature`].
 //!
 //! Every event is a function of the instructions and branches that have retired, see
 //! [`event`]. A test can therefore compute every count and the place of every overflow.
@@ -95,8 +97,10 @@ mod generation;
 pub mod msr;
 mod pmi;
 mod pmu;
+mod processor;
 
 pub use config::{Config, ConfigError, Shape, Vendor, MAX_FIXED, MAX_GENERAL, MAX_INTEL_GENERAL};
 pub use event::{Mode, Retired};
 pub use pmi::{Defect, PmiFault};
 pub use pmu::{GeneralProtection, MsrError, Pmu};
+pub use processor::Signature;

@@ -47,6 +47,29 @@ pub const IA32_PMC_FX0_CTR: u32 = 0x1980;
 /// not modelled.
 pub const IA32_PMC_V6_STEP: u32 = 4;
 
+/// Which requests and responses the event OFFCORE_RESPONSE_0 counts. This and the
+/// following registers are not architectural: SDM vol. 4 lists them in the tables of the
+/// models that have them.
+pub const MSR_OFFCORE_RSP_0: u32 = 0x1a6;
+/// The same for OFFCORE_RESPONSE_1.
+pub const MSR_OFFCORE_RSP_1: u32 = 0x1a7;
+/// The same for the events of Panther Cove and Arctic Wolf that replace these two.
+pub const MSR_OMR_0: u32 = 0x3e0;
+/// The second of four such registers.
+pub const MSR_OMR_1: u32 = 0x3e1;
+/// The third.
+pub const MSR_OMR_2: u32 = 0x3e2;
+/// The fourth.
+pub const MSR_OMR_3: u32 = 0x3e3;
+/// The latency from which a load is sampled by PEBS.
+pub const MSR_PEBS_LD_LAT: u32 = 0x3f6;
+/// What the event FRONTEND_RETIRED counts.
+pub const MSR_PEBS_FRONTEND: u32 = 0x3f7;
+/// Which responses to snoops an event of Crestmont counts.
+pub const MSR_SNOOP_RSP_0: u32 = 0x1328;
+/// The second of two such registers.
+pub const MSR_SNOOP_RSP_1: u32 = 0x1329;
+
 /// AMD's legacy PERF_CTL0. A PERF_CTL is what Intel calls an event select.
 pub const K7_PERF_CTL0: u32 = 0xc001_0000;
 /// AMD's legacy PERF_CTR0. A PERF_CTR is what Intel calls a general-purpose counter.
@@ -83,6 +106,8 @@ pub(crate) enum Register {
     GlobalInUse,
     PerfCapabilities,
     DebugCtl,
+    /// A register of one processor, by its index in the table of processors.
+    Model(usize),
 }
 
 /// The value of an event select (EVENTSEL) or of a PERF_CTL.

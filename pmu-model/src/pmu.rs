@@ -13,6 +13,7 @@ use crate::{
         IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS, PMI_IN_USE,
     },
     pmi::{Defect, PmiDelivery, PmiFault},
+    processor::{Processor, MAX_MODEL_MSRS},
 };
 
 /// The reason why an access to an MSR fails. A failed access changes nothing.
@@ -84,6 +85,7 @@ struct Active {
 ///   registers.
 pub struct Pmu {
     generation: &'static dyn Generation,
+    processor: Option<&'static Processor>,
     shape: Shape,
     eventsel: [EventSel; MAX_GENERAL],
     general: [u64; MAX_GENERAL],
@@ -92,6 +94,7 @@ pub struct Pmu {
     global_ctrl: u64,
     global_status: u64,
     debugctl: u64,
+    model_msrs: [u64; MAX_MODEL_MSRS],
     /// By [`Mode`].
     totals: [Totals; 2],
     pmi: PmiDelivery,
@@ -115,7 +118,8 @@ impl Pmu {
     /// Creates a PMU with a defect. Fails with [`ConfigError::Status`],
     /// [`ConfigError::Msr`] or [`ConfigError::MaskLvtpc`] if this PMU cannot have it.
     pub fn with_defect(config: Config, defect: Defect) -> Result<Pmu, ConfigError> {
-        let pmu = Pmu::at_power_up(config.generation()?, config.shape, defect);
+        let generation = config.generation()?;
+        let pmu = Pmu::at_power_up(generation, config.processor(), config.shape, defect);
         match defect {
             Defect::Status(bits) if pmu.global_status != bits => Err(ConfigError::Status),
             Defect::GeneralProtection { msr, .. } if pmu.register(msr).is_err() => {
@@ -126,9 +130,15 @@ impl Pmu {
         }
     }
 
-    fn at_power_up(generation: &'static dyn Generation, shape: Shape, defect: Defect) -> Pmu {
+    fn at_power_up(
+        generation: &'static dyn Generation,
+        processor: Option<&'static Processor>,
+        shape: Shape,
+        defect: Defect,
+    ) -> Pmu {
         let mut pmu = Pmu {
             generation,
+            processor,
             shape,
             eventsel: Default::default(),
             general: Default::default(),
@@ -137,6 +147,7 @@ impl Pmu {
             global_ctrl: generation.reset_global_ctrl(&shape),
             global_status: 0,
             debugctl: 0,
+            model_msrs: Default::default(),
             totals: Default::default(),
             pmi: PmiDelivery::new(defect),
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
@@ -155,7 +166,7 @@ impl Pmu {
     /// INIT does not change a PMU (SDM vol. 3A, table "IA-32 and Intel 64 Processor States
     /// Following Power-up, Reset, or INIT").
     pub fn reset(&mut self) {
-        *self = Pmu::at_power_up(self.generation, self.shape, self.defect);
+        *self = Pmu::at_power_up(self.generation, self.processor, self.shape, self.defect);
     }
 
     /// Returns EAX, EBX, ECX and EDX of subleaf 0 of a CPUID leaf, or `None` if the leaf
@@ -317,13 +328,26 @@ impl Pmu {
     }
 
     fn register(&self, msr: u32) -> Result<Register, MsrError> {
-        self.generation.register(&self.shape, msr).ok_or_else(|| {
-            if self.generation.is_pmu_address(msr) {
-                MsrError::GeneralProtection
-            } else {
-                MsrError::NotPmu
-            }
-        })
+        let of_model = || Some(Register::Model(self.processor?.msr_index(msr)?));
+        self.generation
+            .register(&self.shape, msr)
+            .or_else(of_model)
+            .ok_or_else(|| {
+                let of_another_model = self.processor.is_some() && Processor::is_model_msr(msr);
+                if self.generation.is_pmu_address(msr) || of_another_model {
+                    MsrError::GeneralProtection
+                } else {
+                    MsrError::NotPmu
+                }
+            })
+    }
+
+    /// The bits of a register that can be written, `None` if every write raises #GP.
+    fn writable_bits(&self, register: Register) -> Option<u64> {
+        match register {
+            Register::Model(i) => Some(self.processor?.msr(i).writable),
+            _ => self.generation.writable_bits(&self.shape, register),
+        }
     }
 
     /// Counts an access that a PMU without a defect would allow. Fails if
@@ -358,6 +382,7 @@ impl Pmu {
             Register::GlobalInUse => self.global_in_use(),
             Register::PerfCapabilities => self.perf_capabilities(),
             Register::DebugCtl => self.debugctl,
+            Register::Model(i) => self.model_msrs[i],
         })
     }
 
@@ -388,7 +413,7 @@ impl Pmu {
     /// [`Pmu::retire`].
     pub fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), MsrError> {
         let register = self.register(msr)?;
-        let value = match self.generation.writable_bits(&self.shape, register) {
+        let value = match self.writable_bits(register) {
             Some(writable) if self.generation.ignores_reserved_bits() => value & writable,
             Some(writable) if value & !writable == 0 => value,
             _ => return Err(MsrError::GeneralProtection),
@@ -407,6 +432,7 @@ impl Pmu {
             Register::GlobalStatusReset => self.global_status &= !value,
             Register::GlobalStatusSet => self.global_status |= value,
             Register::DebugCtl => self.debugctl = value,
+            Register::Model(i) => self.model_msrs[i] = value,
             // Generations in which the write does not raise #GP ignore it.
             Register::GlobalStatus => {}
             Register::GlobalInUse | Register::PerfCapabilities => {
@@ -529,6 +555,7 @@ impl fmt::Debug for Pmu {
             .field("global_ctrl", &self.global_ctrl)
             .field("global_status", &self.global_status)
             .field("debugctl", &self.debugctl)
+            .field("model_msrs", &self.model_msrs)
             .field("totals", &self.totals)
             .field("pmi", &self.pmi)
             .field("accesses", &self.accesses)

@@ -146,6 +146,7 @@ fn intel() -> impl Strategy<Value = Setup> {
         let config = Config {
             vendor: Vendor::Intel,
             version,
+            signature: None,
             shape: Shape {
                 general,
                 missing: 0,

@@ -22,6 +22,7 @@ fn with_shape(version: u8, shape: Shape) -> Result<Pmu, ConfigError> {
     Pmu::new(Config {
         vendor: Vendor::Intel,
         version,
+        signature: None,
         shape,
     })
 }

@@ -50,6 +50,19 @@ typedef struct PmuConfig {
    */
   uint8_t vendor;
   /**
+   * What CPUID leaf 1 reports: the model, extended model included.
+   */
+  uint8_t model;
+  /**
+   * The stepping.
+   */
+  uint8_t stepping;
+  /**
+   * The family, extended family included. 0 means that the PMU is that of no particular
+   * processor.
+   */
+  uint16_t family;
+  /**
    * Intel: the version of architectural performance monitoring, 1 to 6; 0 means 4.
    * AMD: 1 legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0 means 3.
    * Zhaoxin: 2; 0 means 2.

@@ -12,6 +12,7 @@
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/smp.h>
+#include <linux/spinlock.h>
 #include <linux/static_call.h>
 #include <linux/sysfs.h>
 #include <asm/ibt.h>
@@ -111,6 +112,21 @@ unsigned long rust_perf_local_irq_save(void)
 void rust_perf_local_irq_restore(unsigned long flags)
 {
 	local_irq_restore(flags);
+}
+
+void rust_perf_raw_spin_lock_init(raw_spinlock_t *lock)
+{
+	raw_spin_lock_init(lock);
+}
+
+void rust_perf_raw_spin_lock(raw_spinlock_t *lock)
+{
+	raw_spin_lock(lock);
+}
+
+void rust_perf_raw_spin_unlock(raw_spinlock_t *lock)
+{
+	raw_spin_unlock(lock);
 }
 
 bool rust_perf_perfmon_capable(void)

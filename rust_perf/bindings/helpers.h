@@ -3,6 +3,7 @@
 #define RUST_PERF_HELPERS_H
 
 #include <linux/compiler_types.h>
+#include <linux/spinlock_types.h>
 #include <linux/types.h>
 
 struct attribute;
@@ -37,6 +38,9 @@ void rust_perf_clear_dirty_counters(void);
 void rust_perf_sample_event_took(u64 ns);
 unsigned long rust_perf_local_irq_save(void);
 void rust_perf_local_irq_restore(unsigned long flags);
+void rust_perf_raw_spin_lock_init(raw_spinlock_t *lock);
+void rust_perf_raw_spin_lock(raw_spinlock_t *lock);
+void rust_perf_raw_spin_unlock(raw_spinlock_t *lock);
 bool rust_perf_perfmon_capable(void);
 void rust_perf_sample_data_init(struct perf_sample_data *data, u64 addr,
 				u64 period);

@@ -19,7 +19,10 @@ use crate::{
             EventSel,
             Modes, //
         },
-        CacheEvent, //
+        CacheEvent,
+        Extra,
+        ExtraError,
+        ExtraInUse, //
     }, //
 };
 use core::num::NonZeroU64;
@@ -38,8 +41,8 @@ const EXTENDED_REGISTERS: u64 = !0 << 32;
 const PERF_COUNT_HW_MAX: u64 = 10;
 
 impl CorePmu {
-    /// Checks an event that is being opened, sets its period, and returns its EVENTSEL.
-    /// Task context.
+    /// Checks an event that is being opened, sets its period and its extra register, and
+    /// returns its EVENTSEL. Task context.
     pub(super) fn check(&self, event: &NewEvent<'_, Self>) -> Result<Word> {
         let attr = event.attr();
         // Check in the in-tree driver's order, so that the errno matches. The reservation is the
@@ -50,15 +53,25 @@ impl CorePmu {
         if attr.sampled_registers() & EXTENDED_REGISTERS != 0 {
             return Err(EINVAL);
         }
-        let config = self.resolve(attr.selector())?;
+        let (config, extra) = self.resolve(attr)?;
         if attr.wants_branch_stack() {
             return Err(perf::not_supported());
         }
-        if attr.has_extended_config() {
+        let [config1, more @ ..] = attr.extended_config();
+        let known = match attr.selector() {
+            Selector::Config(_) => extra.map_or(0, |extra| extra.value),
+            Selector::Hardware(_) | Selector::HwCache(_) => 0,
+        };
+        if config1 != known || more != [0; 3] {
             return Err(EINVAL);
         }
+        self.has_auxiliary(event, config)?;
         let eventsel = self.eventsel(attr, config)?;
-        self.fits_in_group(event, self.counters_for(eventsel))?;
+        self.fits_in_group(event, eventsel, extra)?;
+        event.set_extra_register(extra.map(|extra| perf::ExtraRegister {
+            index: extra.register.index(),
+            value: extra.value,
+        }));
 
         if !event.is_sampling() {
             event.set_period(self.hardware.capabilities.max_period());
@@ -69,21 +82,29 @@ impl CorePmu {
         NonZeroU64::new(eventsel.into_raw()).map(Word).ok_or(EINVAL)
     }
 
-    /// The encoding of an event in `attr.config`.
-    fn resolve(&self, selector: Selector) -> Result<u64> {
+    /// The encoding of an event in `attr.config`, and the extra register that it needs.
+    fn resolve(&self, attr: &Attr) -> Result<(u64, Option<Extra>)> {
         let capabilities = &self.hardware.capabilities;
-        match selector {
-            Selector::Config(config) => Ok(config),
+        let (config, value) = match attr.selector() {
+            Selector::Config(config) => (config, attr.config1()),
             Selector::Hardware(id) if id < PERF_COUNT_HW_MAX => {
-                capabilities.hardware_event(id).ok_or(ENOENT)
+                let config = capabilities.hardware_event(id).ok_or(ENOENT)?;
+                return Ok((config, None));
             }
-            Selector::Hardware(_) => Err(EINVAL),
+            Selector::Hardware(_) => return Err(EINVAL),
             Selector::HwCache(id) => match capabilities.cache_event(id) {
-                CacheEvent::Config(config) => Ok(config),
-                CacheEvent::Missing => Err(ENOENT),
-                CacheEvent::Invalid => Err(EINVAL),
+                CacheEvent::Config(config) => (config, 0),
+                CacheEvent::Extra { config, config1 } => (config, config1),
+                CacheEvent::Missing => return Err(ENOENT),
+                CacheEvent::Invalid => return Err(EINVAL),
             },
-        }
+        };
+        let extra = capabilities.extra(EventSel::from_raw(config), value);
+        let extra = extra.map_err(|error| match error {
+            ExtraError::Invalid => EINVAL,
+            ExtraError::Missing => ENXIO,
+        })?;
+        Ok((config, extra))
     }
 
     /// The EVENTSEL for `config`, in the modes that the user asks for.
@@ -114,13 +135,44 @@ impl CorePmu {
         Ok(eventsel)
     }
 
-    /// Fails with `EINVAL` if `event`, which can be on `counters`, and the events of the
-    /// group that it joins do not fit at once.
-    fn fits_in_group(&self, event: &NewEvent<'_, Self>, counters: CounterSet) -> Result {
+    /// Fails with `EINVAL` if `event`, which is `eventsel` and needs `extra`, and the events
+    /// of the group that it joins do not fit at once.
+    fn fits_in_group(
+        &self,
+        event: &NewEvent<'_, Self>,
+        eventsel: EventSel,
+        extra: Option<Extra>,
+    ) -> Result {
         let mut group = Assignment::default();
-        let mut place = |counters| group.place(counters).map(|_| ()).ok_or(EINVAL);
-        event.for_each_in_group(|member| place(self.counters_for(Self::eventsel_of(member))))?;
-        place(counters)
+        let mut in_use = ExtraInUse::default();
+        let mut place = |eventsel, extra: Option<Extra>| {
+            if let Some(extra) = extra {
+                let choices = self.hardware.capabilities.extra_choices(eventsel, extra);
+                in_use.take(choices).ok_or(EINVAL)?;
+            }
+            let placement = group.place(self.counters_for(eventsel));
+            placement.map(|_| ()).ok_or(EINVAL)
+        };
+        event
+            .for_each_in_group(|member| place(Self::eventsel_of(member), Self::extra_of(member)))?;
+        place(eventsel, extra)
+    }
+
+    /// Fails with `ENODATA` if samples of the event need another event in the group that it
+    /// joins, and there is none.
+    fn has_auxiliary(&self, event: &NewEvent<'_, Self>, config: u64) -> Result {
+        let capabilities = &self.hardware.capabilities;
+        if !event.attr().wants_data_source()
+            || !capabilities.needs_auxiliary(EventSel::from_raw(config))
+        {
+            return Ok(());
+        }
+        let mut found = false;
+        event.for_each_in_group(|member| {
+            found |= capabilities.is_auxiliary(Self::eventsel_of(member));
+            Ok(())
+        })?;
+        found.then_some(()).ok_or_else(perf::no_data)
     }
 
     /// The counters that can count an event.

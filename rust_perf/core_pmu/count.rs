@@ -156,8 +156,13 @@ impl CorePmu {
             .store(period::sign_extend(value, width), Relaxed);
         cpu.dirty
             .fetch_and(!CounterSet::of(counter).bits(), Relaxed);
-        let eventsel = self.eventsel_on(cpu, event);
-        self.counters(cpu).program(counter, eventsel, value);
+        let counters = self.counters(cpu);
+        let mut eventsel = self.eventsel_on(cpu, event);
+        if let Some(extra) = Self::extra_of(&event) {
+            counters.program_extra(extra);
+            eventsel = capabilities.event_in(eventsel, extra.register);
+        }
+        counters.program(counter, eventsel, value);
         ended
     }
 

@@ -8,6 +8,7 @@
 //! | `registration.rs` | what is registered, and when nothing is |
 //! | `sysfs.rs` | the folders in sysfs |
 //! | `schedule.rs` | which counter an event is on: add, del |
+//! | `extra.rs` | which register an event has besides |
 //! | `count.rs` | counting and periods: start, stop, read |
 //! | `pmi.rs` | the NMI handler |
 //! | `nmi_window.rs` | PMIs that arrive late |
@@ -36,6 +37,7 @@
 
 mod attr;
 mod count;
+mod extra;
 mod nmi_window;
 mod ownership;
 mod pmi;
@@ -50,11 +52,13 @@ pub(crate) use self::registration::{
 };
 
 use self::{
+    extra::Core,
     nmi_window::NmiWindow,
     ownership::{
         Owner,
         Ownership, //
-    }, //
+    },
+    schedule::Schedule, //
 };
 use crate::{
     perf::{
@@ -73,7 +77,6 @@ use crate::{
         Word, //
     },
     pmc::{
-        assign::Assignment,
         counter::{
             Counter,
             CounterSet,
@@ -91,6 +94,7 @@ use core::sync::atomic::{
     AtomicBool,
     AtomicU64,
     AtomicU8,
+    AtomicUsize,
     Ordering::Relaxed, //
 };
 use kernel::{
@@ -132,6 +136,8 @@ pub(crate) struct Cpu {
     window: NmiWindow,
     /// Whether SVM was enabled when the first event was put on the CPU.
     svm: AtomicBool,
+    /// The index of the CPU's [`Core`], plus 1. 0 if it has not been looked up.
+    core: AtomicUsize,
 }
 
 impl Cpu {
@@ -159,6 +165,8 @@ impl Cpu {
 pub(crate) struct CorePmu {
     hardware: Hardware,
     sampling: Sampling,
+    /// The cores, if their threads share the extra registers.
+    cores: KVec<Pin<KBox<Core>>>,
     #[pin]
     owner: Mutex<Owner>,
     /// Whether the system is shutting down: no counter may be started any more.
@@ -168,7 +176,9 @@ pub(crate) struct CorePmu {
 impl CorePmu {
     /// A driver for this hardware.
     pub(crate) fn new(hardware: Hardware, sampling: Sampling) -> impl PinInit<Self, Error> {
+        let shared = hardware.capabilities.shares_extra();
         try_pin_init!(Self {
+            cores: if shared { Core::all()? } else { KVec::new() },
             hardware,
             sampling,
             owner <- new_mutex!(Owner::default()),
@@ -202,7 +212,7 @@ impl Pmu for CorePmu {
     type EventData = Word;
     type Events = EventTable<Self, MAX_COUNTERS>;
     type Cpu = Cpu;
-    type Schedule = Assignment;
+    type Schedule = Schedule;
 
     fn event_init(&self, event: &NewEvent<'_, Self>) -> Result<Word> {
         let eventsel = self.check(event)?;
@@ -214,14 +224,14 @@ impl Pmu for CorePmu {
         self.release(cpus);
     }
 
-    fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Assignment) {
+    fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
         let cpu = on.state();
         self.clear_dirty(cpu);
         cpu.enabled.store(true, Relaxed);
         self.run_active(cpu);
     }
 
-    fn disable(&self, on: &OnCpu<'_, Self>, _: &mut Assignment) {
+    fn disable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
         let cpu = on.state();
         cpu.enabled.store(false, Relaxed);
         self.counters(cpu).run(CounterSet::EMPTY);
@@ -230,19 +240,19 @@ impl Pmu for CorePmu {
     fn add(
         &self,
         on: &OnCpu<'_, Self>,
-        assignment: &mut Assignment,
+        schedule: &mut Schedule,
         event: &AddedEvent<'_, Self>,
         start: bool,
     ) -> Result {
-        self.place(on, assignment, event)?;
+        self.place(on, schedule, event)?;
         if start {
             self.start_event(on, **event);
         }
         Ok(())
     }
 
-    fn del(&self, on: &OnCpu<'_, Self>, assignment: &mut Assignment, event: CpuEvent<'_, Self>) {
-        self.displace(on, assignment, event);
+    fn del(&self, on: &OnCpu<'_, Self>, schedule: &mut Schedule, event: CpuEvent<'_, Self>) {
+        self.displace(on, schedule, event);
     }
 
     fn start(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {

@@ -191,6 +191,8 @@ impl hotplug::Handler for Handler {
     fn online(&self, irqs: IrqsDisabled<'_>) {
         let on = self.0.cpus().this(irqs);
         on.state().offline.store(false, Relaxed);
+        // It may be another CPU that has this number now.
+        on.state().core.store(0, Relaxed);
     }
 
     fn offline(&self, irqs: IrqsDisabled<'_>) {

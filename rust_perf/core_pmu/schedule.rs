@@ -14,22 +14,47 @@ use crate::{
     },
     pmc::{
         assign::Assignment,
-        counter::Counter, //
+        counter::Counter,
+        ExtraInUse, //
     }, //
 };
 use core::sync::atomic::Ordering::Relaxed;
 use kernel::prelude::*;
 
+/// What the events on a CPU have.
+#[derive(Default)]
+pub(crate) struct Schedule {
+    counters: Assignment,
+    /// Not used if the threads of a core share these registers.
+    extra: ExtraInUse,
+}
+
 impl CorePmu {
-    /// Puts an event on a counter, stopped. Fails with `EAGAIN` if there is none.
+    /// Puts an event on a counter, stopped, and gives it the extra register that it needs.
+    /// Fails with `EAGAIN` if there is none.
     pub(super) fn place(
+        &self,
+        on: &OnCpu<'_, Self>,
+        schedule: &mut Schedule,
+        event: &AddedEvent<'_, Self>,
+    ) -> Result {
+        self.take_over(on)?;
+        let Schedule { counters, extra } = schedule;
+        let Some(needed) = Self::extra_of(event) else {
+            return self.place_on_counter(on, counters, event);
+        };
+        self.take_extra(on, extra, event, needed)?;
+        self.place_on_counter(on, counters, event)
+            .inspect_err(|_| self.release_extra(on, extra, event))
+    }
+
+    fn place_on_counter(
         &self,
         on: &OnCpu<'_, Self>,
         assignment: &mut Assignment,
         event: &AddedEvent<'_, Self>,
     ) -> Result {
         let cpu = on.state();
-        self.take_over(on)?;
         let counters = self.counters_for(Self::eventsel_of(event));
         let placement = assignment.place(counters).ok_or(EAGAIN)?;
         for (from, to) in placement.moves() {
@@ -48,7 +73,7 @@ impl CorePmu {
     pub(super) fn displace(
         &self,
         on: &OnCpu<'_, Self>,
-        assignment: &mut Assignment,
+        schedule: &mut Schedule,
         event: CpuEvent<'_, Self>,
     ) {
         let Some(counter) = Self::counter_of(&event) else {
@@ -57,6 +82,8 @@ impl CorePmu {
         let cpu = on.state();
         self.stop_event(on, event, true);
         cpu.mark_dirty(counter);
+        self.release_extra(on, &mut schedule.extra, &event);
+        let assignment = &mut schedule.counters;
         assignment.remove(counter);
         cpu.placed.store(assignment.used().bits(), Relaxed);
         if assignment.used().is_empty() {

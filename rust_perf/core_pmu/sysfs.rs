@@ -25,6 +25,12 @@ pub(crate) fn attribute_groups(
             GFP_KERNEL,
         )?;
     }
+    for field in capabilities.extra_format() {
+        format.push(
+            File::new(field.name, fmt!("config1:{}", field.bits))?,
+            GFP_KERNEL,
+        )?;
+    }
 
     let mut events = KVec::new();
     for event in capabilities.events() {

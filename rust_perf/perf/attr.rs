@@ -67,6 +67,11 @@ impl Attr {
         ]
     }
 
+    /// `config1`.
+    pub fn config1(&self) -> u64 {
+        field!(self, __bindgen_anon_3.config1)
+    }
+
     /// Whether `config1`, `config2`, `config3` or `config4` is set.
     pub fn has_extended_config(&self) -> bool {
         self.extended_config() != [0; 4]
@@ -91,6 +96,12 @@ impl Attr {
     /// Whether samples contain the raw record of what they are of (`PERF_SAMPLE_RAW`).
     pub fn wants_raw(&self) -> bool {
         self.sample_type() & u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_RAW) != 0
+    }
+
+    /// Whether samples contain where the data came from (`PERF_SAMPLE_DATA_SRC`).
+    pub fn wants_data_source(&self) -> bool {
+        let data_source = bindings::perf_event_sample_format_PERF_SAMPLE_DATA_SRC;
+        self.sample_type() & u64::from(data_source) != 0
     }
 
     /// Whether samples contain the user part of the call chain, or of the stack, so that

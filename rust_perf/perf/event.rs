@@ -68,7 +68,7 @@ impl<T: Pmu> Event<T> {
         unsafe { addr_of_mut!((*self.as_raw()).hlist_entry) }
     }
 
-    fn hw(&self) -> *mut bindings::hw_perf_event {
+    pub(super) fn hw(&self) -> *mut bindings::hw_perf_event {
         // SAFETY: By the type invariant this is within an allocated `perf_event`.
         unsafe { addr_of_mut!((*self.as_raw()).hw) }
     }

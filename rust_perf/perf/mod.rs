@@ -61,6 +61,7 @@ use kernel::{
 
 mod attr;
 mod event;
+mod extra;
 mod list;
 mod new_event;
 mod percpu;
@@ -85,6 +86,7 @@ pub use self::{
         CpuEvent,
         Event, //
     },
+    extra::ExtraRegister,
     list::{
         EventList,
         EventsHere,
@@ -135,6 +137,12 @@ pub use self::{
 /// is valid, but the PMU does not support it.
 pub fn not_supported() -> Error {
     Error::from_errno(-(kernel::bindings::EOPNOTSUPP as i32))
+}
+
+/// `ENODATA`, which not every kernel has among its Rust constants: the event's samples would
+/// lack something that only another event of the group provides.
+pub fn no_data() -> Error {
+    Error::from_errno(-(kernel::bindings::ENODATA as i32))
 }
 
 /// Whether the current task may observe other tasks on a CPU (`CAP_PERFMON`).

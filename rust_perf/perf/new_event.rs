@@ -39,6 +39,10 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         NewEvent(event)
     }
 
+    pub(super) fn event(&self) -> &Event<T> {
+        self.0
+    }
+
     /// What the user asks for.
     pub fn attr(&self) -> &Attr {
         self.0.attr()

@@ -198,6 +198,7 @@ impl<T: Pmu> Callbacks<T> {
             _ => return ENOENT.to_errno(),
         }
         new.set_index(None);
+        new.set_extra_register(None);
         // SAFETY: This is `event_init`.
         match driver.event_init(unsafe { &NewEvent::new(new) }) {
             Ok(data) => {

@@ -3,6 +3,7 @@
 //! What a CPU's counters can do.
 
 use super::{
+    cache::CacheEvent,
     counter::{
         Counter,
         CounterSet, //
@@ -12,6 +13,13 @@ use super::{
         EventSel,
         FixedCtrCtrl, //
     },
+    extra::{
+        Extra,
+        ExtraError,
+        ExtraField,
+        ExtraRegister,
+        ExtraSet, //
+    },
     generation::{
         Generation,
         GlobalRegisters, //
@@ -19,7 +27,6 @@ use super::{
     msr::Msr,
     named::{
         self,
-        CacheEvent,
         EventName,
         Events,
         FormatField,
@@ -28,7 +35,10 @@ use super::{
     },
     period, //
 };
-use core::num::NonZeroU8;
+use core::{
+    num::NonZeroU8,
+    ptr, //
+};
 
 /// What a CPU's counters can do. Made by [`detect`](super::detect()).
 #[derive(Clone, Copy)]
@@ -50,6 +60,11 @@ pub struct Capabilities {
     pub(super) events: &'static Events,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
+    /// The extra registers that exist. CPUID does not enumerate them; the caller must
+    /// probe them.
+    pub(super) extra: ExtraSet,
+    /// Whether the extra registers have fields in `format/`.
+    pub(super) names_extra: bool,
     /// The architectural events that are missing, by their bits in CPUID.
     pub(super) missing_events: u32,
     /// Whether the kernel arbitrates the MSRs that the in-tree driver uses on this CPU
@@ -85,6 +100,15 @@ impl Capabilities {
         }
     }
 
+    /// The same without an extra register.
+    #[must_use]
+    pub fn without_extra(self, register: ExtraRegister) -> Self {
+        Capabilities {
+            extra: self.extra.without(register),
+            ..self
+        }
+    }
+
     /// The same, with the counters that have registers, if the driver can work with them.
     pub(super) fn check(mut self) -> Option<Self> {
         self.counters = self.counters & self.generation.addressable();
@@ -116,22 +140,32 @@ impl Capabilities {
         self.events.cache_event(id)
     }
 
-    /// The named events, except for those that CPUID declares missing.
+    /// The named events, except for those that CPUID declares missing. Each name has one.
     fn known_events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
-        self.events
-            .named
-            .iter()
-            .filter(|event| match event.presence {
+        let known = || {
+            let rows = self.events.named.iter().copied().flatten();
+            rows.filter(|event| match event.presence {
                 Presence::Architectural(bit) => {
                     self.missing_events.wrapping_shr(bit.into()) & 1 == 0
                 }
                 Presence::Fixed(_) | Presence::Always => true,
             })
+        };
+        known().filter(move |event| {
+            let first = known().find(|row| row.name == event.name);
+            first.is_some_and(|first| ptr::eq(first, *event))
+        })
     }
 
     /// The fields of `attr.config`.
     pub fn format(&self) -> impl Iterator<Item = &'static FormatField> {
         named::format_fields(self.format)
+    }
+
+    /// The fields of `attr.config1`.
+    pub fn extra_format(&self) -> impl Iterator<Item = &'static ExtraField> + '_ {
+        let fields = self.events.extra.fields();
+        fields.filter(|_| self.names_extra)
     }
 
     /// The bits of `attr.config` that select an event.
@@ -142,6 +176,46 @@ impl Capabilities {
     /// The counters that can count an event.
     pub fn counters_for(&self, event: EventSel) -> CounterSet {
         self.events.constraints.counters(self.counters, event)
+    }
+
+    /// The extra registers that events of this CPU need.
+    pub fn extra_registers(&self) -> impl Iterator<Item = ExtraRegister> + '_ {
+        let all = ExtraRegister::ALL.into_iter();
+        all.filter(|&register| self.events.extra.need(register))
+    }
+
+    /// Whether the threads of a core share the extra registers.
+    pub fn shares_extra(&self) -> bool {
+        self.events.extra.per_core
+    }
+
+    /// The extra register that an event needs, if any, with the value of
+    /// `attr.config1` in it.
+    pub fn extra(&self, event: EventSel, value: u64) -> Result<Option<Extra>, ExtraError> {
+        self.events.extra.of(event, value, self.extra)
+    }
+
+    /// The registers in which an event can have the value of `first`, beginning with
+    /// that. The event's code depends on the register: see [`Self::event_in`].
+    pub fn extra_choices(&self, event: EventSel, first: Extra) -> impl Iterator<Item = Extra> {
+        self.events.extra.choices(event, first, self.extra)
+    }
+
+    /// An event whose extra register is `register`, with the code for that register.
+    pub fn event_in(&self, event: EventSel, register: ExtraRegister) -> EventSel {
+        self.events.extra.event_in(event, register)
+    }
+
+    /// Whether samples of where an event's data came from need another event in the group.
+    pub fn needs_auxiliary(&self, event: EventSel) -> bool {
+        let auxiliary = self.events.extra.auxiliary;
+        auxiliary.is_some_and(|(code, _)| code == event.code())
+    }
+
+    /// Whether `event` is what [`Self::needs_auxiliary`] asks for.
+    pub fn is_auxiliary(&self, event: EventSel) -> bool {
+        let auxiliary = self.events.extra.auxiliary;
+        auxiliary.is_some_and(|(_, code)| code == event.code())
     }
 
     /// The number of bits of a counter.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The counters of one CPU, and the shadow of their registers.
+//! The counters of one CPU.
 //!
 //! [`Counters`] writes the difference between what is programmed and what is
 //! wanted. [`Shadow`] holds what is programmed, so that no MSR is read back or
@@ -29,20 +29,21 @@ use super::{
     capabilities::Capabilities,
     counter::{
         Counter,
-        CounterSet,
-        MAX_COUNTERS, //
+        CounterSet, //
     },
     event::{
         EventSel,
         FixedCtrCtrl, //
     },
+    extra::Extra,
     generation::GlobalRegisters,
     msr::Msr,
-    period, //
-};
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::Relaxed, //
+    period,
+    shadow::{
+        LocalWord,
+        Shadow,
+        UNKNOWN, //
+    }, //
 };
 
 /// Access to the registers of the CPU that the code runs on.
@@ -56,91 +57,6 @@ pub trait Registers {
     fn wrmsr(&self, msr: Msr, value: u64);
     /// Reads a counter by its [`Counter::rdpmc`] index.
     fn rdpmc(&self, index: u32) -> u64;
-}
-
-/// A word that only its own CPU and that CPU's NMIs access. It needs no ordering.
-#[derive(Default)]
-struct LocalWord(AtomicU64);
-
-impl LocalWord {
-    const fn new(value: u64) -> Self {
-        LocalWord(AtomicU64::new(value))
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    fn set(&self, value: u64) {
-        self.0.store(value, Relaxed)
-    }
-}
-
-/// The shadow of a register whose value is not known. No register can have this
-/// value: GLOBAL_CTRL, EVENTSEL and FIXED_CTR_CTRL have reserved bits.
-const UNKNOWN: u64 = u64::MAX;
-
-/// What the registers of one CPU's counters hold.
-///
-/// # Invariants
-///
-/// While the driver owns the counters:
-///
-/// - `running` is the set of counters that may count, or [`UNKNOWN`].
-/// - `eventsel` and `fixed_ctr_ctrl` are the values of those registers, or
-///   [`UNKNOWN`]. Without global control, and if `running` is known, EN is set for
-///   exactly the counters in `running`.
-/// - For each counter in `known`, `value` is the counter's value, provided that the
-///   counter is not running.
-pub struct Shadow {
-    running: LocalWord,
-    eventsel: [LocalWord; MAX_COUNTERS],
-    fixed_ctr_ctrl: LocalWord,
-    known: LocalWord,
-    value: [LocalWord; MAX_COUNTERS],
-    /// GLOBAL_CTRL as it was when the counters were taken over.
-    saved_global_ctrl: LocalWord,
-}
-
-impl Default for Shadow {
-    fn default() -> Self {
-        Shadow {
-            running: LocalWord::new(0),
-            eventsel: [const { LocalWord::new(UNKNOWN) }; MAX_COUNTERS],
-            fixed_ctr_ctrl: LocalWord::new(UNKNOWN),
-            known: LocalWord::new(0),
-            value: [const { LocalWord::new(0) }; MAX_COUNTERS],
-            saved_global_ctrl: LocalWord::new(0),
-        }
-    }
-}
-
-impl Shadow {
-    fn running(&self) -> CounterSet {
-        CounterSet::from_bits(self.running.get())
-    }
-
-    fn knows(&self, counter: Counter) -> bool {
-        CounterSet::from_bits(self.known.get()).contains(counter)
-    }
-
-    /// The value of a GP counter's EVENTSEL, if it is known.
-    fn eventsel(&self, counter: Counter) -> Option<u64> {
-        let word = self.eventsel.get(counter.index())?;
-        Some(word.get()).filter(|&value| value != UNKNOWN)
-    }
-
-    fn fixed_ctr_ctrl(&self) -> Option<u64> {
-        Some(self.fixed_ctr_ctrl.get()).filter(|&value| value != UNKNOWN)
-    }
-
-    fn learn(&self, counter: Counter, value: u64) {
-        if let Some(word) = self.value.get(counter.index()) {
-            word.set(value);
-            self.known
-                .set(self.known.get() | CounterSet::of(counter).bits());
-        }
-    }
 }
 
 /// The counters of the CPU that the code runs on.
@@ -185,6 +101,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
         self.shadow.running.set(0);
         self.shadow.known.set(0);
+        self.shadow.known_extra.set(0);
         for counter in self.caps.counters.gp_part() {
             self.write_eventsel(counter, 0);
         }
@@ -244,6 +161,24 @@ impl<'a, R: Registers> Counters<'a, R> {
                 }
             }
         }
+    }
+
+    /// Writes what an event needs into its extra register. No counter that is running
+    /// may need another value in it.
+    pub fn program_extra(&self, extra: Extra) {
+        let Shadow { known_extra, .. } = self.shadow;
+        let index = extra.register.index();
+        let Some(word) = self.shadow.extra.get(index) else {
+            return;
+        };
+        let bit = 1u64.wrapping_shl(index as u32);
+        let known = known_extra.get() & bit != 0 && !self.caps.shares_extra();
+        if known && word.get() == extra.value {
+            return;
+        }
+        self.regs.wrmsr(extra.register.msr(), extra.value);
+        word.set(extra.value);
+        known_extra.set(known_extra.get() | bit);
     }
 
     /// Sets `counters`, none of which may be running, to 0.

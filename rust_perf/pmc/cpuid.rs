@@ -49,6 +49,33 @@ bitfield! {
     }
 }
 
+bitfield! {
+    /// CPUID.(EAX=0BH,ECX=0):EAX (SDM vol. 2, CPUID, "Extended Topology Enumeration
+    /// Leaf").
+    struct Leaf0bEax(u32) {
+        /// The number of bits of the x2APIC ID that tell the threads of a core apart.
+        4:0 THREAD_BITS;
+    }
+
+    /// CPUID.01H:EBX.
+    struct Leaf01Ebx(u32) {
+        /// The APIC ID.
+        31:24 APIC_ID;
+    }
+}
+
+/// The number of the core that the CPU is a thread of. No other core of the machine has
+/// it. A CPU without leaf 0BH is taken for a core of its own.
+pub fn core_number(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> u32 {
+    let leaf = cpuid(0xb, 0);
+    // The number of threads, 0 if the leaf does not exist.
+    if leaf.ebx == 0 {
+        return Leaf01Ebx::from_raw(cpuid(1, 0).ebx).get(Leaf01Ebx::APIC_ID);
+    }
+    let threads = Leaf0bEax::from_raw(leaf.eax).get(Leaf0bEax::THREAD_BITS);
+    leaf.edx.wrapping_shr(threads)
+}
+
 /// Who made the CPU.
 pub(super) enum Vendor {
     /// AMD, or Hygon, which follows AMD.

@@ -158,6 +158,13 @@ impl EventSel {
         (self.0 & (Self::UMASK.mask() | Self::EVENT.mask())) as u16
     }
 
+    /// The event with another unit mask and event select.
+    pub(super) const fn with_code(self, code: u16) -> Self {
+        let [event, umask] = code.to_le_bytes();
+        self.with(Self::EVENT, event as u64)
+            .with(Self::UMASK, umask as u64)
+    }
+
     /// The event select with AMD's upper bits, 12 bits in all.
     pub(super) const fn event12(self) -> u16 {
         let high = self.get(Self::EVENT_HIGH).wrapping_shl(8);

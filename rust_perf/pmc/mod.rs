@@ -3,8 +3,9 @@
 //! Performance monitoring counters, apart from the kernel.
 //!
 //! What an event is ([`event`]), which counters can count it ([`constraint`]),
-//! which one it gets ([`assign`]), how a period is counted ([`period`]), and how
-//! the registers are written ([`counters`]). [`detect`] finds out what a CPU has.
+//! which one it gets ([`assign`]), which register holds the rest of it (`extra`),
+//! how a period is counted ([`period`]), and how the registers are written
+//! ([`counters`]). [`detect`] finds out what a CPU has.
 //! Each vendor has a folder with its registers, generations, detection and
 //! events. A new model is a file there with its table of events, and a line in
 //! that folder's `mod.rs`. So is a new generation.
@@ -22,6 +23,7 @@ mod bitfield;
 
 mod amd;
 pub mod assign;
+mod cache;
 mod capabilities;
 pub mod constraint;
 pub mod counter;
@@ -29,22 +31,25 @@ pub mod counters;
 mod cpuid;
 mod detect;
 pub mod event;
+mod extra;
 mod generation;
 mod intel;
 mod msr;
 mod named;
 pub mod period;
+mod shadow;
 mod zhaoxin;
 
 pub use self::{
     bitfield::Field,
+    cache::CacheEvent,
     capabilities::Capabilities,
     counters::{
         Counters,
-        Registers,
-        Shadow, //
+        Registers, //
     },
     cpuid::{
+        core_number,
         CpuidLeaf,
         Leaf01Ecx,
         Leaf07Edx, //
@@ -53,13 +58,20 @@ pub use self::{
         detect,
         detect_as, //
     },
+    extra::{
+        Extra,
+        ExtraError,
+        ExtraField,
+        ExtraInUse,
+        ExtraRegister, //
+    },
     generation::Generation,
     intel::PERF_CAPABILITIES,
     msr::Msr,
     named::{
-        CacheEvent,
         EventName,
         FormatField,
         NamedEvent, //
-    }, //
+    },
+    shadow::Shadow, //
 };

@@ -6,8 +6,14 @@
 //! The tables are in the vendors' folders.
 
 use super::{
+    cache::{
+        self,
+        CacheEvent,
+        CacheEvents, //
+    },
     constraint::Constraints,
-    event::EventSel, //
+    event::EventSel,
+    extra::ExtraEvents, //
 };
 use core::{
     ffi::CStr,
@@ -17,11 +23,13 @@ use core::{
 /// The events of a kind of CPU.
 pub(super) struct Events {
     /// The events that have a name.
-    pub(super) named: &'static [NamedEvent],
+    pub(super) named: &'static [&'static [NamedEvent]],
     /// perf's cache events.
-    pub(super) cache: &'static [CacheEvents],
+    pub(super) cache: &'static [&'static [CacheEvents]],
     /// Which counters can count which events.
     pub(super) constraints: Constraints,
+    /// Which events need an extra register.
+    pub(super) extra: ExtraEvents,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
 }
@@ -150,92 +158,26 @@ pub(super) const fn fixed(counter: u8, name: EventName, config: u64) -> NamedEve
     }
 }
 
-/// `enum perf_hw_cache_id` (`include/uapi/linux/perf_event.h`).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cache {
-    L1d,
-    L1i,
-    Ll,
-    Dtlb,
-    Itlb,
-    Bpu,
-    Node,
-}
-
-/// `enum perf_hw_cache_op_id` (`include/uapi/linux/perf_event.h`).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
-    Read,
-    Write,
-    Prefetch,
-}
-
-/// What a CPU has for a generic cache event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheEvent {
-    /// The event with this encoding in `attr.config`.
-    Config(u64),
-    /// No event counts it.
-    Missing,
-    /// The cache has no such operation.
-    Invalid,
-}
-
-/// The events for one operation of one cache.
-pub(super) struct CacheEvents {
-    cache: Cache,
-    operation: Operation,
-    access: CacheEvent,
-    miss: CacheEvent,
-}
-
-/// The encodings that count accesses and misses, 0 where no event counts them.
-pub(super) const fn counted(
-    cache: Cache,
-    operation: Operation,
-    access: u64,
-    miss: u64,
-) -> CacheEvents {
-    const fn event(config: u64) -> CacheEvent {
-        match config {
-            0 => CacheEvent::Missing,
-            _ => CacheEvent::Config(config),
-        }
-    }
-    CacheEvents {
-        cache,
-        operation,
-        access: event(access),
-        miss: event(miss),
-    }
-}
-
-/// An operation that the cache does not have.
-pub(super) const fn invalid(cache: Cache, operation: Operation) -> CacheEvents {
-    CacheEvents {
-        cache,
-        operation,
-        access: CacheEvent::Invalid,
-        miss: CacheEvent::Invalid,
-    }
-}
-
 impl Events {
-    /// The cache event with this number: cache, operation and result, one byte each
-    /// (`include/uapi/linux/perf_event.h`). The upper bytes are ignored, as by the
-    /// in-tree driver.
+    /// The same events, of which these need an extra register.
+    pub(super) const fn with_extra(self, extra: ExtraEvents) -> Self {
+        Events { extra, ..self }
+    }
+
+    /// The same events, with these names. Of rows with the same name, the first one applies
+    /// whose event the CPU has.
+    pub(super) const fn with_named(self, named: &'static [&'static [NamedEvent]]) -> Self {
+        Events { named, ..self }
+    }
+
+    /// The same events, with these for perf's cache events.
+    pub(super) const fn with_cache(self, cache: &'static [&'static [CacheEvents]]) -> Self {
+        Events { cache, ..self }
+    }
+
+    /// The cache event with this number: see [`cache::find`].
     pub(super) fn cache_event(&self, id: u64) -> CacheEvent {
-        let [cache, operation, result, ..] = id.to_le_bytes();
-        if cache > Cache::Node as u8 || operation > Operation::Prefetch as u8 || result > 1 {
-            return CacheEvent::Invalid;
-        }
-        self.cache
-            .iter()
-            .find(|row| row.cache as u8 == cache && row.operation as u8 == operation)
-            .map_or(CacheEvent::Missing, |row| match result {
-                0 => row.access,
-                _ => row.miss,
-            })
+        cache::find(self.cache, id)
     }
 }
 
@@ -296,22 +238,15 @@ mod tests {
     };
     use super::*;
 
-    const OPERATIONS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Prefetch];
-
+    /// A row with the name of an earlier one is for CPUs without the earlier event.
     #[test]
     fn no_row_of_a_table_hides_another() {
         let tables = intel::all().chain(amd::all()).chain(zhaoxin::ALL);
         for events in tables {
-            for row in events.cache {
-                let same = |other: &&CacheEvents| {
-                    other.cache == row.cache && other.operation == row.operation
-                };
-                assert_eq!(events.cache.iter().filter(same).count(), 1);
-                assert!(OPERATIONS.contains(&row.operation));
-            }
-            for event in events.named {
-                let same = |other: &&NamedEvent| other.name == event.name;
-                assert_eq!(events.named.iter().filter(same).count(), 1);
+            let rows: Vec<_> = events.named.iter().copied().flatten().collect();
+            for (i, event) in rows.iter().enumerate() {
+                let mut earlier = rows.iter().take(i).filter(|row| row.name == event.name);
+                assert!(earlier.all(|row| matches!(row.presence, Presence::Architectural(_))));
             }
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Kernel services that the drivers need and the `kernel` crate does not have:
-//! interrupt contexts, data of each CPU, CPU hotplug, the system's sleep and shutdown,
+//! interrupt contexts, a lock for them, data of each CPU, CPU hotplug, the system's sleep and shutdown,
 //! tasks, trace points and probes, and what says where a probe is.
 
 pub mod address_space;
@@ -10,6 +10,7 @@ pub mod irq;
 pub mod kprobe;
 pub mod path;
 pub mod percpu;
+pub mod raw_spinlock;
 pub mod symbols;
 pub mod syscore;
 pub mod task;

@@ -5,9 +5,11 @@
 use crate::{
     bindings,
     pmc::{
+        self,
         counter::Counter,
         event::EventSel,
         CpuidLeaf,
+        ExtraRegister,
         Field,
         Generation,
         Msr,
@@ -46,6 +48,11 @@ impl ThisCpu {
     pub(super) unsafe fn new() -> Self {
         // INVARIANT: By the safety requirement.
         ThisCpu(())
+    }
+
+    /// The number of the core that this CPU is a thread of.
+    pub(crate) fn core_number(&self, _: IrqsDisabled<'_>) -> u32 {
+        pmc::core_number(cpuid)
     }
 
     /// Whether SVM is enabled on this CPU, so that it may run guests.
@@ -107,6 +114,25 @@ pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
         let other = (before ^ 0xffff) & 0x7fff_ffff;
         let kept = wrmsr_safe(msr, other) && rdmsr_safe(msr) == Some(other);
         wrmsr_safe(msr, before) && kept
+    })
+}
+
+/// Whether an extra register exists and keeps what is written to it, which not every
+/// hypervisor provides. In-tree: `check_msr()`.
+///
+/// If `reserved` is false, someone else may be using the register, so it is only read.
+/// Task context.
+pub(super) fn is_accessible(register: ExtraRegister, reserved: bool) -> bool {
+    // Bits that each of these registers has.
+    const BITS: u64 = 0x11;
+    let msr = register.msr();
+    IrqsDisabled::with(|_| {
+        let Some(before) = rdmsr_safe(msr) else {
+            return false;
+        };
+        let other = before ^ BITS;
+        !reserved
+            || (wrmsr_safe(msr, other) && rdmsr_safe(msr) == Some(other) && wrmsr_safe(msr, before))
     })
 }
 

@@ -99,7 +99,7 @@ impl Hardware {
         }
         let apic = LocalApic::find().ok_or(Missing("there is no local APIC"))?;
         let features = Leaf01Ecx::from_raw(cpu::cpuid(1, 0).ecx);
-        let capabilities = capabilities(options, features)?;
+        let mut capabilities = capabilities(options, features)?;
         let (generation, counters) = (capabilities.generation, capabilities.counters);
 
         // CPUID does not enumerate AMD's legacy counters, and a hypervisor may have left out any.
@@ -107,13 +107,23 @@ impl Hardware {
         if capabilities.registers().any(is_missing) {
             return Err(Missing("registers are missing that CPUID enumerates"));
         }
+        let reservation = Reservation::take(&capabilities);
         // Counters that someone else has reserved work.
-        if let Ok(_reservation) = Reservation::take(&capabilities) {
+        if reservation.is_ok() {
             let mut gp = counters.gp_part().into_iter();
             if !gp.all(|counter| cpu::is_working(generation, counter)) {
                 return Err(Missing("the counters do not keep what is written to them"));
             }
         }
+        // A CPU has the registers of its model, but not every hypervisor provides them.
+        if features.has(Leaf01Ecx::HYPERVISOR) {
+            let missing = |register: &_| !cpu::is_accessible(*register, reservation.is_ok());
+            capabilities = capabilities
+                .extra_registers()
+                .filter(missing)
+                .fold(capabilities, Capabilities::without_extra);
+        }
+        drop(reservation);
         // SAFETY: The registers were just found to exist on this CPU. The CPUs of a machine are alike
         // unless CPUID declares them hybrid, which was checked.
         let this_cpu = unsafe { ThisCpu::new() };

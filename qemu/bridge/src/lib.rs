@@ -21,7 +21,7 @@ use std::{
 };
 
 use pmu_model::{
-    Config, ConfigError, Defect, GeneralProtection, Mode, MsrError, Pmu, Retired, Vendor,
+    Config, ConfigError, Defect, GeneralProtection, Mode, MsrError, Pmu, Retired, Signature, Vendor,
 };
 
 /// The PMU of one vCPU.
@@ -33,6 +33,13 @@ pub struct PmuBridge(Pmu);
 pub struct PmuConfig {
     /// 0 Intel, 1 AMD, 2 Zhaoxin.
     pub vendor: u8,
+    /// What CPUID leaf 1 reports: the model, extended model included.
+    pub model: u8,
+    /// The stepping.
+    pub stepping: u8,
+    /// The family, extended family included. 0 means that the PMU is that of no particular
+    /// processor.
+    pub family: u16,
     /// Intel: the version of architectural performance monitoring, 1 to 6; 0 means 4.
     /// AMD: 1 legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0 means 3.
     /// Zhaoxin: 2; 0 means 2.
@@ -118,6 +125,11 @@ fn defect(fault: Option<&CStr>) -> Result<Defect, &'static CStr> {
 
 fn model_config(config: &PmuConfig, vendor: Vendor, version: u8) -> Result<Config, ConfigError> {
     let mut model = Config::new(vendor, version)?;
+    model.signature = (config.family != 0).then_some(Signature {
+        family: config.family,
+        model: config.model,
+        stepping: config.stepping,
+    });
     if config.general != 0 {
         model.shape.general = config.general;
     }

@@ -12,6 +12,9 @@ use pmu_bridge::*;
 
 const INTEL: PmuConfig = PmuConfig {
     vendor: 0,
+    model: 0,
+    stepping: 0,
+    family: 0,
     version: 0,
     general: 0,
     general_mask: 0,
@@ -177,6 +180,23 @@ fn configuration() {
     assert!(!pmu_perfctr_core(&pmu));
     pmu_free(Some(pmu));
     pmu_free(None);
+}
+
+#[test]
+fn registers_of_a_processor() {
+    const MSR_OFFCORE_RSP_0: u32 = 0x1a6;
+    let skylake = PmuConfig {
+        family: 6,
+        model: 0x5e,
+        stepping: 3,
+        ..INTEL
+    };
+    let mut pmu = create(&skylake).unwrap();
+    assert_eq!(pmu_wrmsr(&mut pmu, MSR_OFFCORE_RSP_0, 0x10001), PMU_OK);
+    assert_eq!(rdmsr(&pmu, MSR_OFFCORE_RSP_0), (PMU_OK, 0x10001));
+    assert_eq!(pmu_wrmsr(&mut pmu, MSR_OFFCORE_RSP_0, 1 << 63), PMU_GP);
+    let pmu = create(&INTEL).unwrap();
+    assert_eq!(rdmsr(&pmu, MSR_OFFCORE_RSP_0), (PMU_UNKNOWN_MSR, UNSET));
 }
 
 #[test]

@@ -4,22 +4,25 @@
 //! Kernel Developer's Guides).
 
 use super::super::{
+    cache::{
+        counted,
+        invalid,
+        Cache,
+        CacheEvents,
+        Operation, //
+    },
     constraint::{
         Constraint,
         Constraints,
         UnitMask, //
     },
     event::EventSel,
+    extra::ExtraEvents,
     named::{
         always,
-        counted,
-        invalid,
-        Cache,
-        CacheEvents,
         EventName,
         Events,
-        NamedEvent,
-        Operation, //
+        NamedEvent, //
     }, //
 };
 
@@ -36,15 +39,16 @@ pub(super) static K7_SHARED: Events =
 /// The events of these families with the constraints `gp`.
 pub(super) const fn before_zen(gp: &'static [Constraint]) -> Events {
     Events {
-        named: &K7_NAMED,
-        cache: &K7_CACHE,
+        named: &[&K7_NAMED],
+        cache: &[&K7_CACHE],
         constraints: Constraints { fixed: &[], gp },
+        extra: ExtraEvents::NONE,
         format: EventSel::AMD,
     }
 }
 
 /// `amd_perfmon_event_map`
-static K7_NAMED: [NamedEvent; 8] = [
+const K7_NAMED: [NamedEvent; 8] = [
     always(EventName::CpuCycles, 0x0076),
     always(EventName::Instructions, 0x00c0),
     always(EventName::CacheReferences, 0x077d),
@@ -56,7 +60,7 @@ static K7_NAMED: [NamedEvent; 8] = [
 ];
 
 /// `amd_hw_cache_event_ids`
-static K7_CACHE: [CacheEvents; 17] = [
+const K7_CACHE: [CacheEvents; 17] = [
     counted(Cache::L1d, Operation::Read, 0x0040, 0x0141),
     counted(Cache::L1d, Operation::Prefetch, 0x0267, 0x0167),
     counted(Cache::L1i, Operation::Read, 0x0080, 0x0081),

@@ -20,6 +20,7 @@ use self::cpuid::{
 use super::{
     counter::CounterSet,
     cpuid::Signature,
+    extra::ExtraSet,
     named::Events,
     Capabilities,
     CpuidLeaf, //
@@ -102,6 +103,8 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         writable_width: 48,
         events,
         format: events.format,
+        extra: ExtraSet::ALL,
+        names_extra: false,
         missing_events: 0,
         reservable: true,
         svm: features.has(Leaf80000001Ecx::SVM),

@@ -4,42 +4,46 @@
 //! (`arch/x86/events/amd/core.c`, and the Processor Programming References).
 
 use super::super::{
+    cache::{
+        counted,
+        invalid,
+        Cache,
+        CacheEvents,
+        Operation, //
+    },
     constraint::{
         Constraint,
         Constraints,
         UnitMask, //
     },
     event::EventSel,
+    extra::ExtraEvents,
     named::{
         always,
-        counted,
-        invalid,
-        Cache,
-        CacheEvents,
         EventName,
         Events,
-        NamedEvent,
-        Operation, //
+        NamedEvent, //
     }, //
 };
 
 /// Zen 1 and Zen+, and Hygon.
-pub(super) static ZEN1: Events = zen(&ZEN1_NAMED);
+pub(super) static ZEN1: Events = zen(&[&ZEN1_NAMED]);
 
 /// Zen 2 and 3.
-pub(super) static ZEN2: Events = zen(&ZEN2_NAMED);
+pub(super) static ZEN2: Events = zen(&[&ZEN2_NAMED]);
 
 /// Zen 4 and later.
-pub(super) static ZEN4: Events = zen(&ZEN4_NAMED);
+pub(super) static ZEN4: Events = zen(&[&ZEN4_NAMED]);
 
-const fn zen(named: &'static [NamedEvent]) -> Events {
+const fn zen(named: &'static [&'static [NamedEvent]]) -> Events {
     Events {
         named,
-        cache: &ZEN_CACHE,
+        cache: &[&ZEN_CACHE],
         constraints: Constraints {
             fixed: &[],
             gp: &ZEN_CONSTRAINTS,
         },
+        extra: ExtraEvents::NONE,
         format: EventSel::AMD,
     }
 }
@@ -50,7 +54,7 @@ const fn zen(named: &'static [NamedEvent]) -> Events {
 static ZEN_CONSTRAINTS: [Constraint; 1] = [Constraint::new(0xfff, 0x003, UnitMask::Any, 0)];
 
 /// `amd_zen1_perfmon_event_map`
-static ZEN1_NAMED: [NamedEvent; 8] = [
+const ZEN1_NAMED: [NamedEvent; 8] = [
     always(EventName::CpuCycles, 0x0076),
     always(EventName::Instructions, 0x00c0),
     always(EventName::CacheReferences, 0xff60),
@@ -62,7 +66,7 @@ static ZEN1_NAMED: [NamedEvent; 8] = [
 ];
 
 /// `amd_zen2_perfmon_event_map`
-static ZEN2_NAMED: [NamedEvent; 7] = [
+const ZEN2_NAMED: [NamedEvent; 7] = [
     always(EventName::CpuCycles, 0x0076),
     always(EventName::Instructions, 0x00c0),
     always(EventName::CacheReferences, 0xff60),
@@ -73,7 +77,7 @@ static ZEN2_NAMED: [NamedEvent; 7] = [
 ];
 
 /// `amd_zen4_perfmon_event_map`
-static ZEN4_NAMED: [NamedEvent; 8] = [
+const ZEN4_NAMED: [NamedEvent; 8] = [
     always(EventName::CpuCycles, 0x0076),
     always(EventName::Instructions, 0x00c0),
     always(EventName::CacheReferences, 0xff60),
@@ -85,7 +89,7 @@ static ZEN4_NAMED: [NamedEvent; 8] = [
 ];
 
 /// `amd_hw_cache_event_ids_f17h`
-static ZEN_CACHE: [CacheEvents; 13] = [
+const ZEN_CACHE: [CacheEvents; 13] = [
     counted(Cache::L1d, Operation::Read, 0x0040, 0xc860),
     counted(Cache::L1d, Operation::Prefetch, 0xff5a, 0),
     counted(Cache::L1i, Operation::Read, 0x0080, 0x0081),

@@ -4,6 +4,12 @@
 
 use super::{
     super::{
+        cache::{
+            offcore,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraint,
             Constraints,
@@ -13,9 +19,12 @@ use super::{
     },
     events::{
         with,
+        NO_SUCH_OPERATION,
         PSEUDO,
         THREE_FIXED, //
-    }, //
+    },
+    haswell,
+    sandy_bridge, //
 };
 
 /// In-tree: `intel_bdw_event_constraints`.
@@ -32,4 +41,32 @@ pub(super) static BROADWELL: Events = with(Constraints {
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
         Constraint::events(0xd0, 0xd2, 0xf),
     ],
-});
+})
+.with_cache(&[&haswell::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
+.with_extra(sandy_bridge::SERVER_EXTRA);
+
+/// As on Haswell, but local memory is another bit. In-tree: `intel_pmu_init()`.
+const OFFCORE_CACHE: [CacheEvents; 4] = [
+    offcore(Cache::Ll, Operation::Read, 0x01b7, 0x1_0001, 0x1f_bc00_0001),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x01b7,
+        0x1_0002,
+        0x1f_bc00_0002,
+    ),
+    offcore(
+        Cache::Node,
+        Operation::Read,
+        0x01b7,
+        0x1f_8400_0001,
+        0x1f_b800_0001,
+    ),
+    offcore(
+        Cache::Node,
+        Operation::Write,
+        0x01b7,
+        0x1f_8400_0002,
+        0x1f_b800_0002,
+    ),
+];

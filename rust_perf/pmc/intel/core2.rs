@@ -4,6 +4,12 @@
 
 use super::{
     super::{
+        cache::{
+            counted,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraint,
             Constraints, //
@@ -12,6 +18,7 @@ use super::{
     },
     events::{
         with,
+        NO_SUCH_OPERATION,
         PSEUDO,
         THREE_FIXED, //
     }, //
@@ -55,4 +62,19 @@ pub(super) static CORE2: Events = with(Constraints {
         // MEM_LOAD_RETIRED.
         Constraint::event(0xcb, 0b01),
     ],
-});
+})
+.with_cache(&[&CACHE, &NO_SUCH_OPERATION]);
+
+/// In-tree: `core2_hw_cache_event_ids`.
+const CACHE: [CacheEvents; 10] = [
+    counted(Cache::L1d, Operation::Read, 0x0f40, 0x0140),
+    counted(Cache::L1d, Operation::Write, 0x0f41, 0x0141),
+    counted(Cache::L1d, Operation::Prefetch, 0x104e, 0),
+    counted(Cache::L1i, Operation::Read, 0x0080, 0x0081),
+    counted(Cache::Ll, Operation::Read, 0x4f29, 0x4129),
+    counted(Cache::Ll, Operation::Write, 0x4f2a, 0x412a),
+    counted(Cache::Dtlb, Operation::Read, 0x0f40, 0x0208),
+    counted(Cache::Dtlb, Operation::Write, 0x0f41, 0x0808),
+    counted(Cache::Itlb, Operation::Read, 0x00c0, 0x1282),
+    counted(Cache::Bpu, Operation::Read, 0x00c4, 0x00c5),
+];

@@ -4,6 +4,12 @@
 
 use super::{
     super::{
+        cache::{
+            offcore,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraints,
             FixedEvent, //
@@ -12,8 +18,14 @@ use super::{
     },
     events::{
         with,
-        PSEUDO, //
-    }, //
+        NAMED,
+        NO_SUCH_OPERATION,
+        PSEUDO,
+        REF_CYCLES, //
+    },
+    goldmont,
+    gracemont,
+    tremont, //
 };
 
 /// In-tree: `intel_skt_event_constraints`.
@@ -39,4 +51,30 @@ pub(super) static DARKMONT: Events = with(Constraints {
         FixedEvent::new(0x0700, 6),
     ],
     gp: &[PSEUDO],
-});
+})
+.with_named(&[&REF_CYCLES, &NAMED])
+.with_cache(&[
+    &goldmont::PLUS_CACHE,
+    &tremont::TLB_CACHE,
+    &OFFCORE_CACHE,
+    &NO_SUCH_OPERATION,
+])
+.with_extra(gracemont::CRESTMONT_EXTRA);
+
+/// In-tree: `dkt_hw_cache_extra_regs`.
+const OFFCORE_CACHE: [CacheEvents; 2] = [
+    offcore(
+        Cache::Ll,
+        Operation::Read,
+        0x01b7,
+        0x1_0001,
+        0x33f_bfc0_0001,
+    ),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x01b7,
+        0x1_0002,
+        0x33f_bfc0_0002,
+    ),
+];

@@ -3,9 +3,16 @@
 //! Intel's architectural events.
 //!
 //! perf's cache events are not architectural. Of the other events of the models, the
-//! tables in this folder have those that not every counter can count.
+//! tables in this folder have those that not every counter can count, and those that
+//! need a further register.
 
 use super::super::{
+    cache::{
+        invalid,
+        Cache,
+        CacheEvents,
+        Operation, //
+    },
     constraint::{
         Constraint,
         Constraints,
@@ -13,6 +20,7 @@ use super::super::{
         UnitMask, //
     },
     event::EventSel,
+    extra::ExtraEvents,
     named::{
         architectural,
         fixed,
@@ -25,18 +33,20 @@ use super::super::{
 /// The events of every CPU with architectural performance monitoring.
 pub(in super::super) static EVENTS: Events = with(CONSTRAINTS);
 
-/// The events of models with three fixed counters, whose GP counters count every event.
-pub(super) static THREE_FIXED_COUNTERS: Events = with(Constraints {
+/// The constraints of models with three fixed counters, whose GP counters count every
+/// event.
+pub(super) const SIMPLE: Constraints = Constraints {
     fixed: THREE_FIXED,
     gp: &[PSEUDO],
-});
+};
 
 /// The architectural events with these constraints.
 pub(super) const fn with(constraints: Constraints) -> Events {
     Events {
-        named: &NAMED,
+        named: &[&NAMED],
         cache: &[],
         constraints,
+        extra: ExtraEvents::NONE,
         // PC is ignored. It is named because the in-tree driver names it.
         format: EventSel::COMMON | EventSel::PC.mask(),
     }
@@ -91,7 +101,7 @@ const FIXED: [FixedEvent; 16] = [
 /// SDM vol. 3, table "UMask and Event Select Encodings for Pre-Defined
 /// Architectural Performance Events". `ref-cycles` and `slots` have the
 /// pseudo-encodings of fixed counters 2 and 3.
-static NAMED: [NamedEvent; 9] = [
+pub(super) const NAMED: [NamedEvent; 9] = [
     architectural(0, EventName::CpuCycles, 0x003c),
     architectural(1, EventName::Instructions, 0x00c0),
     architectural(3, EventName::CacheReferences, 0x4f2e),
@@ -101,4 +111,17 @@ static NAMED: [NamedEvent; 9] = [
     architectural(2, EventName::BusCycles, 0x013c),
     fixed(2, EventName::RefCycles, 0x0300),
     fixed(3, EventName::Slots, 0x0400),
+];
+
+/// `ref-cycles` of models on which general counters count them, too, as the architectural
+/// event `bus-cycles`. In-tree: `intel_pmu_ref_cycles_ext()`.
+pub(super) const REF_CYCLES: [NamedEvent; 1] = [architectural(2, EventName::RefCycles, 0x013c)];
+
+/// The operations that these caches do not have on any model.
+pub(super) const NO_SUCH_OPERATION: [CacheEvents; 5] = [
+    invalid(Cache::L1i, Operation::Write),
+    invalid(Cache::Itlb, Operation::Write),
+    invalid(Cache::Itlb, Operation::Prefetch),
+    invalid(Cache::Bpu, Operation::Write),
+    invalid(Cache::Bpu, Operation::Prefetch),
 ];

@@ -4,6 +4,13 @@
 
 use super::{
     super::{
+        cache::{
+            counted,
+            offcore,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraint,
             Constraints, //
@@ -12,9 +19,11 @@ use super::{
     },
     events::{
         with,
+        NO_SUCH_OPERATION,
         PSEUDO,
         THREE_FIXED, //
-    }, //
+    },
+    sandy_bridge, //
 };
 
 /// In-tree: `intel_hsw_event_constraints`.
@@ -35,4 +44,43 @@ pub(super) static HASWELL: Events = with(Constraints {
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
         Constraint::events(0xd0, 0xd3, 0xf),
     ],
-});
+})
+.with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
+.with_extra(sandy_bridge::SERVER_EXTRA);
+
+/// What is within the core, on Broadwell, too. In-tree: `hsw_hw_cache_event_ids`.
+pub(super) const CACHE: [CacheEvents; 7] = [
+    counted(Cache::L1d, Operation::Read, 0x81d0, 0x0151),
+    counted(Cache::L1d, Operation::Write, 0x82d0, 0),
+    counted(Cache::L1i, Operation::Read, 0, 0x0280),
+    counted(Cache::Dtlb, Operation::Read, 0x81d0, 0x0108),
+    counted(Cache::Dtlb, Operation::Write, 0x82d0, 0x0149),
+    counted(Cache::Itlb, Operation::Read, 0x6085, 0x0185),
+    counted(Cache::Bpu, Operation::Read, 0x00c4, 0x00c5),
+];
+
+/// In-tree: `hsw_hw_cache_extra_regs`.
+const OFFCORE_CACHE: [CacheEvents; 4] = [
+    offcore(Cache::Ll, Operation::Read, 0x01b7, 0x1_0001, 0x3f_b840_0001),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x01b7,
+        0x1_0002,
+        0x3f_b840_0002,
+    ),
+    offcore(
+        Cache::Node,
+        Operation::Read,
+        0x01b7,
+        0x1f_8040_0001,
+        0x1f_b800_0001,
+    ),
+    offcore(
+        Cache::Node,
+        Operation::Write,
+        0x01b7,
+        0x1f_8040_0002,
+        0x1f_b800_0002,
+    ),
+];

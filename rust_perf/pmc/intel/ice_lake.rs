@@ -4,21 +4,55 @@
 
 use super::{
     super::{
+        cache::{
+            misses,
+            offcore,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraint,
             Constraints,
             FixedEvent, //
         },
+        extra::{
+            Encoding,
+            ExtraEvents,
+            ExtraRegister, //
+        },
         named::Events, //
     },
     events::{
         with,
+        NO_SUCH_OPERATION,
         PSEUDO, //
-    }, //
+    },
+    skylake, //
 };
 
+/// The client's.
+pub(super) static ICE_LAKE: Events = with(CONSTRAINTS)
+    .with_cache(&[
+        &skylake::CACHE,
+        &TLB_CACHE,
+        &skylake::OFFCORE_CACHE,
+        &NO_SUCH_OPERATION,
+    ])
+    .with_extra(EXTRA);
+
+/// The server's.
+pub(super) static ICE_LAKE_SERVER: Events = with(CONSTRAINTS)
+    .with_cache(&[
+        &skylake::CACHE,
+        &TLB_CACHE,
+        &SERVER_CACHE,
+        &NO_SUCH_OPERATION,
+    ])
+    .with_extra(EXTRA);
+
 /// In-tree: `intel_icl_event_constraints`.
-pub(super) static ICE_LAKE: Events = with(Constraints {
+const CONSTRAINTS: Constraints = Constraints {
     fixed: &[
         // INST_RETIRED.ANY, and INST_RETIRED.PREC_DIST.
         FixedEvent::new(0x00c0, 0),
@@ -51,4 +85,46 @@ pub(super) static ICE_LAKE: Events = with(Constraints {
         Constraint::events(0xd0, 0xe6, 0xf),
         Constraint::events(0xef, 0xf4, 0xf),
     ],
-});
+};
+
+/// In-tree: `intel_icl_extra_regs`.
+const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
+    // OFFCORE_RESPONSE.
+    &[
+        Encoding::new(0x01b7, ExtraRegister::OffcoreRsp0, 0x3f_ffff_bfff),
+        Encoding::new(0x01bb, ExtraRegister::OffcoreRsp1, 0x3f_ffff_bfff),
+    ],
+    // MEM_TRANS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x01cd, ExtraRegister::LoadLatency, 0xffff)],
+    // FRONTEND_RETIRED.
+    &[Encoding::new(0x01c6, ExtraRegister::Frontend, 0x7f_ff17)],
+]);
+
+/// The instruction TLB: only misses are counted.
+const TLB_CACHE: [CacheEvents; 1] = [misses(Cache::Itlb, Operation::Read, 0x0e85)];
+
+/// In-tree: `snc_hw_cache_extra_regs`.
+const SERVER_CACHE: [CacheEvents; 4] = [
+    offcore(Cache::Ll, Operation::Read, 0x01b7, 0x1_0001, 0x3f_bfc0_0001),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x01b7,
+        0x3f_3ffc_0002,
+        0x3f_3fc0_0002,
+    ),
+    offcore(
+        Cache::Node,
+        Operation::Read,
+        0x01b7,
+        0x1_0400_0001,
+        0x7_3000_0001,
+    ),
+    offcore(
+        Cache::Node,
+        Operation::Write,
+        0x01b7,
+        0x1_0400_0002,
+        0x7_3000_0002,
+    ),
+];

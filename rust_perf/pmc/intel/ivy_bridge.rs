@@ -4,21 +4,45 @@
 
 use super::{
     super::{
+        cache::{
+            counted,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraint,
             Constraints, //
         },
+        extra::ExtraEvents,
         named::Events, //
     },
     events::{
         with,
+        NAMED,
+        NO_SUCH_OPERATION,
         PSEUDO,
         THREE_FIXED, //
-    }, //
+    },
+    nehalem,
+    sandy_bridge, //
 };
 
+/// The client's.
+pub(super) static IVY_BRIDGE: Events = model(sandy_bridge::EXTRA);
+
+/// The server's.
+pub(super) static IVY_BRIDGE_EP: Events = model(sandy_bridge::SERVER_EXTRA);
+
+const fn model(extra: ExtraEvents) -> Events {
+    with(CONSTRAINTS)
+        .with_named(&[&NAMED, &nehalem::FRONTEND_STALLS])
+        .with_cache(&[&sandy_bridge::CACHE, &TLB_CACHE, &NO_SUCH_OPERATION])
+        .with_extra(extra)
+}
+
 /// In-tree: `intel_ivb_event_constraints`.
-pub(super) static IVY_BRIDGE: Events = with(Constraints {
+const CONSTRAINTS: Constraints = Constraints {
     fixed: THREE_FIXED,
     gp: &[
         PSEUDO,
@@ -41,4 +65,7 @@ pub(super) static IVY_BRIDGE: Events = with(Constraints {
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
         Constraint::events(0xd0, 0xd3, 0xf),
     ],
-});
+};
+
+/// Loads of the data TLB (DTLB_LOAD_MISSES.DEMAND_LD_MISS_CAUSES_A_WALK).
+const TLB_CACHE: [CacheEvents; 1] = [counted(Cache::Dtlb, Operation::Read, 0x81d0, 0x8108)];

@@ -3,21 +3,26 @@
 //! Intel's architectural performance monitoring, versions 1 to 6, and which counters of
 //! a model can count which events.
 
+mod bonnell;
 mod broadwell;
 mod core2;
 pub(super) mod cpuid;
 mod darkmont;
 mod events;
 mod golden_cove;
+mod goldmont;
 mod gracemont;
 mod haswell;
 mod ice_lake;
 mod ivy_bridge;
-mod msr;
+mod knights_landing;
+pub(super) mod msr;
 mod nehalem;
 mod panther_cove;
 mod sandy_bridge;
+mod silvermont;
 mod skylake;
+mod tremont;
 mod v1;
 pub(super) mod v2;
 mod v6;
@@ -38,6 +43,7 @@ use super::{
     counter::CounterSet,
     cpuid::Signature,
     event::EventSel,
+    extra::ExtraSet,
     generation::Generation,
     named::Events,
     Capabilities,
@@ -82,6 +88,8 @@ pub(super) fn detect(
     if version >= 3 && !Leaf0aEdx::from_raw(leaf.edx).has(Leaf0aEdx::ANYTHREAD_DEPRECATED) {
         caps.format |= EventSel::ANY.mask();
     }
+    // In-tree: `exra_is_visible()`.
+    caps.names_extra = has_global;
     caps.pmu_name = Some(match (model, version) {
         (Some(model), _) => model.name,
         (None, 1) => "generic_arch_v1",
@@ -139,6 +147,8 @@ pub(super) fn architectural(
         writable_width: 32,
         events,
         format: events.format,
+        extra: ExtraSet::ALL,
+        names_extra: false,
         missing_events: leaf.ebx | beyond,
         reservable: eax.get(Leaf0aEax::VERSION) < 6,
         svm: false,
@@ -180,13 +190,15 @@ impl Model {
 
 /// The models that `intel_pmu_init()` in `arch/x86/events/intel/core.c` names, except for
 /// hybrid ones (`arch/x86/include/asm/intel-family.h`).
-static MODELS: [Model; 22] = [
+static MODELS: [Model; 25] = [
     Model::new("core", 6, &[0x0e], &core2::CORE),
     Model::new("core2", 6, &[0x0f, 0x16, 0x17, 0x1d], &core2::CORE2),
     Model::new("nehalem", 6, &[0x1a, 0x1e, 0x2e], &nehalem::NEHALEM),
     Model::new("westmere", 6, &[0x25, 0x2c, 0x2f], &westmere::WESTMERE),
-    Model::new("sandybridge", 6, &[0x2a, 0x2d], &sandy_bridge::SANDY_BRIDGE),
-    Model::new("ivybridge", 6, &[0x3a, 0x3e], &ivy_bridge::IVY_BRIDGE),
+    Model::new("sandybridge", 6, &[0x2a], &sandy_bridge::SANDY_BRIDGE),
+    Model::new("sandybridge", 6, &[0x2d], &sandy_bridge::SANDY_BRIDGE_EP),
+    Model::new("ivybridge", 6, &[0x3a], &ivy_bridge::IVY_BRIDGE),
+    Model::new("ivybridge", 6, &[0x3e], &ivy_bridge::IVY_BRIDGE_EP),
     Model::new("haswell", 6, &[0x3c, 0x3f, 0x45, 0x46], &haswell::HASWELL),
     Model::new(
         "broadwell",
@@ -203,9 +215,10 @@ static MODELS: [Model; 22] = [
     Model::new(
         "icelake",
         6,
-        &[0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7],
+        &[0x7d, 0x7e, 0x8c, 0x8d, 0xa7],
         &ice_lake::ICE_LAKE,
     ),
+    Model::new("icelake", 6, &[0x6a, 0x6c], &ice_lake::ICE_LAKE_SERVER),
     Model::new(
         "sapphire_rapids",
         6,
@@ -216,7 +229,7 @@ static MODELS: [Model; 22] = [
         "granite_rapids",
         6,
         &[0xad, 0xae],
-        &golden_cove::GOLDEN_COVE,
+        &golden_cove::REDWOOD_COVE,
     ),
     Model::new("panthercove", 19, &[0x01], &panther_cove::PANTHER_COVE),
     // Atom.
@@ -224,31 +237,26 @@ static MODELS: [Model; 22] = [
         "bonnell",
         6,
         &[0x1c, 0x26, 0x27, 0x35, 0x36],
-        &events::THREE_FIXED_COUNTERS,
+        &bonnell::BONNELL,
     ),
     Model::new(
         "silvermont",
         6,
         &[0x37, 0x4a, 0x4c, 0x4d, 0x5a, 0x75],
-        &events::THREE_FIXED_COUNTERS,
+        &silvermont::SILVERMONT,
     ),
-    Model::new("goldmont", 6, &[0x5c, 0x5f], &events::THREE_FIXED_COUNTERS),
-    Model::new("goldmont_plus", 6, &[0x7a], &events::THREE_FIXED_COUNTERS),
-    Model::new(
-        "Tremont",
-        6,
-        &[0x86, 0x96, 0x9c],
-        &events::THREE_FIXED_COUNTERS,
-    ),
+    Model::new("goldmont", 6, &[0x5c, 0x5f], &goldmont::GOLDMONT),
+    Model::new("goldmont_plus", 6, &[0x7a], &goldmont::GOLDMONT_PLUS),
+    Model::new("Tremont", 6, &[0x86, 0x96, 0x9c], &tremont::TREMONT),
     Model::new("gracemont", 6, &[0xbe], &gracemont::GRACEMONT),
-    Model::new("crestmont", 6, &[0xaf, 0xb6], &gracemont::GRACEMONT),
+    Model::new("crestmont", 6, &[0xaf, 0xb6], &gracemont::CRESTMONT),
     Model::new("darkmont", 6, &[0xdd], &darkmont::DARKMONT),
     // Xeon Phi.
     Model::new(
         "knights-landing",
         6,
         &[0x57, 0x85],
-        &events::THREE_FIXED_COUNTERS,
+        &knights_landing::KNIGHTS_LANDING,
     ),
 ];
 

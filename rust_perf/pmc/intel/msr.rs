@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Intel's registers (SDM vol. 4, table "IA-32 Architectural MSRs").
+//! Intel's registers (SDM vol. 4, table "IA-32 Architectural MSRs", and the tables of
+//! the models for what is not architectural).
 
 use super::super::{
     bitfield::Field,
@@ -14,6 +15,10 @@ use super::super::{
 pub(in super::super) const PMC: MsrRange = MsrRange::declare(0x0c1, 1, 10);
 /// IA32_PERFEVTSELx: what the GP counters count.
 pub(in super::super) const PERFEVTSEL: MsrRange = MsrRange::declare(0x186, 1, 10);
+/// MSR_OFFCORE_RSP_0 and MSR_OFFCORE_RSP_1: see [`ExtraRegister`](super::super::ExtraRegister).
+pub(in super::super) const OFFCORE_RSP_0: Msr = Msr::declare(0x1a6);
+/// MSR_OFFCORE_RSP_1.
+pub(in super::super) const OFFCORE_RSP_1: Msr = Msr::declare(0x1a7);
 /// IA32_FIXED_CTRx: the fixed counters.
 pub(in super::super) const FIXED_CTR: MsrRange = MsrRange::declare(0x309, 1, 7);
 /// IA32_PERF_CAPABILITIES: see [`PerfCapabilities`].
@@ -27,8 +32,24 @@ pub(in super::super) const GLOBAL_CTRL: Msr = Msr::declare(0x38f);
 /// IA32_PERF_GLOBAL_OVF_CTRL, from version 4 on IA32_PERF_GLOBAL_STATUS_RESET:
 /// clears bits of GLOBAL_STATUS.
 pub(in super::super) const GLOBAL_OVF_CTRL: Msr = Msr::declare(0x390);
+/// MSR_OMR_0 to MSR_OMR_3 (`arch/x86/include/asm/msr-index.h`).
+pub(in super::super) const OMR_0: Msr = Msr::declare(0x3e0);
+/// MSR_OMR_1.
+pub(in super::super) const OMR_1: Msr = Msr::declare(0x3e1);
+/// MSR_OMR_2.
+pub(in super::super) const OMR_2: Msr = Msr::declare(0x3e2);
+/// MSR_OMR_3.
+pub(in super::super) const OMR_3: Msr = Msr::declare(0x3e3);
+/// MSR_PEBS_LD_LAT: the least latency of a load that is counted, in cycles.
+pub(in super::super) const PEBS_LD_LAT_THRESHOLD: Msr = Msr::declare(0x3f6);
+/// MSR_PEBS_FRONTEND: which events of the front end are counted.
+pub(in super::super) const PEBS_FRONTEND: Msr = Msr::declare(0x3f7);
 /// IA32_A_PMCx: the GP counters. A write sets all bits.
 pub(in super::super) const A_PMC: MsrRange = MsrRange::declare(0x4c1, 1, 10);
+/// MSR_SNOOP_RSP_0 and MSR_SNOOP_RSP_1 (`arch/x86/include/asm/msr-index.h`).
+pub(in super::super) const SNOOP_RSP_0: Msr = Msr::declare(0x1328);
+/// MSR_SNOOP_RSP_1.
+pub(in super::super) const SNOOP_RSP_1: Msr = Msr::declare(0x1329);
 /// IA32_PMC_GPx_CTR: the GP counters in version 6. A write sets all bits.
 pub(in super::super) const GP_CTR: MsrRange = MsrRange::declare(0x1900, 4, 32);
 /// IA32_PMC_GPx_CFG_A: what the GP counters count in version 6.

@@ -4,15 +4,30 @@
 
 use super::{
     super::{
+        cache::{
+            invalid,
+            offcore,
+            Cache,
+            CacheEvents,
+            Operation, //
+        },
         constraint::{
             Constraint,
             Constraints, //
+        },
+        extra::{
+            Encoding,
+            ExtraEvents,
+            ExtraRegister, //
         },
         named::Events, //
     },
     events::{
         with,
-        PSEUDO, //
+        NAMED,
+        NO_SUCH_OPERATION,
+        PSEUDO,
+        REF_CYCLES, //
     },
     golden_cove, //
 };
@@ -48,4 +63,62 @@ pub(super) static PANTHER_COVE: Events = with(Constraints {
         Constraint::event(0xd6, 0xf),
         Constraint::event(0xdf, 0xf),
     ],
-});
+})
+.with_named(&[&REF_CYCLES, &NAMED])
+.with_cache(&[&golden_cove::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
+.with_extra(EXTRA);
+
+/// The bits that are valid in each MSR_OMR.
+const OMR: u64 = 0x40ff_ffff_0000_ffff;
+
+/// In-tree: `intel_pnc_extra_regs`.
+const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
+    // Responses from outside the module: three events.
+    &[
+        Encoding::new(0x012a, ExtraRegister::Omr0, OMR),
+        Encoding::new(0x022a, ExtraRegister::Omr1, OMR),
+        Encoding::new(0x042a, ExtraRegister::Omr2, OMR),
+        Encoding::new(0x082a, ExtraRegister::Omr3, OMR),
+    ],
+    &[
+        Encoding::new(0x014f, ExtraRegister::Omr0, OMR),
+        Encoding::new(0x024f, ExtraRegister::Omr1, OMR),
+        Encoding::new(0x044f, ExtraRegister::Omr2, OMR),
+        Encoding::new(0x084f, ExtraRegister::Omr3, OMR),
+    ],
+    &[
+        Encoding::new(0x01d6, ExtraRegister::Omr0, OMR),
+        Encoding::new(0x02d6, ExtraRegister::Omr1, OMR),
+        Encoding::new(0x04d6, ExtraRegister::Omr2, OMR),
+        Encoding::new(0x08d6, ExtraRegister::Omr3, OMR),
+    ],
+    // MEM_TRANS_RETIRED.LOAD_LATENCY.
+    &[Encoding::new(0x01cd, ExtraRegister::LoadLatency, 0xffff)],
+    // FRONTEND_RETIRED.MISP_ANT.
+    &[Encoding::new(0x02c6, ExtraRegister::Frontend, 0x9)],
+    // FRONTEND_RETIRED, all others.
+    &[Encoding::new(0x03c6, ExtraRegister::Frontend, 0x7f_ff1f)],
+    // INT_MISC.UNKNOWN_BRANCH_CYCLES.
+    &[Encoding::new(0x40ad, ExtraRegister::Frontend, 0xf)],
+    // UOPS_RETIRED.MS.
+    &[Encoding::new(0x04c2, ExtraRegister::Frontend, 0x8)],
+]);
+
+/// In-tree: `pnc_hw_cache_extra_regs`.
+const OFFCORE_CACHE: [CacheEvents; 3] = [
+    offcore(
+        Cache::Ll,
+        Operation::Read,
+        0x012a,
+        0x4000_0000_0000_0001,
+        0xff_fff0_0000_0001,
+    ),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x012a,
+        0x4000_0000_0000_0002,
+        0xff_fff0_0000_0002,
+    ),
+    invalid(Cache::Node, Operation::Read),
+];

@@ -72,7 +72,7 @@ fn fits(events: &[CounterSet], used: CounterSet) -> bool {
 fn event(caps: &Capabilities, kind: u8, bits: u64) -> EventSel {
     let named = caps.events().map(|event| event.config);
     let cache = (0..=0x1_0206).filter_map(|id| match caps.cache_event(id) {
-        CacheEvent::Config(config) => Some(config),
+        CacheEvent::Config(config) | CacheEvent::Extra { config, .. } => Some(config),
         _ => None,
     });
     let config = match kind {

@@ -4,22 +4,25 @@
 //! `arch/x86/events/zhaoxin/core.c`.
 
 use super::super::{
+    cache::{
+        counted,
+        invalid,
+        Cache,
+        CacheEvents,
+        Operation, //
+    },
     constraint::{
         Constraints,
         FixedEvent, //
     },
     event::EventSel,
+    extra::ExtraEvents,
     named::{
         always,
         architectural,
-        counted,
-        invalid,
-        Cache,
-        CacheEvents,
         EventName,
         Events,
-        NamedEvent,
-        Operation, //
+        NamedEvent, //
     }, //
 };
 
@@ -29,29 +32,32 @@ pub(in super::super) static ALL: [&Events; 3] = [&ZXC, &ZXD, &ZXE];
 
 /// The ZXC: family 6, models 0FH (from stepping EH on) and 19H.
 pub(in super::super) static ZXC: Events = Events {
-    named: &[architectural(0, EventName::CpuCycles, 0x0082)],
+    named: &[&[architectural(0, EventName::CpuCycles, 0x0082)]],
     cache: &[],
     // `zxc_event_constraints`
     constraints: Constraints {
         fixed: &[FixedEvent::new(0x0082, 1)],
         gp: &[],
     },
+    extra: ExtraEvents::NONE,
     format: EventSel::COMMON,
 };
 
 /// The ZXD: family 7, model 1BH.
 pub(in super::super) static ZXD: Events = Events {
-    named: &named(0x0700, 0x0709),
-    cache: &ZXD_CACHE,
+    named: &[&named(0x0700, 0x0709)],
+    cache: &[&ZXD_CACHE],
     constraints: ZXD_CONSTRAINTS,
+    extra: ExtraEvents::NONE,
     format: EventSel::COMMON,
 };
 
 /// The ZXE: family 7, model 3BH.
 pub(in super::super) static ZXE: Events = Events {
-    named: &named(0x0028, 0x0029),
-    cache: &ZXE_CACHE,
+    named: &[&named(0x0028, 0x0029)],
+    cache: &[&ZXE_CACHE],
     constraints: ZXD_CONSTRAINTS,
+    extra: ExtraEvents::NONE,
     format: EventSel::COMMON,
 };
 
@@ -87,7 +93,7 @@ const fn named(branches: u64, branch_misses: u64) -> [NamedEvent; 9] {
 }
 
 /// `zxd_hw_cache_event_ids`
-static ZXD_CACHE: [CacheEvents; 21] = [
+const ZXD_CACHE: [CacheEvents; 21] = [
     counted(Cache::L1d, Operation::Read, 0x0042, 0x0538),
     counted(Cache::L1d, Operation::Write, 0x0043, 0x0562),
     invalid(Cache::L1d, Operation::Prefetch),
@@ -112,7 +118,7 @@ static ZXD_CACHE: [CacheEvents; 21] = [
 ];
 
 /// `zxe_hw_cache_event_ids`
-static ZXE_CACHE: [CacheEvents; 18] = [
+const ZXE_CACHE: [CacheEvents; 18] = [
     counted(Cache::L1d, Operation::Read, 0x0568, 0x054b),
     counted(Cache::L1d, Operation::Write, 0x0669, 0x0562),
     invalid(Cache::L1d, Operation::Prefetch),

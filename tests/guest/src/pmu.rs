@@ -122,8 +122,10 @@ impl Pmu {
     pub fn fields(&self) -> Result<Vec<u32>> {
         let mut bits = Vec::new();
         for file in fs::read_dir(self.dir().join("format"))? {
-            let name = file?.file_name();
-            bits.extend(self.field(&name.to_string_lossy())?);
+            let file = file?;
+            if fs::read_to_string(file.path())?.starts_with("config:") {
+                bits.extend(self.field(&file.file_name().to_string_lossy())?);
+            }
         }
         Ok(bits)
     }

@@ -7,10 +7,10 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 use crate::ctx::Test;
 use crate::tests::{
     attr, clock, clock_compare, clock_icount, compare, constraints, contents, cost, counting,
-    delivery, event_zero, events, example, exclude, faults, foreign_writes, gp_fault, groups,
-    hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu, offline, overflow, parameters,
-    perf_tool, probes, rotation, sampling, sharing, sleep, sysfs, tasks, trace, trace_compare,
-    trace_cost, unreserved, user_read, watchdog,
+    delivery, event_zero, events, example, exclude, extra_registers, faults, foreign_writes,
+    gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, model_events, modes, no_pmu,
+    offline, overflow, parameters, perf_tool, probes, rotation, sampling, sharing, sleep, sysfs,
+    tasks, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -31,6 +31,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Events => events::TESTS,
         TestGroup::Example => example::TESTS,
         TestGroup::Exclude => exclude::TESTS,
+        TestGroup::ExtraRegisters => extra_registers::TESTS,
         TestGroup::FaultsDelay => faults::DELAY,
         TestGroup::FaultsDelayLong => faults::DELAY_LONG,
         TestGroup::FaultsLose => faults::LOSE,
@@ -46,6 +47,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Lifecycle => lifecycle::TESTS,
         TestGroup::Lvtpc => lvtpc::TESTS,
         TestGroup::Mixed => mixed::TESTS,
+        TestGroup::ModelEvents => model_events::TESTS,
         TestGroup::Modes => modes::TESTS,
         TestGroup::NoPmu => no_pmu::TESTS,
         TestGroup::NoPmuLoaded => no_pmu::LOADED,

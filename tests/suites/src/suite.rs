@@ -60,6 +60,8 @@ test_groups! {
     Example,
     /// exclude.rs
     Exclude,
+    /// extra_registers.rs: needs a machine like that of `Constraints`
+    ExtraRegisters,
     /// faults.rs: needs [`Fault::Delay`]
     FaultsDelay,
     /// faults.rs: needs a [`Fault::Delay`] that outlasts the closing of an event
@@ -90,6 +92,8 @@ test_groups! {
     Lvtpc,
     /// mixed.rs
     Mixed,
+    /// model_events.rs: needs a machine like that of `Constraints`
+    ModelEvents,
     /// modes.rs
     Modes,
     /// no_pmu.rs: needs a machine without a PMU, and that the module is not loaded
@@ -185,6 +189,8 @@ pub struct Suite {
     pub machine: Machine,
     /// How many virtual CPUs there are.
     pub cpus: u32,
+    /// How many of them are threads of one core.
+    pub threads: u32,
     /// How they run.
     pub timing: Timing,
     /// What the kernel's command line has for this suite.
@@ -211,6 +217,7 @@ impl Suite {
             name,
             machine: machine::DEFAULT,
             cpus: 2,
+            threads: 1,
             timing: Timing::Threads,
             kernel_arguments: "",
             debian_qemu: false,
@@ -229,6 +236,11 @@ impl Suite {
 
     const fn cpus(self, cpus: u32) -> Self {
         Self { cpus, ..self }
+    }
+
+    /// With two threads a core.
+    const fn hyper_threading(self) -> Self {
+        Self { threads: 2, ..self }
     }
 
     const fn timing(self, timing: Timing) -> Self {
@@ -388,8 +400,8 @@ const REGISTERS: &[TestGroup] = &[Offline, ForeignWrites, Exclude, EventZero];
 /// says only once who has the counters, and `sharing.rs` looks for that.
 const COMPARE: &[TestGroup] = &[Compare];
 
-/// Which counters of a model can count what.
-const MODEL: &[&[TestGroup]] = &[&[Constraints]];
+/// Which counters of a model can count what, and which registers that takes.
+const MODEL: &[&[TestGroup]] = &[&[Constraints, ExtraRegisters, ModelEvents]];
 
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
@@ -501,9 +513,11 @@ pub const SUITES: &[Suite] = &[
         .with_all(),
     Suite::new("models-nehalem", MODEL)
         .on(machine::NEHALEM)
+        .hyper_threading()
         .with_all(),
     Suite::new("models-westmere", MODEL)
         .on(machine::WESTMERE)
+        .hyper_threading()
         .with_all(),
     Suite::new("models-sandy-bridge", MODEL).on(machine::SANDY_BRIDGE),
     Suite::new("models-ivy-bridge", MODEL)
@@ -521,9 +535,12 @@ pub const SUITES: &[Suite] = &[
     Suite::new("models-ice-lake", MODEL)
         .on(machine::ICE_LAKE)
         .with_all(),
-    Suite::new("models-sapphire-rapids", MODEL).on(machine::SAPPHIRE_RAPIDS),
+    Suite::new("models-sapphire-rapids", MODEL)
+        .on(machine::SAPPHIRE_RAPIDS)
+        .hyper_threading(),
     Suite::new("models-crestmont", MODEL)
         .on(machine::CRESTMONT)
+        .hyper_threading()
         .with_all(),
     Suite::new("models-panther-cove", MODEL)
         .on(machine::PANTHER_COVE)

@@ -254,6 +254,7 @@ pub struct End {
 #[derive(Debug, PartialEq)]
 struct Settings {
     cpus: u32,
+    threads: u32,
     cpu: String,
     qemu_args: String,
     kernel_command_line: String,
@@ -277,6 +278,11 @@ impl Settings {
             cpus: options
                 .smp
                 .unwrap_or_else(|| suite.map_or(2, |suite| suite.cpus)),
+            // The number of CPUs that the user chooses may not be a multiple.
+            threads: match options.smp {
+                None => suite.map_or(1, |suite| suite.threads),
+                Some(_) => 1,
+            },
             cpu: join(
                 &[options.cpu.as_deref().unwrap_or(base_cpu), &properties, pmu],
                 ",",
@@ -444,7 +450,8 @@ impl Guest<'_> {
                 "-nic",
                 "none",
             ])
-            .args(["-m", "1G", "-smp", &settings.cpus.to_string()])
+            .args(["-m", "1G", "-smp"])
+            .arg(format!("{},threads={}", settings.cpus, settings.threads))
             .args(["-cpu", &settings.cpu])
             .arg("-kernel")
             .arg(&parts.image.vmlinuz)
@@ -705,6 +712,7 @@ mod tests {
         );
         assert!(fault.kernel_command_line.ends_with("mitigations=off quiet"));
         assert!(!settings("no-pmu", &options).load_module);
+        assert_eq!(settings("models-nehalem", &options).threads, 2);
     }
 
     #[test]
@@ -716,6 +724,7 @@ mod tests {
             settings,
             Settings {
                 cpus: 2,
+                threads: 1,
                 cpu: suites::BASE_CPU.to_owned(),
                 qemu_args: String::new(),
                 kernel_command_line: KERNEL_ARGUMENTS.join(" "),

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registers that an event needs besides its counter.
+
+use super::{
+    event::AddedEvent,
+    Event,
+    NewEvent,
+    Pmu, //
+};
+use core::ptr::addr_of_mut;
+
+/// A register that an event needs besides its counter (`struct hw_perf_event_extra`).
+#[derive(Clone, Copy)]
+pub struct ExtraRegister {
+    /// Which one. The driver defines the numbers.
+    pub index: usize,
+    /// What the event needs in it.
+    pub value: u64,
+}
+
+impl<T: Pmu> Event<T> {
+    /// The register that the event needs besides its counter. Another CPU may see an old
+    /// register. Any context.
+    pub fn extra_register(&self) -> Option<ExtraRegister> {
+        // SAFETY: Aligned words of the event. All variants of the union may be read as integers, and
+        // no Rust PMU uses another variant than this one. The value does not change while the event
+        // is open, so that it belongs to whatever register is read.
+        let (index, value) = unsafe {
+            let extra = addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.extra_reg);
+            (
+                addr_of_mut!((*extra).idx).read_volatile(),
+                addr_of_mut!((*extra).config).read_volatile(),
+            )
+        };
+        let index = usize::try_from(index).ok()?;
+        Some(ExtraRegister { index, value })
+    }
+
+    /// Sets the register. Its value must not change when the event has been opened.
+    pub(super) fn set_extra_register(&self, register: Option<ExtraRegister>) {
+        let index = register.map_or(-1, |register| register.index as i32);
+        let value = register.map_or(0, |register| register.value);
+        // SAFETY: See `extra_register()`. They are written by `event_init`, when nothing else
+        // accesses the event, and then by the event's CPU only.
+        unsafe {
+            let extra = addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.extra_reg);
+            addr_of_mut!((*extra).config).write_volatile(value);
+            addr_of_mut!((*extra).idx).write_volatile(index);
+        }
+    }
+}
+
+impl<T: Pmu> NewEvent<'_, T> {
+    /// Sets the register that the event needs besides its counter. It has none otherwise.
+    pub fn set_extra_register(&self, register: Option<ExtraRegister>) {
+        self.event().set_extra_register(register);
+    }
+}
+
+impl<T: Pmu> AddedEvent<'_, T> {
+    /// Gives the event another register with the same value.
+    pub fn move_extra_register(&self, index: usize) {
+        let register = self.extra_register();
+        self.set_extra_register(register.map(|register| ExtraRegister { index, ..register }));
+    }
+}

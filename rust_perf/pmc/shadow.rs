@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The shadow of the registers of one CPU.
+
+use super::{
+    counter::{
+        Counter,
+        CounterSet,
+        MAX_COUNTERS, //
+    },
+    extra::EXTRA_REGISTERS, //
+};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::Relaxed, //
+};
+
+/// A word that only its own CPU and that CPU's NMIs access. It needs no ordering.
+#[derive(Default)]
+pub(super) struct LocalWord(AtomicU64);
+
+impl LocalWord {
+    pub(super) const fn new(value: u64) -> Self {
+        LocalWord(AtomicU64::new(value))
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Relaxed)
+    }
+}
+
+/// The shadow of a register whose value is not known. No register can have this
+/// value: GLOBAL_CTRL, EVENTSEL and FIXED_CTR_CTRL have reserved bits.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+
+/// What the registers of one CPU's counters hold.
+///
+/// # Invariants
+///
+/// While the driver owns the counters:
+///
+/// - `running` is the set of counters that may count, or [`UNKNOWN`].
+/// - `eventsel` and `fixed_ctr_ctrl` are the values of those registers, or
+///   [`UNKNOWN`]. Without global control, and if `running` is known, EN is set for
+///   exactly the counters in `running`.
+/// - For each counter in `known`, `value` is the counter's value, provided that the
+///   counter is not running.
+/// - For each extra register whose bit is set in `known_extra`, `extra` is its value,
+///   unless the threads of a core share it.
+pub struct Shadow {
+    pub(super) running: LocalWord,
+    pub(super) eventsel: [LocalWord; MAX_COUNTERS],
+    pub(super) fixed_ctr_ctrl: LocalWord,
+    pub(super) known: LocalWord,
+    pub(super) value: [LocalWord; MAX_COUNTERS],
+    pub(super) known_extra: LocalWord,
+    pub(super) extra: [LocalWord; EXTRA_REGISTERS],
+    /// GLOBAL_CTRL as it was when the counters were taken over.
+    pub(super) saved_global_ctrl: LocalWord,
+}
+
+impl Default for Shadow {
+    fn default() -> Self {
+        Shadow {
+            running: LocalWord::new(0),
+            eventsel: [const { LocalWord::new(UNKNOWN) }; MAX_COUNTERS],
+            fixed_ctr_ctrl: LocalWord::new(UNKNOWN),
+            known: LocalWord::new(0),
+            value: [const { LocalWord::new(0) }; MAX_COUNTERS],
+            known_extra: LocalWord::new(0),
+            extra: [const { LocalWord::new(0) }; EXTRA_REGISTERS],
+            saved_global_ctrl: LocalWord::new(0),
+        }
+    }
+}
+
+impl Shadow {
+    pub(super) fn running(&self) -> CounterSet {
+        CounterSet::from_bits(self.running.get())
+    }
+
+    pub(super) fn knows(&self, counter: Counter) -> bool {
+        CounterSet::from_bits(self.known.get()).contains(counter)
+    }
+
+    /// The value of a GP counter's EVENTSEL, if it is known.
+    pub(super) fn eventsel(&self, counter: Counter) -> Option<u64> {
+        let word = self.eventsel.get(counter.index())?;
+        Some(word.get()).filter(|&value| value != UNKNOWN)
+    }
+
+    pub(super) fn fixed_ctr_ctrl(&self) -> Option<u64> {
+        Some(self.fixed_ctr_ctrl.get()).filter(|&value| value != UNKNOWN)
+    }
+
+    pub(super) fn learn(&self, counter: Counter, value: u64) {
+        if let Some(word) = self.value.get(counter.index()) {
+            word.set(value);
+            self.known
+                .set(self.known.get() | CounterSet::of(counter).bits());
+        }
+    }
+}

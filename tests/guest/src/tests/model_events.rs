@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+//! perf's generic events on a model: both drivers have the same ones, and program the same
+//! for them.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use libc::{EINVAL, ENOENT};
+use perf_event::events::Raw;
+use perf_event::{Builder, Counter, SampleFlag};
+
+use super::compare::report::{name, Report};
+use super::extra_registers::Programmed;
+use crate::ctx::{Ctx, Test};
+use crate::msr::Msrs;
+use crate::pmu::{CpuPmu, Pmu};
+use crate::tests;
+
+pub const TESTS: &[Test] = tests![
+    all need [InTree, EmulatedPmu, Msrs];
+    cache_events,
+    hardware_events,
+    files,
+    data_sources,
+];
+
+/// `enum perf_type_id` (`include/uapi/linux/perf_event.h`).
+const PERF_TYPE_HARDWARE: u32 = 0;
+const PERF_TYPE_HW_CACHE: u32 = 3;
+
+/// `PERF_COUNT_HW_REF_CPU_CYCLES`.
+const REF_CYCLES: u64 = 9;
+
+/// Opens a generic event on CPU 0, and reads what the registers say then. Returns the
+/// errno if the event is refused.
+fn programmed(pmu: &Pmu, msrs: &Msrs, type_: u32, id: u64) -> Result<Result<Programmed, i32>> {
+    const CPU: usize = 0;
+    Programmed::clear(msrs);
+    // The upper half says which PMU is meant.
+    let mut builder = Builder::new(Raw::new((u64::from(pmu.type_) << 32) | id));
+    builder.attrs_mut().type_ = type_;
+    builder
+        .exclude_hv(false)
+        .any_pid()
+        .one_cpu(CPU)
+        .pinned(true)
+        .enabled(true);
+    match builder.build() {
+        Ok(_counter) => Programmed::on(msrs).map(Ok),
+        Err(error) => Ok(Err(error.raw_os_error().context("no errno")?)),
+    }
+}
+
+/// Compares the events of one type. `exception` says which ones rust_pmu refuses.
+fn compare(
+    ctx: &Ctx,
+    type_: u32,
+    ids: impl Iterator<Item = u64>,
+    exception: impl Fn(u64) -> bool,
+) -> Result<()> {
+    let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
+    let msrs = Msrs::of_cpu(0)?;
+    let mut report = Report::new(ctx);
+    let [mut opened, mut missing, mut invalid] = [0; 3];
+    for id in ids {
+        let found = programmed(&ours, &msrs, type_, id)?;
+        let expected = match programmed(&theirs, &msrs, type_, id)? {
+            Ok(_) if ctx.is_rust_pmu() && exception(id) => Err(EINVAL),
+            result => result,
+        };
+        report.called(found.as_ref().err().copied().unwrap_or(0));
+        match expected {
+            Ok(_) => opened += 1,
+            Err(ENOENT) => missing += 1,
+            Err(_) => invalid += 1,
+        }
+        if found != expected {
+            let show = |result: &Result<Programmed, i32>| match result {
+                Ok(programmed) => format!("{programmed:x?}"),
+                Err(errno) => name(*errno),
+            };
+            report.wrong(format!(
+                "{id:#x}: {}, expected {}",
+                show(&found),
+                show(&expected)
+            ));
+        }
+    }
+    println!("# {opened} events, {missing} that the model does not have, {invalid} invalid");
+    if opened == 0 {
+        return Ok(());
+    }
+    report.finish()
+}
+
+/// perf's cache events: all that there are, and some that there are not.
+fn cache_events(ctx: &Ctx) -> Result<()> {
+    let ids = (0..8).flat_map(|cache| {
+        (0..4).flat_map(move |operation| {
+            (0..3).map(move |result| cache | (operation << 8) | (result << 16))
+        })
+    });
+    compare(ctx, PERF_TYPE_HW_CACHE, ids, |_| false)
+}
+
+/// perf's hardware events. See "event select 0" in README for the exception.
+fn hardware_events(ctx: &Ctx) -> Result<()> {
+    let no_counter = CpuPmu::probe().fixed_mask & 0b100 == 0;
+    let exception = |id| id == REF_CYCLES && no_counter;
+    compare(ctx, PERF_TYPE_HARDWARE, 0..11, exception)
+}
+
+/// The files of the hardware events in sysfs. See README for the exception.
+fn files(ctx: &Ctx) -> Result<()> {
+    const FILES: [&str; 10] = [
+        "cpu-cycles",
+        "instructions",
+        "cache-references",
+        "cache-misses",
+        "branch-instructions",
+        "branch-misses",
+        "bus-cycles",
+        "stalled-cycles-frontend",
+        "stalled-cycles-backend",
+        "ref-cycles",
+    ];
+    let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
+    let no_counter = CpuPmu::probe().fixed_mask & 0b100 == 0;
+    let mut report = Report::new(ctx);
+    for file in FILES {
+        let text = |pmu: &Pmu| fs::read_to_string(pmu.dir().join("events").join(file)).ok();
+        let (found, mut expected) = (text(&ours), text(&theirs));
+        report.called(0);
+        if ctx.is_rust_pmu() && file == "ref-cycles" && no_counter {
+            expected = None;
+        }
+        if found != expected {
+            report.wrong(format!("{file}: {found:?}, expected {expected:?}"));
+        }
+    }
+    report.finish()
+}
+
+/// Samples of the latency of loads that contain the source of the data: a model may need
+/// another event in the group.
+fn data_sources(ctx: &Ctx) -> Result<()> {
+    const LOAD_LATENCY: u64 = 0x01cd;
+    const AUXILIARY: u64 = 0x8203;
+    const OTHER: u64 = 0x01c4;
+    let groups: [&[u64]; 6] = [
+        &[],
+        &[AUXILIARY],
+        &[OTHER],
+        &[OTHER, AUXILIARY],
+        &[OTHER, OTHER],
+        &[LOAD_LATENCY],
+    ];
+    let mut report = Report::new(ctx);
+    let mut all = Vec::new();
+    for members in groups {
+        let errno = |pmu: &Pmu| -> Result<i32> {
+            let mut group: Vec<Counter> = Vec::new();
+            for config in members {
+                let mut builder = pmu.raw(*config);
+                let counter = match group.first_mut() {
+                    None => builder.build()?,
+                    Some(leader) => builder.enabled(true).build_with_group(leader)?,
+                };
+                group.push(counter);
+            }
+            let mut builder = pmu.raw(LOAD_LATENCY);
+            builder.sample(SampleFlag::DATA_SRC).sample_period(1000);
+            let counter = match group.first_mut() {
+                None => builder.build(),
+                Some(leader) => builder.enabled(true).build_with_group(leader),
+            };
+            match counter {
+                Ok(_) => Ok(0),
+                Err(error) => error.raw_os_error().context("no errno"),
+            }
+        };
+        let (ours, theirs) = (errno(&ctx.pmu()?)?, errno(&ctx.in_tree()?)?);
+        report.called(ours);
+        all.push(name(theirs));
+        if ours != theirs {
+            report.wrong(format!(
+                "{members:#x?}: {}, in-tree {}",
+                name(ours),
+                name(theirs)
+            ));
+        }
+    }
+    println!("# {all:?}");
+    report.finish()
+}
