@@ -7,13 +7,13 @@ use core::{cell::Cell, fmt};
 use crate::{
     config::{Config, ConfigError, Shape, MAX_FIXED, MAX_GENERAL},
     event::{Filter, FilteredEvent, Mode, Retired, Totals},
-    generation::{FreezeOnPmi, Generation},
+    generation::{self, FreezeOnPmi, Generation},
     msr::{
         debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE,
         IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS, PMI_IN_USE,
     },
     pmi::{Defect, PmiDelivery, PmiFault},
-    processor::{Processor, MAX_MODEL_MSRS},
+    processor::{self, Processor, MAX_MODEL_MSRS},
 };
 
 /// The reason why an access to an MSR fails. A failed access changes nothing.
@@ -84,6 +84,7 @@ struct Active {
 /// - `active` contains exactly the counters that count, given the values of the other
 ///   registers.
 pub struct Pmu {
+    config: Config,
     generation: &'static dyn Generation,
     processor: Option<&'static Processor>,
     shape: Shape,
@@ -118,8 +119,7 @@ impl Pmu {
     /// Creates a PMU with a defect. Fails with [`ConfigError::Status`],
     /// [`ConfigError::Msr`] or [`ConfigError::MaskLvtpc`] if this PMU cannot have it.
     pub fn with_defect(config: Config, defect: Defect) -> Result<Pmu, ConfigError> {
-        let generation = config.generation()?;
-        let pmu = Pmu::at_power_up(generation, config.processor(), config.shape, defect);
+        let pmu = Pmu::at_power_up(config, config.generation()?, defect);
         match defect {
             Defect::Status(bits) if pmu.global_status != bits => Err(ConfigError::Status),
             Defect::GeneralProtection { msr, .. } if pmu.register(msr).is_err() => {
@@ -130,15 +130,12 @@ impl Pmu {
         }
     }
 
-    fn at_power_up(
-        generation: &'static dyn Generation,
-        processor: Option<&'static Processor>,
-        shape: Shape,
-        defect: Defect,
-    ) -> Pmu {
+    fn at_power_up(config: Config, generation: &'static dyn Generation, defect: Defect) -> Pmu {
+        let shape = config.shape;
         let mut pmu = Pmu {
+            config,
             generation,
-            processor,
+            processor: config.processor(),
             shape,
             eventsel: Default::default(),
             general: Default::default(),
@@ -166,7 +163,7 @@ impl Pmu {
     /// INIT does not change a PMU (SDM vol. 3A, table "IA-32 and Intel 64 Processor States
     /// Following Power-up, Reset, or INIT").
     pub fn reset(&mut self) {
-        *self = Pmu::at_power_up(self.generation, self.processor, self.shape, self.defect);
+        *self = Pmu::at_power_up(self.config, self.generation, self.defect);
     }
 
     /// Returns EAX, EBX, ECX and EDX of subleaf 0 of a CPUID leaf, or `None` if the leaf
@@ -186,13 +183,11 @@ impl Pmu {
         self.generation.has_leaf_23h()
     }
 
-    /// The value of PERF_CAPABILITIES. If it is 0, the register does not exist and
+    /// The value of PERF_CAPABILITIES, `None` if the register does not exist, which is when
     /// CPUID.1:ECX.PDCM is clear.
-    pub fn perf_capabilities(&self) -> u64 {
-        match self.register(IA32_PERF_CAPABILITIES) {
-            Ok(_) => FW_WRITE,
-            Err(_) => 0,
-        }
+    pub fn perf_capabilities(&self) -> Option<u64> {
+        self.register(IA32_PERF_CAPABILITIES).ok()?;
+        Some(if self.shape.full_width { FW_WRITE } else { 0 })
     }
 
     /// CPUID.80000001H:ECX.PerfCtrExtCore.
@@ -333,8 +328,9 @@ impl Pmu {
             .register(&self.shape, msr)
             .or_else(of_model)
             .ok_or_else(|| {
-                let of_another_model = self.processor.is_some() && Processor::is_model_msr(msr);
-                if self.generation.is_pmu_address(msr) || of_another_model {
+                let of_another_model =
+                    self.processor.is_some() && processor::is_model_msr(self.config.vendor, msr);
+                if generation::is_pmu_address(msr) || of_another_model {
                     MsrError::GeneralProtection
                 } else {
                     MsrError::NotPmu
@@ -380,7 +376,7 @@ impl Pmu {
             // A write takes effect on GLOBAL_STATUS and is not stored.
             Register::GlobalStatusReset | Register::GlobalStatusSet => 0,
             Register::GlobalInUse => self.global_in_use(),
-            Register::PerfCapabilities => self.perf_capabilities(),
+            Register::PerfCapabilities => self.perf_capabilities().unwrap_or(0),
             Register::DebugCtl => self.debugctl,
             Register::Model(i) => self.model_msrs[i],
         })

@@ -91,7 +91,7 @@ fn cpuid_and_lvtpc() {
         let leaf = (version == V2).then_some([1, 6, 0, 0]);
         assert_eq!(pmu.cpuid(0x8000_0022), leaf);
         assert_eq!(pmu.cpuid(0xa), None);
-        assert_eq!(pmu.perf_capabilities(), 0);
+        assert_eq!(pmu.perf_capabilities(), None);
         assert!(!pmu.pmi_masks_lvtpc());
     }
     for general in 1..=15 {
@@ -130,13 +130,19 @@ fn registers_of_other_generations_and_counters_fault() {
             PERF_CTL0 + 30,
             PERF_CNTR_GLOBAL_STATUS - 1,
             PERF_CNTR_GLOBAL_STATUS_SET + 1,
+            IA32_DEBUGCTL,
+        ] {
+            assert_eq!(pmu.rdmsr(msr), Err(MsrError::NotPmu), "{version} {msr:#x}");
+        }
+        // Intel's.
+        for msr in [
             IA32_PERFEVTSEL0,
             IA32_PMC0,
             IA32_PERF_GLOBAL_CTRL,
             IA32_PERF_CAPABILITIES,
-            IA32_DEBUGCTL,
+            IA32_PMC_GP0_CTR,
         ] {
-            assert_eq!(pmu.rdmsr(msr), Err(MsrError::NotPmu), "{version} {msr:#x}");
+            check(&mut pmu, msr, false);
         }
     }
 }

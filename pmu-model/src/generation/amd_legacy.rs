@@ -36,6 +36,10 @@ impl Generation for AmdLegacy {
         4..=4
     }
 
+    fn can_have_full_width(&self) -> bool {
+        false
+    }
+
     fn widths(&self) -> RangeInclusive<u8> {
         48..=48
     }

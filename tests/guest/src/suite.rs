@@ -9,8 +9,8 @@ use crate::tests::{
     attr, clock, clock_compare, clock_icount, compare, constraints, contents, cost, counting,
     delivery, event_zero, events, example, exclude, faults, foreign_writes, gp_fault, groups,
     hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu, offline, overflow, parameters,
-    perf_tool, probes, rotation, sampling, sharing, sleep, sysfs, tasks, trace, trace_compare,
-    trace_cost, unreserved, user_read, watchdog,
+    perf_tool, probes, processor, rotation, sampling, sharing, sleep, sysfs, tasks, trace,
+    trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -55,6 +55,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::OverflowWidth => overflow::WIDTH,
         TestGroup::Parameters => parameters::TESTS,
         TestGroup::PerfTool => perf_tool::TESTS,
+        TestGroup::Processor => processor::TESTS,
         TestGroup::Probes => probes::TESTS,
         TestGroup::ProbesCost => probes::COST,
         TestGroup::RotationMany => rotation::MANY,

@@ -108,6 +108,8 @@ test_groups! {
     Parameters,
     /// perf_tool.rs
     PerfTool,
+    /// processor.rs: needs a machine with the PMU that QEMU gives its signature
+    Processor,
     /// probes.rs
     Probes,
     /// probes/cost.rs: needs `-icount`
@@ -545,6 +547,17 @@ pub const SUITES: &[Suite] = &[
     Suite::new("icount-smp", &[&[CountingQuick, Modes]]).timing(Timing::Icount),
     Suite::new("one-thread", &[EXACT]).timing(Timing::OneThread),
     Suite::new("32-bit", &[&[OverflowWidth]]).on(machine::V4_32_BITS),
+    Suite::new("sign-extended", &[&[OverflowWidth, Counting]]).on(machine::V4_SIGN_EXTENDED),
+    Suite::new("processor-penryn", &[&[Processor, OverflowWidth]]).on(machine::PENRYN_DEFAULT),
+    Suite::new("processor-kaby-lake", &[&[Processor]])
+        .on(machine::SKYLAKE_DEFAULT)
+        .with_all(),
+    Suite::new("processor-gracemont", &[&[Processor]])
+        .on(machine::GRACEMONT_DEFAULT)
+        .with_all(),
+    Suite::new("processor-zen-3", &[&[Processor]])
+        .on(machine::ZEN_3_DEFAULT)
+        .with_all(),
     Suite::new("40-bit", &[&[OverflowWidth]]).on(machine::V4_40_BITS),
     Suite::new("probes", &[&[Probes]]),
     Suite::new("probes-icount", &[&[ProbesCost]])

@@ -31,6 +31,7 @@ pub mod overflow;
 pub mod parameters;
 pub mod perf_tool;
 pub mod probes;
+pub mod processor;
 pub mod rotation;
 pub mod sampling;
 pub mod sharing;
