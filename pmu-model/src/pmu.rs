@@ -6,7 +6,7 @@ use core::{cell::Cell, fmt};
 
 use crate::{
     config::{Config, ConfigError, Shape, MAX_FIXED, MAX_GENERAL},
-    event::{Filter, FilteredEvent, Mode, Retired, Totals},
+    event::{Event, Filter, FilteredEvent, Mode, Retired, Totals},
     generation::{self, FreezeOnPmi, Generation},
     msr::{
         debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE,
@@ -294,7 +294,15 @@ impl Pmu {
                 eq: eventsel.has(EventSel::EQ),
                 cmask: eventsel.cmask(),
             };
-            let event = self.generation.event(eventsel);
+            let event = match self.processor.and_then(|it| it.constraint(eventsel)) {
+                Some(counters) if (counters >> i) & 1 == 0 => continue,
+                // What such an event really counts is not modelled.
+                Some(_) => self
+                    .generation
+                    .event(eventsel)
+                    .or(Some(Event::Instructions)),
+                None => self.generation.event(eventsel),
+            };
             if let Some(event) = event.and_then(|event| FilteredEvent::new(event, filter)) {
                 self.active.push(Active {
                     counter,

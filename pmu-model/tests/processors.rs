@@ -2,7 +2,9 @@
 
 //! What a PMU has because of the processor that it belongs to.
 
-use pmu_model::{msr::*, Config, ConfigError, Defect, MsrError, Pmu, Signature, Vendor};
+use pmu_model::{
+    msr::*, Config, ConfigError, Defect, Mode, MsrError, Pmu, Retired, Signature, Vendor,
+};
 use proptest::prelude::*;
 
 const NOT_PMU: Result<u64, MsrError> = Err(MsrError::NotPmu);
@@ -328,6 +330,123 @@ fn aliases_for_full_width_writes_are_intels() {
         config.shape.full_width = true;
         assert_eq!(Pmu::new(config).err(), Some(ConfigError::FullWidth));
     }
+}
+
+/// The counters of `pmu` that count an event. Each must count instructions.
+fn counters(pmu: &mut Pmu, event: u64, general: u32) -> u64 {
+    let eventsel = EventSel::EN | EventSel::USR | event;
+    let mut bits = 0;
+    for i in 0..general {
+        pmu.wrmsr(IA32_PERFEVTSEL0 + i, eventsel).unwrap();
+        pmu.wrmsr(IA32_PMC0 + i, 0).unwrap();
+    }
+    let retired = |instructions| Retired {
+        instructions,
+        branches: 0,
+    };
+    pmu.retire(&[retired(12_345), retired(77)]);
+    for i in 0..general {
+        match pmu.rdmsr(IA32_PMC0 + i).unwrap() {
+            0 => {}
+            12_345 => bits |= 1 << i,
+            other => panic!("{event:#x} on {i}: {other}"),
+        }
+    }
+    bits
+}
+
+#[test]
+fn an_event_counts_on_its_counters_only() {
+    for (model, event, expected) in [
+        // Yonah and Penryn: DIV, MUL.
+        (0x0e, 0x0014, 0b01),
+        (0x0e, 0x0012, 0b10),
+        (0x17, 0x0014, 0b01),
+        (0x17, 0x00cb, 0b01),
+        // Nehalem and Westmere: L1D, OFFCORE_REQUESTS_OUTSTANDING.
+        (0x1a, 0x0151, 0b0011),
+        (0x1a, 0x0160, 0),
+        (0x2c, 0x0151, 0b0011),
+        (0x2c, 0x0160, 0b0001),
+        // Sandy Bridge: L1D_PEND_MISS, INST_RETIRED.PREC_DIST, MEM_TRANS_RETIRED.
+        (0x2a, 0x0148, 0b0100),
+        (0x2a, 0x01c0, 0b0010),
+        (0x2a, 0x01cd, 0b1000),
+        (0x2a, 0x81d0, 0b1111),
+        (0x2a, 0x02a3, 0b0100),
+        (0x2a, 0x03a3, 0),
+        // Ivy Bridge, Haswell, Broadwell: CYCLE_ACTIVITY.
+        (0x3a, 0x02a3, 0b1111),
+        (0x3a, 0x08a3, 0b0100),
+        (0x3c, 0x08a3, 0b0100),
+        (0x3d, 0x08a3, 0b0100),
+        (0x3d, 0x0fa3, 0b0100),
+        (0x3d, 0x04a3, 0),
+        // Skylake: FRONTEND_RETIRED; the architectural events are on any.
+        (0x5e, 0x01c6, 0b1111),
+        (0x5e, 0x00c0, 0xff),
+        (0x5e, 0x01c0, 0b0010),
+        // Ice Lake.
+        (0x7e, 0x01b7, 0b1111),
+        (0x7e, 0x01d1, 0b1111),
+        (0x7e, 0x06a3, 0b1111),
+        (0x7e, 0x04a3, 0),
+        // Sapphire Rapids: MEM_TRANS_RETIRED, XQ.PROMOTION, OFFCORE_RESPONSE.
+        (0x8f, 0x01cd, 0xfe),
+        (0x8f, 0x02cd, 0b0001),
+        (0x8f, 0x012a, 0b1111),
+        (0x8f, 0x022e, 0),
+        (0x8f, 0x019f, 0),
+    ] {
+        let signature = Signature {
+            family: 6,
+            model,
+            stepping: 0,
+        };
+        let config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
+        let mut pmu = Pmu::new(config).unwrap();
+        let found = counters(&mut pmu, event, config.shape.general.into());
+        assert_eq!(found, expected, "{model:#x} {event:#06x}");
+    }
+}
+
+/// The second unit mask of version 6 makes another event.
+#[test]
+fn constraints_of_panther_cove() {
+    let mut pmu = intel(6, 19, 1);
+    assert_eq!(counters(&mut pmu, 0x01cd, 8), 0xfc);
+    assert_eq!(counters(&mut pmu, 0x02cd, 8), 0b11);
+    assert_eq!(counters(&mut pmu, 0x02cd | (1 << 40), 8), 0);
+    assert_eq!(counters(&mut pmu, 0x01b1, 8), 0b1000);
+}
+
+#[test]
+fn without_a_processor_no_event_has_constraints() {
+    let mut pmu = intel(4, 6, 6);
+    for event in [0x0014, 0x01cd, 0x01d0, 0x01c6, 0x0148] {
+        assert_eq!(counters(&mut pmu, event, 4), 0);
+    }
+}
+
+/// An event on a counter of its list overflows like any other.
+#[test]
+fn a_constrained_event_overflows() {
+    let mut pmu = intel(4, 6, 0x5e);
+    let eventsel = EventSel::EN | EventSel::INT | EventSel::USR | 0x01c6;
+    pmu.wrmsr(IA32_PERFEVTSEL0 + 3, eventsel).unwrap();
+    pmu.wrmsr(IA32_PMC0 + 3, -100_i64 as u64).unwrap();
+    assert_eq!(pmu.budget(Mode::User)[0], 100);
+    let instructions = 100;
+    let branches = 0;
+    pmu.retire(&[
+        Retired {
+            instructions,
+            branches,
+        },
+        Retired::default(),
+    ]);
+    assert!(pmu.take_pmi());
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(1 << 3));
 }
 
 proptest! {

@@ -47,6 +47,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         ],
         counters: LEGACY,
         msrs: &[],
+        constraints: &[],
     },
     // Bulldozer to Excavator, Zen 1 to 3, and Hygon's Dhyana.
     Processor {
@@ -58,6 +59,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         ],
         counters: PERF_CTR_EXT_CORE,
         msrs: &[],
+        constraints: &[],
     },
     // Zen 4 and 5.
     Processor {
@@ -67,5 +69,6 @@ pub(super) const PROCESSORS: &[Processor] = &[
         ],
         counters: PERF_MON_V2,
         msrs: &[],
+        constraints: &[],
     },
 ];

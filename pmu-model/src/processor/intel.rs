@@ -8,7 +8,7 @@
 //! written. A reserved bit raises #GP. The numbers of counters are from SDM vol. 3B,
 //! "Performance Monitoring", the sections on the microarchitectures.
 
-use super::{Counters, ModelMsr, Models::These, Processor};
+use super::{constraint, Counters, ModelMsr, Models::These, Processor};
 use crate::msr::{
     MSR_OFFCORE_RSP_0, MSR_OFFCORE_RSP_1, MSR_OMR_0, MSR_OMR_1, MSR_OMR_2, MSR_OMR_3,
     MSR_PEBS_FRONTEND, MSR_PEBS_LD_LAT, MSR_SNOOP_RSP_0, MSR_SNOOP_RSP_1,
@@ -171,124 +171,145 @@ pub(super) const PROCESSORS: &[Processor] = &[
         signatures: &[(6, These(&[0x0e]))],
         counters: CORE,
         msrs: &[],
+        constraints: constraint::CORE,
     },
     // Core 2.
     Processor {
         signatures: &[(6, These(&[0x0f, 0x16, 0x17, 0x1d]))],
         counters: CORE_2,
         msrs: &[],
+        constraints: constraint::CORE_2,
     },
     // Nehalem.
     Processor {
         signatures: &[(6, These(&[0x1a, 0x1e, 0x1f, 0x2e]))],
         counters: NEHALEM,
         msrs: &[offcore_rsp_0(0xffff), LD_LAT],
+        constraints: constraint::NEHALEM,
     },
     // Westmere.
     Processor {
         signatures: &[(6, These(&[0x25, 0x2c, 0x2f]))],
         counters: NEHALEM,
         msrs: &[offcore_rsp_0(0xffff), offcore_rsp_1(0xffff), LD_LAT],
+        constraints: constraint::WESTMERE,
     },
     // Sandy Bridge.
     Processor {
         signatures: &[(6, These(&[0x2a]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_MSRS,
+        constraints: constraint::SANDY_BRIDGE,
     },
     Processor {
         signatures: &[(6, These(&[0x2d]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
+        constraints: constraint::SANDY_BRIDGE,
     },
     // Ivy Bridge.
     Processor {
         signatures: &[(6, These(&[0x3a]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_MSRS,
+        constraints: constraint::IVY_BRIDGE,
     },
     Processor {
         signatures: &[(6, These(&[0x3e]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
+        constraints: constraint::IVY_BRIDGE,
     },
     // Haswell.
     Processor {
         signatures: &[(6, These(&[0x3c, 0x3f, 0x45, 0x46]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
+        constraints: constraint::HASWELL,
     },
     // Broadwell.
     Processor {
         signatures: &[(6, These(&[0x3d, 0x47, 0x4f, 0x56]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
+        constraints: constraint::BROADWELL,
     },
     // Skylake, Cascade Lake, Cooper Lake, Kaby Lake, Coffee Lake and Comet Lake.
     Processor {
         signatures: &[(6, These(&[0x4e, 0x55, 0x5e, 0x8e, 0x9e, 0xa5, 0xa6]))],
         counters: SKYLAKE,
         msrs: &both_offcore_rsp(0x3f_ffff_8fff, [LD_LAT, FRONTEND_SKYLAKE]),
+        constraints: constraint::SKYLAKE,
     },
     // Ice Lake, Rocket Lake and Tiger Lake.
     Processor {
         signatures: &[(6, These(&[0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7]))],
         counters: ICE_LAKE,
         msrs: &both_offcore_rsp(0x3f_ffff_bfff, [LD_LAT, FRONTEND_SKYLAKE]),
+        constraints: constraint::ICE_LAKE,
     },
     // Golden Cove and Raptor Cove: Sapphire Rapids and Emerald Rapids.
     Processor {
         signatures: &[(6, These(&[0x8f, 0xcf]))],
         counters: ICE_LAKE,
         msrs: &GOLDEN_COVE_MSRS,
+        constraints: constraint::GOLDEN_COVE,
     },
     // The same in hybrid processors: Alder Lake and Raptor Lake.
     Processor {
         signatures: &[(6, These(&[0x97, 0x9a, 0xb7, 0xba, 0xbf]))],
         counters: ICE_LAKE,
         msrs: &GOLDEN_COVE_MSRS,
+        constraints: constraint::GOLDEN_COVE,
     },
     // Redwood Cove: Granite Rapids.
     Processor {
         signatures: &[(6, These(&[0xad, 0xae]))],
         counters: ICE_LAKE,
         msrs: &GOLDEN_COVE_MSRS,
+        constraints: constraint::GOLDEN_COVE,
     },
     // The same in hybrid processors: Meteor Lake and Arrow Lake-U.
     Processor {
         signatures: &[(6, These(&[0xaa, 0xac, 0xb5]))],
         counters: ICE_LAKE,
         msrs: &GOLDEN_COVE_MSRS,
+        constraints: constraint::GOLDEN_COVE,
     },
     // Lion Cove and Cougar Cove: Lunar Lake, Arrow Lake, Panther Lake and Wildcat Lake.
     Processor {
         signatures: &[(6, These(&[0xbd, 0xc5, 0xc6, 0xcc, 0xd5]))],
         counters: LION_COVE,
         msrs: &both_offcore_rsp(0xfff_ffff_ffff, [LD_LAT, FRONTEND_GOLDEN_COVE]),
+        constraints: constraint::LION_COVE,
     },
     // Panther Cove: Diamond Rapids. Coyote Cove: Nova Lake.
     Processor {
         signatures: &[(19, These(&[0x01])), (18, These(&[0x01, 0x03]))],
         counters: LION_COVE,
         msrs: &PANTHER_COVE_MSRS,
+        constraints: constraint::PANTHER_COVE,
     },
     // Bonnell and Saltwell.
     Processor {
         signatures: &[(6, These(&[0x1c, 0x26, 0x27, 0x35, 0x36]))],
         counters: BONNELL,
         msrs: &[],
+        constraints: &[],
     },
     // Silvermont and Airmont.
     Processor {
         signatures: &[(6, These(&[0x37, 0x4a, 0x4c, 0x4d, 0x5a, 0x75]))],
         counters: SILVERMONT,
         msrs: &[offcore_rsp_0(0x76_8005_ffff), offcore_rsp_1(0x36_8005_ffff)],
+        constraints: &[],
     },
     // Goldmont and Goldmont Plus.
     Processor {
         signatures: &[(6, These(&[0x5c, 0x5f, 0x7a]))],
         counters: GOLDMONT,
         msrs: &[offcore_rsp_0(0x76_0005_ffbf), offcore_rsp_1(0x36_0005_ffbf)],
+        constraints: &[],
     },
     // Tremont.
     Processor {
@@ -298,6 +319,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
             offcore_rsp_0(0x800f_f0ff_ffff_9fff),
             offcore_rsp_1(0x000f_f0ff_ffff_9fff),
         ],
+        constraints: &[],
     },
     // Gracemont.
     Processor {
@@ -308,23 +330,27 @@ pub(super) const PROCESSORS: &[Processor] = &[
             offcore_rsp_1(0x0003_f03f_ffff_ffff),
             LD_LAT,
         ],
+        constraints: &[],
     },
     // Crestmont: Sierra Forest and Grand Ridge.
     Processor {
         signatures: &[(6, These(&[0xaf, 0xb6]))],
         counters: CRESTMONT,
         msrs: &CRESTMONT_MSRS,
+        constraints: &[],
     },
     // Darkmont: Clearwater Forest.
     Processor {
         signatures: &[(6, These(&[0xdd]))],
         counters: DARKMONT,
         msrs: &CRESTMONT_MSRS,
+        constraints: &[],
     },
     // Knights Landing and Knights Mill.
     Processor {
         signatures: &[(6, These(&[0x57, 0x85]))],
         counters: SILVERMONT,
         msrs: &[offcore_rsp_0(0x79_9ffb_b6e7), offcore_rsp_1(0x39_9ffb_ffe7)],
+        constraints: &[],
     },
 ];

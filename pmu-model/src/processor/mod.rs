@@ -10,9 +10,14 @@
 
 use core::ops::RangeInclusive;
 
-use crate::config::{Shape, Vendor};
+use crate::{
+    config::{Shape, Vendor},
+    msr::EventSel,
+};
+use constraint::Constraint;
 
 mod amd;
+mod constraint;
 mod intel;
 
 /// What CPUID leaf 1 reports of a processor (SDM vol. 2A, CPUID, "INPUT EAX = 01H: Returns
@@ -67,6 +72,9 @@ pub(crate) struct Processor {
     counters: Counters,
     /// The registers of the PMU that are not architectural.
     msrs: &'static [ModelMsr],
+    /// The events that only some general-purpose counters count. The first one that
+    /// applies to an event counts.
+    constraints: &'static [Constraint],
 }
 
 /// A register that exists on some processors only. It has no effect: the events that it
@@ -131,6 +139,16 @@ impl Processor {
             full_width,
         };
         (version, shape)
+    }
+
+    /// The general-purpose counters that count an event, as a bitmap. `None` if the list
+    /// does not restrict the event.
+    pub(crate) fn constraint(&self, eventsel: EventSel) -> Option<u16> {
+        // The lists have no event of the second unit mask.
+        if eventsel.0 & EventSel::UMASK2 != 0 {
+            return None;
+        }
+        constraint::counters(self.constraints, eventsel.event(), eventsel.umask())
     }
 
     /// The index of the register at an address, less than [`MAX_MODEL_MSRS`].
