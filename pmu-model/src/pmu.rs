@@ -65,6 +65,15 @@ impl Counter {
     }
 }
 
+/// The state of AMD's virtualization (APM vol. 2, "Secure Virtual Machine").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Svm {
+    /// EFER.SVME.
+    pub(crate) enabled: bool,
+    /// Whether a guest runs: between VMRUN and #VMEXIT.
+    pub(crate) guest: bool,
+}
+
 /// A counter that counts.
 #[derive(Clone, Copy, Debug)]
 struct Active {
@@ -96,6 +105,7 @@ pub struct Pmu {
     global_status: u64,
     debugctl: u64,
     model_msrs: [u64; MAX_MODEL_MSRS],
+    svm: Svm,
     /// By [`Mode`].
     totals: [Totals; 2],
     pmi: PmiDelivery,
@@ -145,6 +155,7 @@ impl Pmu {
             global_status: 0,
             debugctl: 0,
             model_msrs: Default::default(),
+            svm: Svm::default(),
             totals: Default::default(),
             pmi: PmiDelivery::new(defect),
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
@@ -164,6 +175,17 @@ impl Pmu {
     /// Following Power-up, Reset, or INIT").
     pub fn reset(&mut self) {
         *self = Pmu::at_power_up(self.config, self.generation, self.defect);
+    }
+
+    /// AMD: sets EFER.SVME, and whether a guest runs, that is, whether the processor is
+    /// between VMRUN and #VMEXIT. All instructions that have retired must have been
+    /// reported by [`Pmu::retire`]. RESET clears both.
+    pub fn set_svm(&mut self, svme: bool, guest: bool) {
+        self.svm = Svm {
+            enabled: svme,
+            guest,
+        };
+        self.update_active();
     }
 
     /// Returns EAX, EBX, ECX and EDX of subleaf 0 of a CPUID leaf, or `None` if the leaf
@@ -294,6 +316,9 @@ impl Pmu {
                 eq: eventsel.has(EventSel::EQ),
                 cmask: eventsel.cmask(),
             };
+            if !self.generation.counts(eventsel, self.svm) {
+                continue;
+            }
             let event = match self.processor.and_then(|it| it.constraint(eventsel)) {
                 Some(counters) if (counters >> i) & 1 == 0 => continue,
                 // What such an event really counts is not modelled.
@@ -559,6 +584,7 @@ impl fmt::Debug for Pmu {
             .field("global_ctrl", &self.global_ctrl)
             .field("global_status", &self.global_status)
             .field("debugctl", &self.debugctl)
+            .field("svm", &self.svm)
             .field("model_msrs", &self.model_msrs)
             .field("totals", &self.totals)
             .field("pmi", &self.pmi)

@@ -289,6 +289,47 @@ fn conditions_for_counting() {
     }
 }
 
+/// APM vol. 2, the table of HG_ONLY: without SVM, in the host, in a guest.
+#[test]
+fn host_and_guest_only() {
+    const HOST: u64 = EventSel::HOST_ONLY;
+    const GUEST: u64 = EventSel::GUEST_ONLY;
+    for version in [LEGACY, CORE, V2] {
+        let mut pmu = pmu(version);
+        let (ctl, ctr) = addresses(version, 1);
+        let on = EventSel::EN | EventSel::USR | 0xc0;
+        for (bits, expected) in [
+            (0, [true, true, true]),
+            (HOST, [false, true, false]),
+            (GUEST, [false, false, true]),
+            (HOST | GUEST, [false, true, true]),
+        ] {
+            let states = [(false, false), (true, false), (true, true)];
+            for ((svme, guest), counts) in states.into_iter().zip(expected) {
+                // Whether SVM or the counter is set up first makes no difference.
+                pmu.set_svm(svme, guest);
+                pmu.wrmsr(ctl, on | bits).unwrap();
+                pmu.wrmsr(ctr, 0).unwrap();
+                pmu.retire(&user(1000, 0));
+                pmu.set_svm(false, false);
+                pmu.set_svm(svme, guest);
+                pmu.retire(&user(234, 0));
+                let count = if counts { 1234 } else { 0 };
+                assert_eq!(
+                    pmu.rdmsr(ctr),
+                    Ok(count),
+                    "{version} {bits:#x} {svme} {guest}"
+                );
+                assert_eq!(pmu.counting(), counts);
+            }
+        }
+        // RESET clears EFER.SVME.
+        pmu.reset();
+        pmu.wrmsr(ctl, on | HOST).unwrap();
+        assert!(!pmu.counting());
+    }
+}
+
 #[test]
 fn events() {
     // See the table in `pmu_model::event`.

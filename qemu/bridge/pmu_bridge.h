@@ -142,6 +142,12 @@ void pmu_free(struct PmuBridge *pmu);
 void pmu_reset(struct PmuBridge *pmu);
 
 /**
+ * AMD: sets EFER.SVME, and whether the vCPU runs a guest. RESET clears both. Call
+ * pmu_retire() before.
+ */
+void pmu_set_svm(struct PmuBridge *pmu, bool svme, bool guest);
+
+/**
  * CPUID: sets *regs to EAX, EBX, ECX and EDX. Returns false, and leaves *regs alone, if
  * the leaf does not belong to the PMU.
  */

@@ -12,7 +12,7 @@ use crate::{
     config::{ConfigError, Shape, Vendor, MAX_INTEL_GENERAL},
     event::Event,
     msr::{EventSel, Register, IA32_PMC_V6_STEP},
-    pmu::Counter,
+    pmu::{Counter, Svm},
 };
 
 mod amd_core;
@@ -136,6 +136,12 @@ pub(crate) trait Generation: Sync {
     /// The event that an event select selects.
     fn event(&self, eventsel: EventSel) -> Option<Event> {
         self.base()?.event(eventsel)
+    }
+
+    /// Whether an event select lets its counter count on the host or in the guest that
+    /// runs now.
+    fn counts(&self, eventsel: EventSel, svm: Svm) -> bool {
+        self.base().is_none_or(|base| base.counts(eventsel, svm))
     }
 
     /// The event of a fixed-function counter.

@@ -241,6 +241,13 @@ pub extern "C" fn pmu_reset(pmu: &mut PmuBridge) {
     pmu.0.reset();
 }
 
+/// AMD: sets EFER.SVME, and whether the vCPU runs a guest. RESET clears both. Call
+/// pmu_retire() before.
+#[no_mangle]
+pub extern "C" fn pmu_set_svm(pmu: &mut PmuBridge, svme: bool, guest: bool) {
+    pmu.0.set_svm(svme, guest);
+}
+
 /// CPUID: sets *regs to EAX, EBX, ECX and EDX. Returns false, and leaves *regs alone, if
 /// the leaf does not belong to the PMU.
 #[no_mangle]

@@ -9,7 +9,7 @@ use crate::tests::{
     attr, clock, clock_compare, clock_icount, compare, constraints, contents, cost, counting,
     delivery, event_zero, events, example, exclude, faults, foreign_writes, gp_fault, groups,
     hotplug, kexec, lifecycle, lvtpc, mixed, modes, no_pmu, offline, overflow, parameters,
-    perf_tool, probes, processor, rotation, sampling, sharing, sleep, sysfs, tasks, trace,
+    perf_tool, probes, processor, rotation, sampling, sharing, sleep, svm, sysfs, tasks, trace,
     trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
@@ -64,6 +64,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::SamplingQuick => sampling::QUICK,
         TestGroup::Sharing => sharing::TESTS,
         TestGroup::Sleep => sleep::TESTS,
+        TestGroup::Svm => svm::TESTS,
         TestGroup::Sysfs => sysfs::TESTS,
         TestGroup::Tasks => tasks::TESTS,
         TestGroup::Trace => trace::TESTS,

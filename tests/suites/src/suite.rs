@@ -126,6 +126,8 @@ test_groups! {
     Sharing,
     /// sleep.rs: needs [`SystemEvent::Sleep`]
     Sleep,
+    /// svm.rs
+    Svm,
     /// sysfs.rs
     Sysfs,
     /// tasks.rs
@@ -529,6 +531,13 @@ pub const SUITES: &[Suite] = &[
         .with_all(),
     Suite::new("models-panther-cove", MODEL)
         .on(machine::PANTHER_COVE)
+        .with_all(),
+    Suite::new("svm", &[&[Svm]]).on(machine::AMD_CORE),
+    Suite::new("svm-v2", &[&[Svm]])
+        .on(machine::AMD_V2)
+        .with_all(),
+    Suite::new("svm-legacy", &[&[Svm]])
+        .on(machine::AMD_LEGACY)
         .with_all(),
     Suite::new("compare-amd-v2", &[COMPARE, REGISTERS]).on(machine::AMD_V2),
     Suite::new(

@@ -36,6 +36,7 @@ pub mod rotation;
 pub mod sampling;
 pub mod sharing;
 pub mod sleep;
+pub mod svm;
 pub mod sysfs;
 pub mod tasks;
 pub mod trace;
