@@ -110,6 +110,19 @@ impl Config {
         })
     }
 
+    /// The PMU of a processor, `None` if the table of processors does not have it. `smt`
+    /// says whether two logical processors share a core, and with some processors its
+    /// counters, too.
+    pub fn of_processor(vendor: Vendor, signature: Signature, smt: bool) -> Option<Config> {
+        let (version, shape) = processor::find(vendor, signature)?.pmu(smt);
+        Some(Config {
+            vendor,
+            version,
+            signature: Some(signature),
+            shape,
+        })
+    }
+
     /// The generation, if it can have these counters.
     pub(crate) fn generation(&self) -> Result<&'static dyn Generation, ConfigError> {
         let generation = generation::select(self.vendor, self.version)?;
@@ -131,6 +144,9 @@ impl Config {
         }
         if !generation.widths().contains(&self.shape.width) {
             return Err(ConfigError::Width);
+        }
+        if self.shape.full_width && !generation.can_have_full_width() {
+            return Err(ConfigError::FullWidth);
         }
         Ok(generation)
     }
@@ -154,6 +170,8 @@ pub enum ConfigError {
     Fixed,
     /// The version cannot have counters of this width.
     Width,
+    /// The vendor has no aliases for full-width writes.
+    FullWidth,
     /// [`Defect::Status`](crate::Defect::Status) names a bit that belongs to no counter, or
     /// the PMU has no GLOBAL_STATUS.
     Status,
@@ -183,6 +201,7 @@ impl fmt::Display for ConfigError {
                  to 4) or up to 4 (versions 5 and 6)"
             }
             ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide, on AMD 48",
+            ConfigError::FullWidth => "only Intel's PMUs have aliases for full-width writes",
             ConfigError::Status => "the PMU has no counter with this bit in GLOBAL_STATUS",
             ConfigError::Msr => "the PMU has no register at this address",
             ConfigError::MaskLvtpc => "the local APIC of this vendor always masks LVTPC",

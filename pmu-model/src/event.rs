@@ -22,6 +22,9 @@
 //! from one point to another, a counter gains the difference between the totals at these
 //! points.
 //!
+//! An event that only some counters of a processor count, according to the tables in
+//! `processor/`, counts instructions there, and nothing on the others.
+//!
 //! Counts are therefore predictable. In particular, [`PATTERN_INSTRUCTIONS`] instructions
 //! with a multiple of 256 branches add the same number to an event wherever they start.
 //!

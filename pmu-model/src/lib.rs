@@ -40,7 +40,7 @@
 //!   each core has one thread. The status bits of these features can be set and cleared by
 //!   WRMSR where the version has them.
 //! - AMD: IBS, the northbridge's and the L3's counters, the LBR stack, counters that
-//!   freeze on a PMI, and merged counters (event FFFH). EFER.SVME is assumed to be clear.
+//!   freeze on a PMI, and merged counters (event FFFH).
 //!
 //! # No definitions shared with the driver
 //!

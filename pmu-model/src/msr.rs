@@ -144,10 +144,9 @@ impl EventSel {
     pub const UMASK2: u64 = 0xff << 40;
     /// AMD: bits 35:32, which are bits 11:8 of the event.
     pub const EVENT_HIGH: u64 = 0xf << 32;
-    /// AMD: count in guests only. The counter counts nothing while EFER.SVME is clear, as
-    /// it always is here.
+    /// AMD: count in guests only. The counter counts nothing while EFER.SVME is clear.
     pub const GUEST_ONLY: u64 = 1 << 40;
-    /// AMD: count in the host only. As with GUEST_ONLY, the counter counts nothing.
+    /// AMD: count on the host only. As with GUEST_ONLY, EFER.SVME must be set.
     pub const HOST_ONLY: u64 = 1 << 41;
 
     /// Whether all of `bits` are set.

@@ -6,14 +6,14 @@ use core::{cell::Cell, fmt};
 
 use crate::{
     config::{Config, ConfigError, Shape, MAX_FIXED, MAX_GENERAL},
-    event::{Filter, FilteredEvent, Mode, Retired, Totals},
-    generation::{FreezeOnPmi, Generation},
+    event::{Event, Filter, FilteredEvent, Mode, Retired, Totals},
+    generation::{self, FreezeOnPmi, Generation},
     msr::{
         debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE,
         IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS, PMI_IN_USE,
     },
     pmi::{Defect, PmiDelivery, PmiFault},
-    processor::{Processor, MAX_MODEL_MSRS},
+    processor::{self, Processor, MAX_MODEL_MSRS},
 };
 
 /// The reason why an access to an MSR fails. A failed access changes nothing.
@@ -65,6 +65,15 @@ impl Counter {
     }
 }
 
+/// The state of AMD's virtualization (APM vol. 2, "Secure Virtual Machine").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Svm {
+    /// EFER.SVME.
+    pub(crate) enabled: bool,
+    /// Whether a guest runs: between VMRUN and #VMEXIT.
+    pub(crate) guest: bool,
+}
+
 /// A counter that counts.
 #[derive(Clone, Copy, Debug)]
 struct Active {
@@ -84,6 +93,7 @@ struct Active {
 /// - `active` contains exactly the counters that count, given the values of the other
 ///   registers.
 pub struct Pmu {
+    config: Config,
     generation: &'static dyn Generation,
     processor: Option<&'static Processor>,
     shape: Shape,
@@ -95,6 +105,7 @@ pub struct Pmu {
     global_status: u64,
     debugctl: u64,
     model_msrs: [u64; MAX_MODEL_MSRS],
+    svm: Svm,
     /// By [`Mode`].
     totals: [Totals; 2],
     pmi: PmiDelivery,
@@ -118,8 +129,7 @@ impl Pmu {
     /// Creates a PMU with a defect. Fails with [`ConfigError::Status`],
     /// [`ConfigError::Msr`] or [`ConfigError::MaskLvtpc`] if this PMU cannot have it.
     pub fn with_defect(config: Config, defect: Defect) -> Result<Pmu, ConfigError> {
-        let generation = config.generation()?;
-        let pmu = Pmu::at_power_up(generation, config.processor(), config.shape, defect);
+        let pmu = Pmu::at_power_up(config, config.generation()?, defect);
         match defect {
             Defect::Status(bits) if pmu.global_status != bits => Err(ConfigError::Status),
             Defect::GeneralProtection { msr, .. } if pmu.register(msr).is_err() => {
@@ -130,15 +140,12 @@ impl Pmu {
         }
     }
 
-    fn at_power_up(
-        generation: &'static dyn Generation,
-        processor: Option<&'static Processor>,
-        shape: Shape,
-        defect: Defect,
-    ) -> Pmu {
+    fn at_power_up(config: Config, generation: &'static dyn Generation, defect: Defect) -> Pmu {
+        let shape = config.shape;
         let mut pmu = Pmu {
+            config,
             generation,
-            processor,
+            processor: config.processor(),
             shape,
             eventsel: Default::default(),
             general: Default::default(),
@@ -148,6 +155,7 @@ impl Pmu {
             global_status: 0,
             debugctl: 0,
             model_msrs: Default::default(),
+            svm: Svm::default(),
             totals: Default::default(),
             pmi: PmiDelivery::new(defect),
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
@@ -166,7 +174,18 @@ impl Pmu {
     /// INIT does not change a PMU (SDM vol. 3A, table "IA-32 and Intel 64 Processor States
     /// Following Power-up, Reset, or INIT").
     pub fn reset(&mut self) {
-        *self = Pmu::at_power_up(self.generation, self.processor, self.shape, self.defect);
+        *self = Pmu::at_power_up(self.config, self.generation, self.defect);
+    }
+
+    /// AMD: sets EFER.SVME, and whether a guest runs, that is, whether the processor is
+    /// between VMRUN and #VMEXIT. All instructions that have retired must have been
+    /// reported by [`Pmu::retire`]. RESET clears both.
+    pub fn set_svm(&mut self, svme: bool, guest: bool) {
+        self.svm = Svm {
+            enabled: svme,
+            guest,
+        };
+        self.update_active();
     }
 
     /// Returns EAX, EBX, ECX and EDX of subleaf 0 of a CPUID leaf, or `None` if the leaf
@@ -186,13 +205,11 @@ impl Pmu {
         self.generation.has_leaf_23h()
     }
 
-    /// The value of PERF_CAPABILITIES. If it is 0, the register does not exist and
+    /// The value of PERF_CAPABILITIES, `None` if the register does not exist, which is when
     /// CPUID.1:ECX.PDCM is clear.
-    pub fn perf_capabilities(&self) -> u64 {
-        match self.register(IA32_PERF_CAPABILITIES) {
-            Ok(_) => FW_WRITE,
-            Err(_) => 0,
-        }
+    pub fn perf_capabilities(&self) -> Option<u64> {
+        self.register(IA32_PERF_CAPABILITIES).ok()?;
+        Some(if self.shape.full_width { FW_WRITE } else { 0 })
     }
 
     /// CPUID.80000001H:ECX.PerfCtrExtCore.
@@ -299,7 +316,18 @@ impl Pmu {
                 eq: eventsel.has(EventSel::EQ),
                 cmask: eventsel.cmask(),
             };
-            let event = self.generation.event(eventsel);
+            if !self.generation.counts(eventsel, self.svm) {
+                continue;
+            }
+            let event = match self.processor.and_then(|it| it.constraint(eventsel)) {
+                Some(counters) if (counters >> i) & 1 == 0 => continue,
+                // What such an event really counts is not modelled.
+                Some(_) => self
+                    .generation
+                    .event(eventsel)
+                    .or(Some(Event::Instructions)),
+                None => self.generation.event(eventsel),
+            };
             if let Some(event) = event.and_then(|event| FilteredEvent::new(event, filter)) {
                 self.active.push(Active {
                     counter,
@@ -333,8 +361,9 @@ impl Pmu {
             .register(&self.shape, msr)
             .or_else(of_model)
             .ok_or_else(|| {
-                let of_another_model = self.processor.is_some() && Processor::is_model_msr(msr);
-                if self.generation.is_pmu_address(msr) || of_another_model {
+                let of_another_model =
+                    self.processor.is_some() && processor::is_model_msr(self.config.vendor, msr);
+                if generation::is_pmu_address(msr) || of_another_model {
                     MsrError::GeneralProtection
                 } else {
                     MsrError::NotPmu
@@ -380,7 +409,7 @@ impl Pmu {
             // A write takes effect on GLOBAL_STATUS and is not stored.
             Register::GlobalStatusReset | Register::GlobalStatusSet => 0,
             Register::GlobalInUse => self.global_in_use(),
-            Register::PerfCapabilities => self.perf_capabilities(),
+            Register::PerfCapabilities => self.perf_capabilities().unwrap_or(0),
             Register::DebugCtl => self.debugctl,
             Register::Model(i) => self.model_msrs[i],
         })
@@ -555,6 +584,7 @@ impl fmt::Debug for Pmu {
             .field("global_ctrl", &self.global_ctrl)
             .field("global_status", &self.global_status)
             .field("debugctl", &self.debugctl)
+            .field("svm", &self.svm)
             .field("model_msrs", &self.model_msrs)
             .field("totals", &self.totals)
             .field("pmi", &self.pmi)

@@ -91,7 +91,7 @@ fn cpuid_and_lvtpc() {
         let leaf = (version == V2).then_some([1, 6, 0, 0]);
         assert_eq!(pmu.cpuid(0x8000_0022), leaf);
         assert_eq!(pmu.cpuid(0xa), None);
-        assert_eq!(pmu.perf_capabilities(), 0);
+        assert_eq!(pmu.perf_capabilities(), None);
         assert!(!pmu.pmi_masks_lvtpc());
     }
     for general in 1..=15 {
@@ -130,13 +130,19 @@ fn registers_of_other_generations_and_counters_fault() {
             PERF_CTL0 + 30,
             PERF_CNTR_GLOBAL_STATUS - 1,
             PERF_CNTR_GLOBAL_STATUS_SET + 1,
+            IA32_DEBUGCTL,
+        ] {
+            assert_eq!(pmu.rdmsr(msr), Err(MsrError::NotPmu), "{version} {msr:#x}");
+        }
+        // Intel's.
+        for msr in [
             IA32_PERFEVTSEL0,
             IA32_PMC0,
             IA32_PERF_GLOBAL_CTRL,
             IA32_PERF_CAPABILITIES,
-            IA32_DEBUGCTL,
+            IA32_PMC_GP0_CTR,
         ] {
-            assert_eq!(pmu.rdmsr(msr), Err(MsrError::NotPmu), "{version} {msr:#x}");
+            check(&mut pmu, msr, false);
         }
     }
 }
@@ -280,6 +286,47 @@ fn conditions_for_counting() {
             pmu.wrmsr(ctl, perf_ctl).unwrap();
             assert_eq!(pmu.counting(), counts, "{version} {perf_ctl:#x}");
         }
+    }
+}
+
+/// APM vol. 2, the table of HG_ONLY: without SVM, in the host, in a guest.
+#[test]
+fn host_and_guest_only() {
+    const HOST: u64 = EventSel::HOST_ONLY;
+    const GUEST: u64 = EventSel::GUEST_ONLY;
+    for version in [LEGACY, CORE, V2] {
+        let mut pmu = pmu(version);
+        let (ctl, ctr) = addresses(version, 1);
+        let on = EventSel::EN | EventSel::USR | 0xc0;
+        for (bits, expected) in [
+            (0, [true, true, true]),
+            (HOST, [false, true, false]),
+            (GUEST, [false, false, true]),
+            (HOST | GUEST, [false, true, true]),
+        ] {
+            let states = [(false, false), (true, false), (true, true)];
+            for ((svme, guest), counts) in states.into_iter().zip(expected) {
+                // Whether SVM or the counter is set up first makes no difference.
+                pmu.set_svm(svme, guest);
+                pmu.wrmsr(ctl, on | bits).unwrap();
+                pmu.wrmsr(ctr, 0).unwrap();
+                pmu.retire(&user(1000, 0));
+                pmu.set_svm(false, false);
+                pmu.set_svm(svme, guest);
+                pmu.retire(&user(234, 0));
+                let count = if counts { 1234 } else { 0 };
+                assert_eq!(
+                    pmu.rdmsr(ctr),
+                    Ok(count),
+                    "{version} {bits:#x} {svme} {guest}"
+                );
+                assert_eq!(pmu.counting(), counts);
+            }
+        }
+        // RESET clears EFER.SVME.
+        pmu.reset();
+        pmu.wrmsr(ctl, on | HOST).unwrap();
+        assert!(!pmu.counting());
     }
 }
 

@@ -2,7 +2,9 @@
 
 //! What a PMU has because of the processor that it belongs to.
 
-use pmu_model::{msr::*, Config, Defect, MsrError, Pmu, Signature, Vendor};
+use pmu_model::{
+    msr::*, Config, ConfigError, Defect, Mode, MsrError, Pmu, Retired, Signature, Vendor,
+};
 use proptest::prelude::*;
 
 const NOT_PMU: Result<u64, MsrError> = Err(MsrError::NotPmu);
@@ -45,7 +47,7 @@ fn registers(pmu: &mut Pmu) -> Vec<(u32, u64)> {
     let writable = |msr| {
         (0..64)
             .filter(|bit| pmu.wrmsr(msr, 1 << bit).is_ok())
-            .fold(0, |bits, bit| bits | 1 << bit)
+            .fold(0, |bits, bit| bits | (1 << bit))
     };
     let writable: Vec<u64> = exists.iter().copied().map(writable).collect();
     exists.into_iter().zip(writable).collect()
@@ -193,6 +195,258 @@ fn a_register_can_have_a_defect() {
     pmu.wrmsr(MSR_OFFCORE_RSP_1, 1).unwrap();
     assert_eq!(pmu.rdmsr(MSR_OFFCORE_RSP_1), GP);
     assert_eq!(pmu.rdmsr(MSR_OFFCORE_RSP_0), Ok(0));
+}
+
+/// EAX, ECX and EDX of leaf 0AH.
+fn leaf_a(vendor: Vendor, family: u16, model: u8, smt: bool) -> Option<[u32; 3]> {
+    let signature = Signature {
+        family,
+        model,
+        stepping: 0,
+    };
+    let pmu = Pmu::new(Config::of_processor(vendor, signature, smt)?).unwrap();
+    let [eax, ebx, ecx, edx] = pmu.cpuid(0xa)?;
+    assert_eq!(ebx, 0);
+    Some([eax, ecx, edx])
+}
+
+/// What these processors report, but for the events in EBX, all of which the model has.
+#[test]
+fn leaf_a_of_intels_processors() {
+    for (model, expected) in [
+        // Yonah, Penryn, Nehalem, Westmere, Sandy Bridge, Haswell, Skylake.
+        (0x0e, [0x0728_0201, 0, 0]),
+        (0x17, [0x0728_0202, 0, 0x503]),
+        (0x1a, [0x0730_0403, 0, 0x603]),
+        (0x2c, [0x0730_0403, 0, 0x603]),
+        (0x2a, [0x0730_0803, 0, 0x603]),
+        (0x3c, [0x0730_0803, 0, 0x603]),
+        (0x5e, [0x0730_0804, 0, 0x603]),
+        // Ice Lake, Sapphire Rapids, Lunar Lake.
+        (0x7e, [0x0830_0805, 0xf, 0x8604]),
+        (0x8f, [0x0830_0805, 0xf, 0x8604]),
+        (0xbd, [0x0830_0806, 0xf, 0x8604]),
+        // Bonnell, Silvermont, Goldmont, Tremont, Gracemont, Knights Landing.
+        (0x1c, [0x0728_0203, 0, 0x503]),
+        (0x37, [0x0728_0203, 0, 0x503]),
+        (0x5c, [0x0730_0404, 0, 0x603]),
+        (0x86, [0x0830_0405, 0x7, 0x8603]),
+        (0xbe, [0x0830_0605, 0x7, 0x8603]),
+        (0x57, [0x0728_0203, 0, 0x503]),
+    ] {
+        assert_eq!(
+            leaf_a(Vendor::Intel, 6, model, false),
+            Some(expected),
+            "{model:#x}"
+        );
+    }
+    assert_eq!(leaf_a(Vendor::Intel, 6, 6, false), None);
+    assert_eq!(leaf_a(Vendor::Zhaoxin, 7, 0x1b, false), None);
+}
+
+/// Sandy Bridge to Skylake divide a core's counters between its threads.
+#[test]
+fn threads_share_counters() {
+    for (model, alone, shared) in [(0x1a, 4, 4), (0x2a, 8, 4), (0x5e, 8, 4), (0x7e, 8, 8)] {
+        for (smt, general) in [(false, alone), (true, shared)] {
+            let [eax, ..] = leaf_a(Vendor::Intel, 6, model, smt).unwrap();
+            assert_eq!((eax >> 8) & 0xff, general, "{model:#x}");
+        }
+    }
+}
+
+#[test]
+fn full_width_writes_begin_with_sandy_bridge_and_silvermont() {
+    for (model, pdcm, full_width) in [
+        (0x0e, false, false),
+        (0x17, true, false),
+        (0x1a, true, false),
+        (0x2c, true, false),
+        (0x2a, true, true),
+        (0x5e, true, true),
+        (0x1c, true, false),
+        (0x37, true, true),
+        (0x57, true, true),
+    ] {
+        let signature = Signature {
+            family: 6,
+            model,
+            stepping: 0,
+        };
+        let config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
+        let mut pmu = Pmu::new(config).unwrap();
+        let expected = pdcm.then_some(if full_width { FW_WRITE } else { 0 });
+        assert_eq!(pmu.perf_capabilities(), expected, "{model:#x}");
+        assert_eq!(pmu.wrmsr(IA32_A_PMC0, 1 << 33).is_ok(), full_width);
+        // A write to IA32_PMC0 is sign-extended from bit 31.
+        pmu.wrmsr(IA32_PMC0, 0x8000_0000).unwrap();
+        let ones = (1 << config.shape.width) - 1;
+        assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(ones & !0x7fff_ffff));
+    }
+}
+
+#[test]
+fn generations_of_amds_processors() {
+    for (family, model, version) in [
+        (0x06, 4, 1),
+        (0x0f, 0x41, 1),
+        (0x10, 2, 1),
+        (0x14, 1, 1),
+        (0x16, 0, 1),
+        (0x15, 2, 2),
+        (0x17, 0x31, 2),
+        (0x18, 0, 2),
+        (0x19, 0x01, 2),
+        (0x19, 0x21, 2),
+        (0x19, 0x11, 3),
+        (0x19, 0x61, 3),
+        (0x1a, 0x02, 3),
+    ] {
+        let signature = Signature {
+            family,
+            model,
+            stepping: 0,
+        };
+        let config = Config::of_processor(Vendor::Amd, signature, true).unwrap();
+        assert_eq!(config.version, version, "{family:#x}-{model:#x}");
+        let pmu = Pmu::new(config).unwrap();
+        assert_eq!(pmu.perfctr_core(), version >= 2);
+        let leaf = pmu.cpuid(0x8000_0022);
+        assert_eq!(leaf, (version == 3).then_some([1, 6, 0, 0]));
+    }
+    // QEMU's "max".
+    let max = Signature {
+        family: 6,
+        model: 6,
+        stepping: 3,
+    };
+    assert_eq!(Config::of_processor(Vendor::Amd, max, false), None);
+}
+
+#[test]
+fn aliases_for_full_width_writes_are_intels() {
+    for (vendor, version) in [(Vendor::Amd, 3), (Vendor::Zhaoxin, 2)] {
+        let mut config = Config::new(vendor, version).unwrap();
+        config.shape.full_width = true;
+        assert_eq!(Pmu::new(config).err(), Some(ConfigError::FullWidth));
+    }
+}
+
+/// The counters of `pmu` that count an event. Each must count instructions.
+fn counters(pmu: &mut Pmu, event: u64, general: u32) -> u64 {
+    let eventsel = EventSel::EN | EventSel::USR | event;
+    let mut bits = 0;
+    for i in 0..general {
+        pmu.wrmsr(IA32_PERFEVTSEL0 + i, eventsel).unwrap();
+        pmu.wrmsr(IA32_PMC0 + i, 0).unwrap();
+    }
+    let retired = |instructions| Retired {
+        instructions,
+        branches: 0,
+    };
+    pmu.retire(&[retired(12_345), retired(77)]);
+    for i in 0..general {
+        match pmu.rdmsr(IA32_PMC0 + i).unwrap() {
+            0 => {}
+            12_345 => bits |= 1 << i,
+            other => panic!("{event:#x} on {i}: {other}"),
+        }
+    }
+    bits
+}
+
+#[test]
+fn an_event_counts_on_its_counters_only() {
+    for (model, event, expected) in [
+        // Yonah and Penryn: DIV, MUL.
+        (0x0e, 0x0014, 0b01),
+        (0x0e, 0x0012, 0b10),
+        (0x17, 0x0014, 0b01),
+        (0x17, 0x00cb, 0b01),
+        // Nehalem and Westmere: L1D, OFFCORE_REQUESTS_OUTSTANDING.
+        (0x1a, 0x0151, 0b0011),
+        (0x1a, 0x0160, 0),
+        (0x2c, 0x0151, 0b0011),
+        (0x2c, 0x0160, 0b0001),
+        // Sandy Bridge: L1D_PEND_MISS, INST_RETIRED.PREC_DIST, MEM_TRANS_RETIRED.
+        (0x2a, 0x0148, 0b0100),
+        (0x2a, 0x01c0, 0b0010),
+        (0x2a, 0x01cd, 0b1000),
+        (0x2a, 0x81d0, 0b1111),
+        (0x2a, 0x02a3, 0b0100),
+        (0x2a, 0x03a3, 0),
+        // Ivy Bridge, Haswell, Broadwell: CYCLE_ACTIVITY.
+        (0x3a, 0x02a3, 0b1111),
+        (0x3a, 0x08a3, 0b0100),
+        (0x3c, 0x08a3, 0b0100),
+        (0x3d, 0x08a3, 0b0100),
+        (0x3d, 0x0fa3, 0b0100),
+        (0x3d, 0x04a3, 0),
+        // Skylake: FRONTEND_RETIRED; the architectural events are on any.
+        (0x5e, 0x01c6, 0b1111),
+        (0x5e, 0x00c0, 0xff),
+        (0x5e, 0x01c0, 0b0010),
+        // Ice Lake.
+        (0x7e, 0x01b7, 0b1111),
+        (0x7e, 0x01d1, 0b1111),
+        (0x7e, 0x06a3, 0b1111),
+        (0x7e, 0x04a3, 0),
+        // Sapphire Rapids: MEM_TRANS_RETIRED, XQ.PROMOTION, OFFCORE_RESPONSE.
+        (0x8f, 0x01cd, 0xfe),
+        (0x8f, 0x02cd, 0b0001),
+        (0x8f, 0x012a, 0b1111),
+        (0x8f, 0x022e, 0),
+        (0x8f, 0x019f, 0),
+    ] {
+        let signature = Signature {
+            family: 6,
+            model,
+            stepping: 0,
+        };
+        let config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
+        let mut pmu = Pmu::new(config).unwrap();
+        let found = counters(&mut pmu, event, config.shape.general.into());
+        assert_eq!(found, expected, "{model:#x} {event:#06x}");
+    }
+}
+
+/// The second unit mask of version 6 makes another event.
+#[test]
+fn constraints_of_panther_cove() {
+    let mut pmu = intel(6, 19, 1);
+    assert_eq!(counters(&mut pmu, 0x01cd, 8), 0xfc);
+    assert_eq!(counters(&mut pmu, 0x02cd, 8), 0b11);
+    assert_eq!(counters(&mut pmu, 0x02cd | (1 << 40), 8), 0);
+    assert_eq!(counters(&mut pmu, 0x01b1, 8), 0b1000);
+}
+
+#[test]
+fn without_a_processor_no_event_has_constraints() {
+    let mut pmu = intel(4, 6, 6);
+    for event in [0x0014, 0x01cd, 0x01d0, 0x01c6, 0x0148] {
+        assert_eq!(counters(&mut pmu, event, 4), 0);
+    }
+}
+
+/// An event on a counter of its list overflows like any other.
+#[test]
+fn a_constrained_event_overflows() {
+    let mut pmu = intel(4, 6, 0x5e);
+    let eventsel = EventSel::EN | EventSel::INT | EventSel::USR | 0x01c6;
+    pmu.wrmsr(IA32_PERFEVTSEL0 + 3, eventsel).unwrap();
+    pmu.wrmsr(IA32_PMC0 + 3, -100_i64 as u64).unwrap();
+    assert_eq!(pmu.budget(Mode::User)[0], 100);
+    let instructions = 100;
+    let branches = 0;
+    pmu.retire(&[
+        Retired {
+            instructions,
+            branches,
+        },
+        Retired::default(),
+    ]);
+    assert!(pmu.take_pmi());
+    assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(1 << 3));
 }
 
 proptest! {

@@ -266,6 +266,17 @@ fn registers_of_other_versions_and_counters_fault() {
                 assert_eq!(pmu.wrmsr(msr, 0), WRITE_GP);
             }
         }
+        // AMD's.
+        for msr in [
+            K7_PERF_CTL0,
+            K7_PERF_CTR0,
+            PERF_CTL0,
+            PERF_CTR0,
+            PERF_CNTR_GLOBAL_CTL,
+        ] {
+            assert_eq!(pmu.rdmsr(msr), GP);
+            assert_eq!(pmu.wrmsr(msr, 0), WRITE_GP);
+        }
         for msr in [0, 0x10, IA32_PMC0 - 1, IA32_PMC0 + 8, 0x1a0, 0x38c, 0x393] {
             assert_eq!(pmu.rdmsr(msr), Err(MsrError::NotPmu));
             assert_eq!(pmu.wrmsr(msr, 0), Err(MsrError::NotPmu));
@@ -382,16 +393,20 @@ fn full_width_writes_must_fit() {
 fn perf_capabilities_reports_the_aliases() {
     let mut with = pmu(4);
     assert_eq!(with.rdmsr(IA32_PERF_CAPABILITIES), Ok(FW_WRITE));
-    assert_eq!(with.perf_capabilities(), FW_WRITE);
+    assert_eq!(with.perf_capabilities(), Some(FW_WRITE));
     assert_eq!(with.wrmsr(IA32_PERF_CAPABILITIES, FW_WRITE), WRITE_GP);
     let shape = Shape {
         full_width: false,
         ..shape(4, 3, 48)
     };
     let without = with_shape(4, shape).unwrap();
-    assert_eq!(without.rdmsr(IA32_PERF_CAPABILITIES), GP);
-    assert_eq!(without.perf_capabilities(), 0);
-    assert_eq!(without.rdmsr(IA32_DEBUGCTL), Err(MsrError::NotPmu));
+    assert_eq!(without.rdmsr(IA32_PERF_CAPABILITIES), Ok(0));
+    assert_eq!(without.perf_capabilities(), Some(0));
+    assert_eq!(without.rdmsr(IA32_A_PMC0), GP);
+    assert_eq!(without.rdmsr(IA32_DEBUGCTL), Ok(0));
+    // Version 1 has the register only if there are aliases.
+    assert_eq!(self::pmu(1).rdmsr(IA32_PERF_CAPABILITIES), GP);
+    assert_eq!(self::pmu(1).perf_capabilities(), None);
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn writes_to_pmc_are_full_width() {
         Err(MsrError::GeneralProtection)
     );
     assert_eq!(pmu.wrmsr(IA32_A_PMC0, 0), Err(MsrError::GeneralProtection));
-    assert_eq!(pmu.perf_capabilities(), 0);
+    assert_eq!(pmu.perf_capabilities(), None);
 }
 
 /// A whole number of patterns of `pmu_model::event`.

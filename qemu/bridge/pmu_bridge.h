@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 /**
- * PmuConfig.fixed: the default of the version.
+ * PmuConfig.fixed: the default.
  */
 #define PMU_FIXED_DEFAULT 255
 
@@ -50,6 +50,10 @@ typedef struct PmuConfig {
    */
   uint8_t vendor;
   /**
+   * Whether threads share a core, and with it the counters.
+   */
+  bool smt;
+  /**
    * What CPUID leaf 1 reports: the model, extended model included.
    */
   uint8_t model;
@@ -63,26 +67,33 @@ typedef struct PmuConfig {
    */
   uint16_t family;
   /**
-   * Intel: the version of architectural performance monitoring, 1 to 6; 0 means 4.
-   * AMD: 1 legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0 means 3.
-   * Zhaoxin: 2; 0 means 2.
+   * Intel: the version of architectural performance monitoring, 1 to 6.
+   * AMD: 1 legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2. Zhaoxin: 2.
+   *
+   * 0 means that of the processor, and its counters. If the model does not know it: 4
+   * (AMD: 3, Zhaoxin: 2). The other defaults are then those of the version, and also if
+   * the version is not 0.
    */
   uint8_t version;
   /**
    * The number of general-purpose counters: 1 to 8 (AMD: 4 in version 1, 6 in version 2,
-   * 1 to 15 in version 3). 0 means the default of the version.
+   * 1 to 15 in version 3). 0 means the default.
    */
   uint8_t general;
   /**
    * The number of fixed-function counters: 0 to 4 (AMD: 0). PMU_FIXED_DEFAULT means the
-   * default of the version.
+   * default.
    */
   uint8_t fixed;
   /**
-   * The width of a counter in bits: 32 to 48 (AMD: 48). 0 means the default of the
-   * version.
+   * The width of a counter in bits: 32 to 48 (AMD: 48). 0 means the default.
    */
   uint8_t width;
+  /**
+   * Intel: whether there are aliases for full-width writes: 1 yes, 2 no. 0 means the
+   * default. QEMU's OnOffAuto has the same values.
+   */
+  uint8_t full_width;
   /**
    * Intel's version 6: a bitmap of the general-purpose counters, instead of general,
    * which must then be 0. 0 means that none is missing.
@@ -131,15 +142,21 @@ void pmu_free(struct PmuBridge *pmu);
 void pmu_reset(struct PmuBridge *pmu);
 
 /**
+ * AMD: sets EFER.SVME, and whether the vCPU runs a guest. RESET clears both. Call
+ * pmu_retire() before.
+ */
+void pmu_set_svm(struct PmuBridge *pmu, bool svme, bool guest);
+
+/**
  * CPUID: sets *regs to EAX, EBX, ECX and EDX. Returns false, and leaves *regs alone, if
  * the leaf does not belong to the PMU.
  */
 bool pmu_cpuid(const struct PmuBridge *pmu, uint32_t leaf, uint32_t subleaf, uint32_t (*regs)[4]);
 
 /**
- * The value of PERF_CAPABILITIES. CPUID.1:ECX.PDCM is set if it is not 0.
+ * CPUID.1:ECX.PDCM: whether PERF_CAPABILITIES exists.
  */
-uint64_t pmu_perf_capabilities(const struct PmuBridge *pmu);
+bool pmu_pdcm(const struct PmuBridge *pmu);
 
 /**
  * CPUID.80000001H:ECX.PerfCtrExtCore.

@@ -13,7 +13,7 @@ use crate::{
     config::{Shape, MAX_GENERAL},
     event::Event,
     msr::*,
-    pmu::Counter,
+    pmu::{Counter, Svm},
 };
 
 pub(super) struct AmdLegacy;
@@ -34,6 +34,10 @@ impl Generation for AmdLegacy {
 
     fn general_counters(&self) -> RangeInclusive<u8> {
         4..=4
+    }
+
+    fn can_have_full_width(&self) -> bool {
+        false
     }
 
     fn widths(&self) -> RangeInclusive<u8> {
@@ -88,10 +92,6 @@ impl Generation for AmdLegacy {
     /// 7DH and 7EH count accesses for instructions and data (unit mask 03H) and for page
     /// walks (04H). No page walks occur here.
     fn event(&self, eventsel: EventSel) -> Option<Event> {
-        // EFER.SVME is clear: these bits keep the counter from counting.
-        if eventsel.0 & (EventSel::GUEST_ONLY | EventSel::HOST_ONLY) != 0 {
-            return None;
-        }
         match (eventsel.amd_event(), eventsel.umask()) {
             (0x076, 0x00) => Some(Event::Cycles),
             (0x0c0, 0x00) => Some(Event::Instructions),
@@ -101,6 +101,15 @@ impl Generation for AmdLegacy {
             (0x07e, 0x03 | 0x07) | (0x064, 0x09) => Some(Event::LlcMisses),
             _ => None,
         }
+    }
+
+    /// APM vol. 2, "Performance Event-Select Registers", HG_ONLY: if neither bit is set, the
+    /// counter counts everywhere. If both are, it counts everywhere while EFER.SVME is set.
+    fn counts(&self, eventsel: EventSel, svm: Svm) -> bool {
+        let host_only = eventsel.has(EventSel::HOST_ONLY);
+        let guest_only = eventsel.has(EventSel::GUEST_ONLY);
+        let here = if svm.guest { guest_only } else { host_only };
+        !(host_only || guest_only) || svm.enabled && here
     }
 
     /// APM vol. 3, RDPMC. From 6 on, ECX selects counters of the northbridge and the L3 if

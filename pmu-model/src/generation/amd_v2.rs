@@ -61,9 +61,8 @@ impl Generation for AmdV2 {
 
     /// PPR, "Performance Monitor Counters": Zen 4 adds cycles of a fixed-rate clock.
     fn event(&self, eventsel: EventSel) -> Option<Event> {
-        let guest_or_host = eventsel.0 & (EventSel::GUEST_ONLY | EventSel::HOST_ONLY) != 0;
         match (eventsel.amd_event(), eventsel.umask()) {
-            (0x120, 0x01) if !guest_or_host => Some(Event::RefCycles),
+            (0x120, 0x01) => Some(Event::RefCycles),
             _ => AmdCore.event(eventsel),
         }
     }

@@ -43,9 +43,10 @@ impl Generation for IntelV2 {
             IA32_PERF_GLOBAL_STATUS => Some(Register::GlobalStatus),
             IA32_PERF_GLOBAL_CTRL => Some(Register::GlobalCtrl),
             IA32_PERF_GLOBAL_STATUS_RESET => Some(Register::GlobalStatusReset),
-            // The freeze bits exist if CPUID.1:ECX.PDCM is set, as does PERF_CAPABILITIES
-            // (SDM vol. 4).
-            IA32_DEBUGCTL if shape.full_width => Some(Register::DebugCtl),
+            // Core 2 and Nehalem have it, although not the aliases for full-width writes.
+            IA32_PERF_CAPABILITIES => Some(Register::PerfCapabilities),
+            // The freeze bits come with PERF_CAPABILITIES (SDM vol. 4).
+            IA32_DEBUGCTL => Some(Register::DebugCtl),
             _ => IntelV1.register(shape, msr),
         }
     }

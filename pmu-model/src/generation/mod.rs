@@ -12,7 +12,7 @@ use crate::{
     config::{ConfigError, Shape, Vendor, MAX_INTEL_GENERAL},
     event::Event,
     msr::{EventSel, Register, IA32_PMC_V6_STEP},
-    pmu::Counter,
+    pmu::{Counter, Svm},
 };
 
 mod amd_core;
@@ -41,6 +41,14 @@ pub(crate) fn select(vendor: Vendor, version: u8) -> Result<&'static dyn Generat
         (Vendor::Zhaoxin, 2) => Ok(&zhaoxin::Zhaoxin),
         (Vendor::Intel | Vendor::Amd | Vendor::Zhaoxin, _) => Err(ConfigError::Version),
     }
+}
+
+/// Whether an address belongs to the PMU of any vendor. A processor has no register at the
+/// addresses of another vendor, so that an access raises #GP, as at any address without a
+/// register (SDM vol. 2B, APM vol. 3, RDMSR).
+pub(crate) fn is_pmu_address(msr: u32) -> bool {
+    let oldest: [&dyn Generation; 2] = [&intel_v1::IntelV1, &amd_legacy::AmdLegacy];
+    oldest.iter().any(|vendor| vendor.is_pmu_address(msr))
 }
 
 /// How a PMI freezes the counters and the LBRs if DEBUGCTL enables that (SDM vol. 3B,
@@ -81,6 +89,11 @@ pub(crate) trait Generation: Sync {
         self.base().is_some_and(|base| base.has_leaf_23h())
     }
 
+    /// Whether the processor can have aliases for full-width writes.
+    fn can_have_full_width(&self) -> bool {
+        self.base().is_none_or(|base| base.can_have_full_width())
+    }
+
     /// The possible widths of counters, in bits.
     fn widths(&self) -> RangeInclusive<u8> {
         self.base().map_or(32..=48, |base| base.widths())
@@ -97,8 +110,8 @@ pub(crate) trait Generation: Sync {
         self.base()?.register(shape, msr)
     }
 
-    /// Whether an address belongs to the PMU. If there is no register at such an address,
-    /// an access raises #GP.
+    /// Whether an address belongs to the PMU of any generation of the vendor. If there is no
+    /// register at such an address, an access raises #GP.
     fn is_pmu_address(&self, msr: u32) -> bool {
         self.base().is_some_and(|base| base.is_pmu_address(msr))
     }
@@ -123,6 +136,12 @@ pub(crate) trait Generation: Sync {
     /// The event that an event select selects.
     fn event(&self, eventsel: EventSel) -> Option<Event> {
         self.base()?.event(eventsel)
+    }
+
+    /// Whether an event select lets its counter count on the host or in the guest that
+    /// runs now.
+    fn counts(&self, eventsel: EventSel, svm: Svm) -> bool {
+        self.base().is_none_or(|base| base.counts(eventsel, svm))
     }
 
     /// The event of a fixed-function counter.

@@ -10,7 +10,7 @@ use super::{index, intel_v2::IntelV2, Generation};
 use crate::{
     config::Shape,
     event::Event,
-    msr::{EventSel, Register, IA32_PMC0},
+    msr::{EventSel, Register, IA32_DEBUGCTL, IA32_PERF_CAPABILITIES, IA32_PMC0},
 };
 
 pub(super) struct Zhaoxin;
@@ -29,9 +29,14 @@ impl Generation for Zhaoxin {
         }
     }
 
+    fn can_have_full_width(&self) -> bool {
+        false
+    }
+
     fn register(&self, shape: &Shape, msr: u32) -> Option<Register> {
         match index(msr, IA32_PMC0, shape.general.into()) {
             Some(i) => Some(Register::PmcFullWidth(i)),
+            None if matches!(msr, IA32_PERF_CAPABILITIES | IA32_DEBUGCTL) => None,
             None => IntelV2.register(shape, msr),
         }
     }

@@ -5,9 +5,10 @@
 //! The sources are SDM vol. 4, whose tables list the registers of each family and model,
 //! and Linux's driver (arch/x86/events/intel/core.c). Its `intel_pmu_init()` says which
 //! models have the same PMU, and its `intel_*_extra_regs` which bits of a register can be
-//! written. A reserved bit raises #GP.
+//! written. A reserved bit raises #GP. The numbers of counters are from SDM vol. 3B,
+//! "Performance Monitoring", the sections on the microarchitectures.
 
-use super::{ModelMsr, Processor};
+use super::{constraint, Counters, ModelMsr, Models::These, Processor};
 use crate::msr::{
     MSR_OFFCORE_RSP_0, MSR_OFFCORE_RSP_1, MSR_OMR_0, MSR_OMR_1, MSR_OMR_2, MSR_OMR_3,
     MSR_PEBS_FRONTEND, MSR_PEBS_LD_LAT, MSR_SNOOP_RSP_0, MSR_SNOOP_RSP_1,
@@ -33,30 +34,28 @@ const LD_LAT: ModelMsr = msr(MSR_PEBS_LD_LAT, 0xffff);
 const FRONTEND_SKYLAKE: ModelMsr = msr(MSR_PEBS_FRONTEND, 0x7f_ff17);
 const FRONTEND_GOLDEN_COVE: ModelMsr = msr(MSR_PEBS_FRONTEND, 0x7f_ff1f);
 
-const SNOOP_RSP_0: ModelMsr = msr(MSR_SNOOP_RSP_0, u64::MAX);
-const SNOOP_RSP_1: ModelMsr = msr(MSR_SNOOP_RSP_1, u64::MAX);
-
 const fn both_offcore_rsp(writable: u64, rest: [ModelMsr; 2]) -> [ModelMsr; 4] {
     let [a, b] = rest;
     [offcore_rsp_0(writable), offcore_rsp_1(writable), a, b]
 }
 
-const SANDY_BRIDGE: [ModelMsr; 3] = [
+const SANDY_BRIDGE_MSRS: [ModelMsr; 3] = [
     offcore_rsp_0(0x3f_807f_8fff),
     offcore_rsp_1(0x3f_807f_8fff),
     LD_LAT,
 ];
 
 /// The servers of Sandy Bridge and Ivy Bridge, and all of Haswell and Broadwell.
-const SANDY_BRIDGE_SERVER: [ModelMsr; 3] = [
+const SANDY_BRIDGE_SERVER_MSRS: [ModelMsr; 3] = [
     offcore_rsp_0(0x3f_ffff_8fff),
     offcore_rsp_1(0x3f_ffff_8fff),
     LD_LAT,
 ];
 
-const GOLDEN_COVE: [ModelMsr; 4] = both_offcore_rsp(0x3f_ffff_ffff, [LD_LAT, FRONTEND_GOLDEN_COVE]);
+const GOLDEN_COVE_MSRS: [ModelMsr; 4] =
+    both_offcore_rsp(0x3f_ffff_ffff, [LD_LAT, FRONTEND_GOLDEN_COVE]);
 
-const PANTHER_COVE: [ModelMsr; 6] = {
+const PANTHER_COVE_MSRS: [ModelMsr; 6] = {
     const OMR: u64 = 0x40ff_ffff_0000_ffff;
     [
         msr(MSR_OMR_0, OMR),
@@ -68,142 +67,290 @@ const PANTHER_COVE: [ModelMsr; 6] = {
     ]
 };
 
+const CRESTMONT_MSRS: [ModelMsr; 5] = [
+    offcore_rsp_0(0x800f_f3ff_ffff_ffff),
+    offcore_rsp_1(0x000f_f3ff_ffff_ffff),
+    LD_LAT,
+    msr(MSR_SNOOP_RSP_0, u64::MAX),
+    msr(MSR_SNOOP_RSP_1, u64::MAX),
+];
+
+const CORE: Counters = Counters {
+    version: 1,
+    general: 2,
+    general_of_thread: 2,
+    fixed: 0,
+    width: 40,
+    full_width: false,
+};
+
+/// The first steppings of Merom do not report the fixed-function counters that they have.
+const CORE_2: Counters = Counters {
+    version: 2,
+    fixed: 3,
+    ..CORE
+};
+
+const NEHALEM: Counters = Counters {
+    version: 3,
+    general: 4,
+    general_of_thread: 4,
+    fixed: 3,
+    width: 48,
+    full_width: false,
+};
+
+/// Two threads share the eight counters of a core.
+const SANDY_BRIDGE: Counters = Counters {
+    general: 8,
+    full_width: true,
+    ..NEHALEM
+};
+
+const SKYLAKE: Counters = Counters {
+    version: 4,
+    ..SANDY_BRIDGE
+};
+
+const ICE_LAKE: Counters = Counters {
+    version: 5,
+    general_of_thread: 8,
+    fixed: 4,
+    ..SKYLAKE
+};
+
+/// The processor has ten general-purpose counters, two more than the model can have.
+const LION_COVE: Counters = Counters {
+    version: 6,
+    ..ICE_LAKE
+};
+
+const BONNELL: Counters = Counters {
+    version: 3,
+    ..CORE_2
+};
+
+const SILVERMONT: Counters = Counters {
+    full_width: true,
+    ..BONNELL
+};
+
+const GOLDMONT: Counters = Counters {
+    version: 4,
+    full_width: true,
+    ..NEHALEM
+};
+
+const TREMONT: Counters = Counters {
+    version: 5,
+    ..GOLDMONT
+};
+
+const GRACEMONT: Counters = Counters {
+    general: 6,
+    general_of_thread: 6,
+    ..TREMONT
+};
+
+const CRESTMONT: Counters = Counters {
+    general: 8,
+    general_of_thread: 8,
+    ..GRACEMONT
+};
+
+/// The fixed-function counters from 4 on are not modelled.
+const DARKMONT: Counters = Counters {
+    version: 6,
+    ..CRESTMONT
+};
+
 /// Of a hybrid processor, the entry is that of its performance cores.
 pub(super) const PROCESSORS: &[Processor] = &[
     // Core (Yonah).
     Processor {
-        signatures: &[(6, &[0x0e])],
+        signatures: &[(6, These(&[0x0e]))],
+        counters: CORE,
         msrs: &[],
+        constraints: constraint::CORE,
     },
     // Core 2.
     Processor {
-        signatures: &[(6, &[0x0f, 0x16, 0x17, 0x1d])],
+        signatures: &[(6, These(&[0x0f, 0x16, 0x17, 0x1d]))],
+        counters: CORE_2,
         msrs: &[],
+        constraints: constraint::CORE_2,
     },
     // Nehalem.
     Processor {
-        signatures: &[(6, &[0x1a, 0x1e, 0x1f, 0x2e])],
+        signatures: &[(6, These(&[0x1a, 0x1e, 0x1f, 0x2e]))],
+        counters: NEHALEM,
         msrs: &[offcore_rsp_0(0xffff), LD_LAT],
+        constraints: constraint::NEHALEM,
     },
     // Westmere.
     Processor {
-        signatures: &[(6, &[0x25, 0x2c, 0x2f])],
+        signatures: &[(6, These(&[0x25, 0x2c, 0x2f]))],
+        counters: NEHALEM,
         msrs: &[offcore_rsp_0(0xffff), offcore_rsp_1(0xffff), LD_LAT],
+        constraints: constraint::WESTMERE,
     },
     // Sandy Bridge.
     Processor {
-        signatures: &[(6, &[0x2a])],
-        msrs: &SANDY_BRIDGE,
+        signatures: &[(6, These(&[0x2a]))],
+        counters: SANDY_BRIDGE,
+        msrs: &SANDY_BRIDGE_MSRS,
+        constraints: constraint::SANDY_BRIDGE,
     },
     Processor {
-        signatures: &[(6, &[0x2d])],
-        msrs: &SANDY_BRIDGE_SERVER,
+        signatures: &[(6, These(&[0x2d]))],
+        counters: SANDY_BRIDGE,
+        msrs: &SANDY_BRIDGE_SERVER_MSRS,
+        constraints: constraint::SANDY_BRIDGE,
     },
     // Ivy Bridge.
     Processor {
-        signatures: &[(6, &[0x3a])],
-        msrs: &SANDY_BRIDGE,
+        signatures: &[(6, These(&[0x3a]))],
+        counters: SANDY_BRIDGE,
+        msrs: &SANDY_BRIDGE_MSRS,
+        constraints: constraint::IVY_BRIDGE,
     },
     Processor {
-        signatures: &[(6, &[0x3e])],
-        msrs: &SANDY_BRIDGE_SERVER,
+        signatures: &[(6, These(&[0x3e]))],
+        counters: SANDY_BRIDGE,
+        msrs: &SANDY_BRIDGE_SERVER_MSRS,
+        constraints: constraint::IVY_BRIDGE,
     },
     // Haswell.
     Processor {
-        signatures: &[(6, &[0x3c, 0x3f, 0x45, 0x46])],
-        msrs: &SANDY_BRIDGE_SERVER,
+        signatures: &[(6, These(&[0x3c, 0x3f, 0x45, 0x46]))],
+        counters: SANDY_BRIDGE,
+        msrs: &SANDY_BRIDGE_SERVER_MSRS,
+        constraints: constraint::HASWELL,
     },
     // Broadwell.
     Processor {
-        signatures: &[(6, &[0x3d, 0x47, 0x4f, 0x56])],
-        msrs: &SANDY_BRIDGE_SERVER,
+        signatures: &[(6, These(&[0x3d, 0x47, 0x4f, 0x56]))],
+        counters: SANDY_BRIDGE,
+        msrs: &SANDY_BRIDGE_SERVER_MSRS,
+        constraints: constraint::BROADWELL,
     },
     // Skylake, Cascade Lake, Cooper Lake, Kaby Lake, Coffee Lake and Comet Lake.
     Processor {
-        signatures: &[(6, &[0x4e, 0x55, 0x5e, 0x8e, 0x9e, 0xa5, 0xa6])],
+        signatures: &[(6, These(&[0x4e, 0x55, 0x5e, 0x8e, 0x9e, 0xa5, 0xa6]))],
+        counters: SKYLAKE,
         msrs: &both_offcore_rsp(0x3f_ffff_8fff, [LD_LAT, FRONTEND_SKYLAKE]),
+        constraints: constraint::SKYLAKE,
     },
     // Ice Lake, Rocket Lake and Tiger Lake.
     Processor {
-        signatures: &[(6, &[0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7])],
+        signatures: &[(6, These(&[0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7]))],
+        counters: ICE_LAKE,
         msrs: &both_offcore_rsp(0x3f_ffff_bfff, [LD_LAT, FRONTEND_SKYLAKE]),
+        constraints: constraint::ICE_LAKE,
     },
     // Golden Cove and Raptor Cove: Sapphire Rapids and Emerald Rapids.
     Processor {
-        signatures: &[(6, &[0x8f, 0xcf])],
-        msrs: &GOLDEN_COVE,
+        signatures: &[(6, These(&[0x8f, 0xcf]))],
+        counters: ICE_LAKE,
+        msrs: &GOLDEN_COVE_MSRS,
+        constraints: constraint::GOLDEN_COVE,
     },
     // The same in hybrid processors: Alder Lake and Raptor Lake.
     Processor {
-        signatures: &[(6, &[0x97, 0x9a, 0xb7, 0xba, 0xbf])],
-        msrs: &GOLDEN_COVE,
+        signatures: &[(6, These(&[0x97, 0x9a, 0xb7, 0xba, 0xbf]))],
+        counters: ICE_LAKE,
+        msrs: &GOLDEN_COVE_MSRS,
+        constraints: constraint::GOLDEN_COVE,
     },
     // Redwood Cove: Granite Rapids.
     Processor {
-        signatures: &[(6, &[0xad, 0xae])],
-        msrs: &GOLDEN_COVE,
+        signatures: &[(6, These(&[0xad, 0xae]))],
+        counters: ICE_LAKE,
+        msrs: &GOLDEN_COVE_MSRS,
+        constraints: constraint::GOLDEN_COVE,
     },
     // The same in hybrid processors: Meteor Lake and Arrow Lake-U.
     Processor {
-        signatures: &[(6, &[0xaa, 0xac, 0xb5])],
-        msrs: &GOLDEN_COVE,
+        signatures: &[(6, These(&[0xaa, 0xac, 0xb5]))],
+        counters: ICE_LAKE,
+        msrs: &GOLDEN_COVE_MSRS,
+        constraints: constraint::GOLDEN_COVE,
     },
     // Lion Cove and Cougar Cove: Lunar Lake, Arrow Lake, Panther Lake and Wildcat Lake.
     Processor {
-        signatures: &[(6, &[0xbd, 0xc5, 0xc6, 0xcc, 0xd5])],
+        signatures: &[(6, These(&[0xbd, 0xc5, 0xc6, 0xcc, 0xd5]))],
+        counters: LION_COVE,
         msrs: &both_offcore_rsp(0xfff_ffff_ffff, [LD_LAT, FRONTEND_GOLDEN_COVE]),
+        constraints: constraint::LION_COVE,
     },
     // Panther Cove: Diamond Rapids. Coyote Cove: Nova Lake.
     Processor {
-        signatures: &[(19, &[0x01]), (18, &[0x01, 0x03])],
-        msrs: &PANTHER_COVE,
+        signatures: &[(19, These(&[0x01])), (18, These(&[0x01, 0x03]))],
+        counters: LION_COVE,
+        msrs: &PANTHER_COVE_MSRS,
+        constraints: constraint::PANTHER_COVE,
     },
     // Bonnell and Saltwell.
     Processor {
-        signatures: &[(6, &[0x1c, 0x26, 0x27, 0x35, 0x36])],
+        signatures: &[(6, These(&[0x1c, 0x26, 0x27, 0x35, 0x36]))],
+        counters: BONNELL,
         msrs: &[],
+        constraints: &[],
     },
     // Silvermont and Airmont.
     Processor {
-        signatures: &[(6, &[0x37, 0x4a, 0x4c, 0x4d, 0x5a, 0x75])],
+        signatures: &[(6, These(&[0x37, 0x4a, 0x4c, 0x4d, 0x5a, 0x75]))],
+        counters: SILVERMONT,
         msrs: &[offcore_rsp_0(0x76_8005_ffff), offcore_rsp_1(0x36_8005_ffff)],
+        constraints: &[],
     },
     // Goldmont and Goldmont Plus.
     Processor {
-        signatures: &[(6, &[0x5c, 0x5f, 0x7a])],
+        signatures: &[(6, These(&[0x5c, 0x5f, 0x7a]))],
+        counters: GOLDMONT,
         msrs: &[offcore_rsp_0(0x76_0005_ffbf), offcore_rsp_1(0x36_0005_ffbf)],
+        constraints: &[],
     },
     // Tremont.
     Processor {
-        signatures: &[(6, &[0x86, 0x96, 0x9c])],
+        signatures: &[(6, These(&[0x86, 0x96, 0x9c]))],
+        counters: TREMONT,
         msrs: &[
             offcore_rsp_0(0x800f_f0ff_ffff_9fff),
             offcore_rsp_1(0x000f_f0ff_ffff_9fff),
         ],
+        constraints: &[],
     },
     // Gracemont.
     Processor {
-        signatures: &[(6, &[0xbe])],
+        signatures: &[(6, These(&[0xbe]))],
+        counters: GRACEMONT,
         msrs: &[
             offcore_rsp_0(0x8003_f03f_ffff_ffff),
             offcore_rsp_1(0x0003_f03f_ffff_ffff),
             LD_LAT,
         ],
+        constraints: &[],
     },
-    // Crestmont: Sierra Forest and Grand Ridge. Darkmont: Clearwater Forest.
+    // Crestmont: Sierra Forest and Grand Ridge.
     Processor {
-        signatures: &[(6, &[0xaf, 0xb6, 0xdd])],
-        msrs: &[
-            offcore_rsp_0(0x800f_f3ff_ffff_ffff),
-            offcore_rsp_1(0x000f_f3ff_ffff_ffff),
-            LD_LAT,
-            SNOOP_RSP_0,
-            SNOOP_RSP_1,
-        ],
+        signatures: &[(6, These(&[0xaf, 0xb6]))],
+        counters: CRESTMONT,
+        msrs: &CRESTMONT_MSRS,
+        constraints: &[],
+    },
+    // Darkmont: Clearwater Forest.
+    Processor {
+        signatures: &[(6, These(&[0xdd]))],
+        counters: DARKMONT,
+        msrs: &CRESTMONT_MSRS,
+        constraints: &[],
     },
     // Knights Landing and Knights Mill.
     Processor {
-        signatures: &[(6, &[0x57, 0x85])],
+        signatures: &[(6, These(&[0x57, 0x85]))],
+        counters: SILVERMONT,
         msrs: &[offcore_rsp_0(0x79_9ffb_b6e7), offcore_rsp_1(0x39_9ffb_ffe7)],
+        constraints: &[],
     },
 ];

@@ -8,8 +8,16 @@
 //! A processor that is not in the table is an architectural one: it has what its version
 //! guarantees, and nothing else.
 
-use crate::config::Vendor;
+use core::ops::RangeInclusive;
 
+use crate::{
+    config::{Shape, Vendor},
+    msr::EventSel,
+};
+use constraint::Constraint;
+
+mod amd;
+mod constraint;
 mod intel;
 
 /// What CPUID leaf 1 reports of a processor (SDM vol. 2A, CPUID, "INPUT EAX = 01H: Returns
@@ -24,13 +32,49 @@ pub struct Signature {
     pub stepping: u8,
 }
 
+/// Models of one family.
+#[derive(Debug)]
+enum Models {
+    These(&'static [u8]),
+    Ranges(&'static [RangeInclusive<u8>]),
+    All,
+}
+
+impl Models {
+    fn contains(&self, model: u8) -> bool {
+        match self {
+            Models::These(models) => models.contains(&model),
+            Models::Ranges(ranges) => ranges.iter().any(|range| range.contains(&model)),
+            Models::All => true,
+        }
+    }
+}
+
+/// The counters of a processor.
+#[derive(Debug)]
+struct Counters {
+    /// The version, as [`Config`](crate::Config) numbers it.
+    version: u8,
+    /// The general-purpose counters of a logical processor, if its core has no other.
+    general: u8,
+    /// The same if two logical processors share a core.
+    general_of_thread: u8,
+    fixed: u8,
+    width: u8,
+    full_width: bool,
+}
+
 /// Processors whose PMUs are the same.
 #[derive(Debug)]
 pub(crate) struct Processor {
     /// Their families and models.
-    signatures: &'static [(u16, &'static [u8])],
+    signatures: &'static [(u16, Models)],
+    counters: Counters,
     /// The registers of the PMU that are not architectural.
     msrs: &'static [ModelMsr],
+    /// The events that only some general-purpose counters count. The first one that
+    /// applies to an event counts.
+    constraints: &'static [Constraint],
 }
 
 /// A register that exists on some processors only. It has no effect: the events that it
@@ -45,21 +89,66 @@ pub(crate) struct ModelMsr {
 /// The highest number of such registers that one processor has.
 pub(crate) const MAX_MODEL_MSRS: usize = 6;
 
+fn table(vendor: Vendor) -> &'static [Processor] {
+    match vendor {
+        Vendor::Intel => intel::PROCESSORS,
+        Vendor::Amd => amd::PROCESSORS,
+        // There is one version, and all processors have the same counters.
+        Vendor::Zhaoxin => &[],
+    }
+}
+
 /// The processor with this signature, `None` if the table does not have it.
 pub(crate) fn find(vendor: Vendor, signature: Signature) -> Option<&'static Processor> {
-    let table: &[Processor] = match vendor {
-        Vendor::Intel => intel::PROCESSORS,
-        Vendor::Amd | Vendor::Zhaoxin => &[],
-    };
-    table.iter().find(|processor| processor.has(signature))
+    table(vendor)
+        .iter()
+        .find(|processor| processor.has(signature))
+}
+
+/// Whether some processor of the vendor has a register at this address. If one in the
+/// table has none there, an access raises #GP.
+pub(crate) fn is_model_msr(vendor: Vendor, address: u32) -> bool {
+    table(vendor)
+        .iter()
+        .any(|processor| processor.msr_index(address).is_some())
 }
 
 impl Processor {
     fn has(&self, signature: Signature) -> bool {
         let mut signatures = self.signatures.iter();
-        signatures.any(|(family, models)| {
-            *family == signature.family && models.contains(&signature.model)
-        })
+        signatures
+            .any(|(family, models)| *family == signature.family && models.contains(signature.model))
+    }
+
+    /// The version and the counters. `smt` says whether two logical processors share a
+    /// core.
+    pub(crate) fn pmu(&self, smt: bool) -> (u8, Shape) {
+        let Counters {
+            version,
+            general,
+            general_of_thread,
+            fixed,
+            width,
+            full_width,
+        } = self.counters;
+        let shape = Shape {
+            general: if smt { general_of_thread } else { general },
+            missing: 0,
+            fixed,
+            width,
+            full_width,
+        };
+        (version, shape)
+    }
+
+    /// The general-purpose counters that count an event, as a bitmap. `None` if the list
+    /// does not restrict the event.
+    pub(crate) fn constraint(&self, eventsel: EventSel) -> Option<u16> {
+        // The lists have no event of the second unit mask.
+        if eventsel.0 & EventSel::UMASK2 != 0 {
+            return None;
+        }
+        constraint::counters(self.constraints, eventsel.event(), eventsel.umask())
     }
 
     /// The index of the register at an address, less than [`MAX_MODEL_MSRS`].
@@ -71,14 +160,6 @@ impl Processor {
     pub(crate) fn msr(&self, index: usize) -> ModelMsr {
         self.msrs[index]
     }
-
-    /// Whether another processor of the same vendor has a register at this address. If
-    /// this one has none there, an access raises #GP.
-    pub(crate) fn is_model_msr(address: u32) -> bool {
-        intel::PROCESSORS
-            .iter()
-            .any(|processor| processor.msr_index(address).is_some())
-    }
 }
 
 #[cfg(test)]
@@ -87,15 +168,19 @@ mod tests {
 
     #[test]
     fn a_signature_is_in_the_table_once() {
-        let mut all: Vec<(u16, u8)> = intel::PROCESSORS
-            .iter()
-            .flat_map(|processor| processor.signatures)
-            .flat_map(|(family, models)| models.iter().map(|model| (*family, *model)))
-            .collect();
-        let entries = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), entries);
+        for table in [intel::PROCESSORS, amd::PROCESSORS] {
+            for family in 0..0x20 {
+                for model in 0..=u8::MAX {
+                    let signature = Signature {
+                        family,
+                        model,
+                        stepping: 0,
+                    };
+                    let entries = table.iter().filter(|it| it.has(signature));
+                    assert!(entries.count() <= 1, "{signature:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct PmuBridge(Pmu);
 pub struct PmuConfig {
     /// 0 Intel, 1 AMD, 2 Zhaoxin.
     pub vendor: u8,
+    /// Whether threads share a core, and with it the counters.
+    pub smt: bool,
     /// What CPUID leaf 1 reports: the model, extended model included.
     pub model: u8,
     /// The stepping.
@@ -40,19 +42,24 @@ pub struct PmuConfig {
     /// The family, extended family included. 0 means that the PMU is that of no particular
     /// processor.
     pub family: u16,
-    /// Intel: the version of architectural performance monitoring, 1 to 6; 0 means 4.
-    /// AMD: 1 legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2; 0 means 3.
-    /// Zhaoxin: 2; 0 means 2.
+    /// Intel: the version of architectural performance monitoring, 1 to 6.
+    /// AMD: 1 legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2. Zhaoxin: 2.
+    ///
+    /// 0 means that of the processor, and its counters. If the model does not know it: 4
+    /// (AMD: 3, Zhaoxin: 2). The other defaults are then those of the version, and also if
+    /// the version is not 0.
     pub version: u8,
     /// The number of general-purpose counters: 1 to 8 (AMD: 4 in version 1, 6 in version 2,
-    /// 1 to 15 in version 3). 0 means the default of the version.
+    /// 1 to 15 in version 3). 0 means the default.
     pub general: u8,
     /// The number of fixed-function counters: 0 to 4 (AMD: 0). PMU_FIXED_DEFAULT means the
-    /// default of the version.
+    /// default.
     pub fixed: u8,
-    /// The width of a counter in bits: 32 to 48 (AMD: 48). 0 means the default of the
-    /// version.
+    /// The width of a counter in bits: 32 to 48 (AMD: 48). 0 means the default.
     pub width: u8,
+    /// Intel: whether there are aliases for full-width writes: 1 yes, 2 no. 0 means the
+    /// default. QEMU's OnOffAuto has the same values.
+    pub full_width: u8,
     /// Intel's version 6: a bitmap of the general-purpose counters, instead of general,
     /// which must then be 0. 0 means that none is missing.
     pub general_mask: u16,
@@ -62,7 +69,7 @@ pub struct PmuConfig {
     pub fault: *const c_char,
 }
 
-/// PmuConfig.fixed: the default of the version.
+/// PmuConfig.fixed: the default.
 pub const PMU_FIXED_DEFAULT: u8 = 0xff;
 
 /// What retired in user mode (CPL 1 to 3, index 0) and in kernel mode (CPL 0, index 1).
@@ -94,10 +101,6 @@ unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
         2 => (Vendor::Zhaoxin, 2),
         _ => return Err(c"pmu=on: the model has PMUs of Intel, AMD and Zhaoxin only"),
     };
-    let version = match config.version {
-        0 => default_version,
-        version => version,
-    };
     let fault = if config.fault.is_null() {
         None
     } else {
@@ -106,7 +109,7 @@ unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
         Some(unsafe { CStr::from_ptr(config.fault) })
     };
     let defect = defect(fault)?;
-    model_config(config, vendor, version)
+    model_config(config, vendor, default_version)
         .and_then(|config| Pmu::with_defect(config, defect))
         .map_err(|error| message(error, vendor))
 }
@@ -123,13 +126,24 @@ fn defect(fault: Option<&CStr>) -> Result<Defect, &'static CStr> {
     )
 }
 
-fn model_config(config: &PmuConfig, vendor: Vendor, version: u8) -> Result<Config, ConfigError> {
-    let mut model = Config::new(vendor, version)?;
-    model.signature = (config.family != 0).then_some(Signature {
+fn model_config(
+    config: &PmuConfig,
+    vendor: Vendor,
+    default_version: u8,
+) -> Result<Config, ConfigError> {
+    let signature = (config.family != 0).then_some(Signature {
         family: config.family,
         model: config.model,
         stepping: config.stepping,
     });
+    let mut model = match config.version {
+        0 => match signature.and_then(|it| Config::of_processor(vendor, it, config.smt)) {
+            Some(model) => model,
+            None => Config::new(vendor, default_version)?,
+        },
+        version => Config::new(vendor, version)?,
+    };
+    model.signature = signature;
     if config.general != 0 {
         model.shape.general = config.general;
     }
@@ -146,6 +160,9 @@ fn model_config(config: &PmuConfig, vendor: Vendor, version: u8) -> Result<Confi
     }
     if config.width != 0 {
         model.shape.width = config.width;
+    }
+    if config.full_width != 0 {
+        model.shape.full_width = config.full_width == 1;
     }
     Ok(model)
 }
@@ -171,6 +188,7 @@ fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
         (Vendor::Zhaoxin, ConfigError::Fixed) => c"pmu-fixed must be 0 to 3 on Zhaoxin",
         (Vendor::Intel | Vendor::Zhaoxin, ConfigError::Width) => c"pmu-width must be 32 to 48",
         (Vendor::Amd, ConfigError::Width) => c"pmu-width must be 48 on AMD",
+        (_, ConfigError::FullWidth) => c"pmu-full-width=on is for Intel only",
         (_, ConfigError::Status) => {
             c"pmu-fault=status: must name bits of existing counters, and needs pmu-version 2 or \
               later, on AMD 3"
@@ -223,6 +241,13 @@ pub extern "C" fn pmu_reset(pmu: &mut PmuBridge) {
     pmu.0.reset();
 }
 
+/// AMD: sets EFER.SVME, and whether the vCPU runs a guest. RESET clears both. Call
+/// pmu_retire() before.
+#[no_mangle]
+pub extern "C" fn pmu_set_svm(pmu: &mut PmuBridge, svme: bool, guest: bool) {
+    pmu.0.set_svm(svme, guest);
+}
+
 /// CPUID: sets *regs to EAX, EBX, ECX and EDX. Returns false, and leaves *regs alone, if
 /// the leaf does not belong to the PMU.
 #[no_mangle]
@@ -241,10 +266,10 @@ pub extern "C" fn pmu_cpuid(
     }
 }
 
-/// The value of PERF_CAPABILITIES. CPUID.1:ECX.PDCM is set if it is not 0.
+/// CPUID.1:ECX.PDCM: whether PERF_CAPABILITIES exists.
 #[no_mangle]
-pub extern "C" fn pmu_perf_capabilities(pmu: &PmuBridge) -> u64 {
-    pmu.0.perf_capabilities()
+pub extern "C" fn pmu_pdcm(pmu: &PmuBridge) -> bool {
+    pmu.0.perf_capabilities().is_some()
 }
 
 /// CPUID.80000001H:ECX.PerfCtrExtCore.

@@ -12,6 +12,7 @@ use pmu_bridge::*;
 
 const INTEL: PmuConfig = PmuConfig {
     vendor: 0,
+    smt: false,
     model: 0,
     stepping: 0,
     family: 0,
@@ -20,6 +21,7 @@ const INTEL: PmuConfig = PmuConfig {
     general_mask: 0,
     fixed: PMU_FIXED_DEFAULT,
     width: 0,
+    full_width: 0,
     fault: ptr::null(),
 };
 
@@ -175,7 +177,7 @@ fn configuration() {
         Some([0x0721_0502, 0, 0, (33 << 5) | 1])
     );
     assert_eq!(cpuid(&pmu, 0x7, 0), None);
-    assert_ne!(pmu_perf_capabilities(&pmu), 0);
+    assert!(pmu_pdcm(&pmu));
     assert!(pmu_pmi_masks_lvtpc(&pmu));
     assert!(!pmu_perfctr_core(&pmu));
     pmu_free(Some(pmu));
@@ -231,7 +233,7 @@ fn amd() {
         .unwrap();
         assert_eq!(cpuid(&pmu, 0x8000_0022, 0), leaf);
         assert_eq!(pmu_perfctr_core(&pmu), core);
-        assert_eq!(pmu_perf_capabilities(&pmu), 0);
+        assert!(!pmu_pdcm(&pmu));
         assert!(!pmu_pmi_masks_lvtpc(&pmu));
         // Branches, with reserved bits set, which are ignored.
         assert_eq!(

@@ -13,6 +13,7 @@ mod clocks;
 mod ctx;
 mod kmsg;
 mod ktap;
+mod kvm;
 mod module;
 mod msr;
 mod need;

@@ -374,6 +374,16 @@ fn low_bits(n: u32) -> u64 {
     (1 << n) - 1
 }
 
+/// The family and the model of this CPU, with the extended parts.
+pub fn signature() -> (u32, u32) {
+    let [eax, ..] = cpuid(1, 0);
+    let family = match (eax >> 8) & 0xf {
+        0xf => 0xf + ((eax >> 20) & 0xff),
+        family => family,
+    };
+    (family, ((eax >> 4) & 0xf) | ((eax >> 12) & 0xf0))
+}
+
 /// Whether QEMU's TCG emulates this CPU. It names itself in the first leaf of the range
 /// that CPUs leave to hypervisors.
 pub fn is_tcg() -> bool {

@@ -9,8 +9,8 @@ use crate::tests::{
     attr, clock, clock_compare, clock_icount, compare, constraints, contents, cost, counting,
     delivery, event_zero, events, example, exclude, extra_registers, faults, foreign_writes,
     gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, model_events, modes, no_pmu,
-    offline, overflow, parameters, perf_tool, probes, rotation, sampling, sharing, sleep, sysfs,
-    tasks, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
+    offline, overflow, parameters, perf_tool, probes, processor, rotation, sampling, sharing,
+    sleep, svm, sysfs, tasks, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -57,6 +57,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::OverflowWidth => overflow::WIDTH,
         TestGroup::Parameters => parameters::TESTS,
         TestGroup::PerfTool => perf_tool::TESTS,
+        TestGroup::Processor => processor::TESTS,
         TestGroup::Probes => probes::TESTS,
         TestGroup::ProbesCost => probes::COST,
         TestGroup::RotationMany => rotation::MANY,
@@ -65,6 +66,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::SamplingQuick => sampling::QUICK,
         TestGroup::Sharing => sharing::TESTS,
         TestGroup::Sleep => sleep::TESTS,
+        TestGroup::Svm => svm::TESTS,
         TestGroup::Sysfs => sysfs::TESTS,
         TestGroup::Tasks => tasks::TESTS,
         TestGroup::Trace => trace::TESTS,

@@ -53,7 +53,7 @@ pub enum Counters {
     Mask(u32),
 }
 
-/// What differs from the PMU that QEMU gives the vendor by default
+/// What differs from the PMU that QEMU gives the signature, or else the vendor, by default
 /// (qemu/README.md has the defaults and the ranges).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pmu {
@@ -65,6 +65,8 @@ pub struct Pmu {
     pub fixed: Option<u8>,
     /// How many bits a counter has.
     pub width: Option<u8>,
+    /// Whether there are aliases for full-width writes.
+    pub full_width: Option<bool>,
 }
 
 impl Pmu {
@@ -74,6 +76,7 @@ impl Pmu {
         counters: None,
         fixed: None,
         width: None,
+        full_width: None,
     };
 
     /// A generation, with its default counters.
@@ -104,6 +107,14 @@ impl Pmu {
     pub const fn fixed(self, count: u8) -> Self {
         Self {
             fixed: Some(count),
+            ..self
+        }
+    }
+
+    /// Without aliases for full-width writes.
+    pub const fn sign_extended(self) -> Self {
+        Self {
+            full_width: Some(false),
             ..self
         }
     }
@@ -192,6 +203,10 @@ impl Machine {
                 if let Some(width) = pmu.width {
                     add("pmu-width", width.to_string());
                 }
+                if let Some(full_width) = pmu.full_width {
+                    let value = if full_width { "on" } else { "off" };
+                    add("pmu-full-width", value.to_owned());
+                }
             }
         }
         properties.join(",")
@@ -222,6 +237,11 @@ pub const NO_PMU: Machine = Machine {
 pub const V4_32_BITS: Machine = Machine::intel("Intel v4, 32 bits 4+3", Pmu::DEFAULT.width(32));
 /// Counters of 40 bits.
 pub const V4_40_BITS: Machine = Machine::intel("Intel v4, 40 bits 4+3", Pmu::DEFAULT.width(40));
+/// A write to a general counter is sign-extended from bit 31.
+pub const V4_SIGN_EXTENDED: Machine = Machine::intel(
+    "Intel v4, sign-extended writes 4+3",
+    Pmu::DEFAULT.sign_extended(),
+);
 
 // Of each generation: as few counters as it can have, the default, and the most.
 pub const V1_FEWEST: Machine = Machine::intel("Intel v1 1", Pmu::version(1).counters(1).width(32));
@@ -290,6 +310,17 @@ pub const CRESTMONT: Machine =
 pub const PANTHER_COVE: Machine =
     Machine::intel("Intel v6, Panther Cove 8+4", Pmu::version(6)).signature(0x13, 1, None);
 
+// Models with the PMU that QEMU gives them.
+/// Its counters have 40 bits, and a write to one is sign-extended from bit 31.
+pub const PENRYN_DEFAULT: Machine =
+    Machine::intel("Intel v2, Penryn 2+3", Pmu::DEFAULT).signature(6, 0x17, None);
+pub const SKYLAKE_DEFAULT: Machine =
+    Machine::intel("Intel v4, Kaby Lake 8+3", Pmu::DEFAULT).signature(6, 0x9e, None);
+pub const GRACEMONT_DEFAULT: Machine =
+    Machine::intel("Intel v5, Gracemont 6+3", Pmu::DEFAULT).signature(6, 0xbe, None);
+pub const ZEN_3_DEFAULT: Machine =
+    Machine::new("AMD core, Zen 3 6", Vendor::Amd, Pmu::DEFAULT).signature(0x19, 0x21, Some(0));
+
 pub const AMD_LEGACY: Machine = Machine::new("AMD legacy 4", Vendor::Amd, Pmu::version(1));
 /// Zen 2.
 pub const AMD_CORE: Machine =
@@ -348,6 +379,8 @@ mod tests {
                 SANDY_BRIDGE,
                 "family=0x6,model=0x2a,pmu-version=3,pmu-counters=8",
             ),
+            (V4_SIGN_EXTENDED, "pmu-full-width=off"),
+            (PENRYN_DEFAULT, "family=0x6,model=0x17"),
             (PANTHER_COVE, "family=0x13,model=0x1,pmu-version=6"),
             (AMD_LEGACY, "vendor=AuthenticAMD,pmu-version=1"),
             (

@@ -112,6 +112,8 @@ test_groups! {
     Parameters,
     /// perf_tool.rs
     PerfTool,
+    /// processor.rs: needs a machine with the PMU that QEMU gives its signature
+    Processor,
     /// probes.rs
     Probes,
     /// probes/cost.rs: needs `-icount`
@@ -128,6 +130,8 @@ test_groups! {
     Sharing,
     /// sleep.rs: needs [`SystemEvent::Sleep`]
     Sleep,
+    /// svm.rs
+    Svm,
     /// sysfs.rs
     Sysfs,
     /// tasks.rs
@@ -545,6 +549,13 @@ pub const SUITES: &[Suite] = &[
     Suite::new("models-panther-cove", MODEL)
         .on(machine::PANTHER_COVE)
         .with_all(),
+    Suite::new("svm", &[&[Svm]]).on(machine::AMD_CORE),
+    Suite::new("svm-v2", &[&[Svm]])
+        .on(machine::AMD_V2)
+        .with_all(),
+    Suite::new("svm-legacy", &[&[Svm]])
+        .on(machine::AMD_LEGACY)
+        .with_all(),
     Suite::new("compare-amd-v2", &[COMPARE, REGISTERS]).on(machine::AMD_V2),
     Suite::new(
         "icount",
@@ -562,6 +573,17 @@ pub const SUITES: &[Suite] = &[
     Suite::new("icount-smp", &[&[CountingQuick, Modes]]).timing(Timing::Icount),
     Suite::new("one-thread", &[EXACT]).timing(Timing::OneThread),
     Suite::new("32-bit", &[&[OverflowWidth]]).on(machine::V4_32_BITS),
+    Suite::new("sign-extended", &[&[OverflowWidth, Counting]]).on(machine::V4_SIGN_EXTENDED),
+    Suite::new("processor-penryn", &[&[Processor, OverflowWidth]]).on(machine::PENRYN_DEFAULT),
+    Suite::new("processor-kaby-lake", &[&[Processor]])
+        .on(machine::SKYLAKE_DEFAULT)
+        .with_all(),
+    Suite::new("processor-gracemont", &[&[Processor]])
+        .on(machine::GRACEMONT_DEFAULT)
+        .with_all(),
+    Suite::new("processor-zen-3", &[&[Processor]])
+        .on(machine::ZEN_3_DEFAULT)
+        .with_all(),
     Suite::new("40-bit", &[&[OverflowWidth]]).on(machine::V4_40_BITS),
     Suite::new("probes", &[&[Probes]]),
     Suite::new("probes-icount", &[&[ProbesCost]])

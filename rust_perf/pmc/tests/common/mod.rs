@@ -70,7 +70,7 @@ impl Cpu {
     }
 
     fn perf_capabilities(&self) -> Option<u64> {
-        Some(self.pmu.borrow().perf_capabilities()).filter(|&bits| bits != 0)
+        self.pmu.borrow().perf_capabilities()
     }
 
     /// Retires instructions in user mode, none of them branches.

@@ -5,9 +5,14 @@
 //! perf refuses a group that cannot be on the counters at once. So the largest group of
 //! equal events shows how many counters can count the event, and a group of different
 //! events shows whether these are the same counters.
+//!
+//! The emulated PMU has lists of its own (`pmu-model/src/processor/constraint.rs`). There an
+//! event of a list counts instructions, and nothing on a counter that cannot count it. So a
+//! count of 0 shows an event on a wrong counter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::iter;
 
 use anyhow::{ensure, Context, Result};
 use fastrand::Rng;
@@ -16,14 +21,16 @@ use perf_event::Counter;
 use super::compare::case::eventsel::{CMASK, CMASK_1, EDGE, EVENT_UMASK, INV};
 use super::compare::report::{name, Report};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::{CpuPmu, Pmu};
+use crate::pmu::{CpuPmu, Event, Pmu};
 use crate::tests;
+use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     all need [InTree, EmulatedPmu];
     model_is_known,
     equal_events,
     different_events,
+    counts: [ExactCounts, General(2)],
 ];
 
 /// Both drivers know the model, and have the same name for it, which is also the name of
@@ -236,6 +243,57 @@ fn equal_events(ctx: &Ctx) -> Result<()> {
     println!("# number of counters: number of events that they can count: {sizes:?}");
     println!("# {refused} events that no counter counts");
     ensure!(sizes.len() > 1, "every event fits on every counter");
+    report.finish()
+}
+
+/// Events that not all counters can count are on counters that can: they count, alone and
+/// behind a group of other events that leaves one counter.
+fn counts(ctx: &Ctx) -> Result<()> {
+    let mut report = Report::new(ctx);
+    let general = CpuPmu::probe().general as usize;
+    let pmu = ctx.pmu()?;
+    // The first counts instructions or cycles on fixed counters, as the second can.
+    let on_fixed = |config: &u64| matches!(config & 0xff, 0x00 | 0x3c);
+    let mut rng = Rng::with_seed(ctx.seed);
+    let configs: Vec<u64> = configs(&mut rng)
+        .into_iter()
+        .filter(|config| config & !EVENT_UMASK == 0 && !on_fixed(config))
+        .collect();
+    let limits = Limits::new(ctx, &configs)?;
+    let bound = limits.both.iter().filter_map(|(config, (_, theirs))| {
+        let some = theirs.events > 0 && theirs.events < general;
+        some.then_some((*config, theirs.events))
+    });
+    let mut bound: Vec<(u64, usize)> = bound.collect();
+    // Any unit mask of those that as many counters can count.
+    rng.shuffle(&mut bound);
+    let mut seen = BTreeSet::new();
+    bound.retain(|(config, counters)| seen.insert((config & 0xff, *counters)));
+    let workload = workload::branches(1_000);
+    let filler = pmu.config(Event::Branches);
+    holding(&pmu, || {
+        for (config, _) in &bound {
+            for fillers in [0, general - 1] {
+                let mut group = Group::new(&pmu);
+                for config in iter::repeat_n(&filler, fillers).chain([config]) {
+                    let errno = group.add(*config)?;
+                    report.called(errno);
+                    ensure!(errno == 0, "{config:#06x}: {}", name(errno));
+                }
+                workload.measure(&group.events[0])?;
+                let event = group.events.last_mut().context("an empty group")?;
+                let (count, want) = (event.read()?, workload.instructions());
+                if count != want {
+                    report.wrong(format!(
+                        "{config:#06x} behind {fillers} other events: {count}, not {want}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    println!("# {} events that some counters cannot count", bound.len());
+    ensure!(!bound.is_empty(), "every event fits on every counter");
     report.finish()
 }
 

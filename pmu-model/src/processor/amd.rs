@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! AMD's processors, and Hygon's.
+//!
+//! The sources are the BKDG and the PPR of each family: CPUID 80000001H:ECX.PerfCtrExtCore,
+//! and leaf 80000022H.
+
+use super::{
+    Counters,
+    Models::{All, Ranges},
+    Processor,
+};
+
+const LEGACY: Counters = Counters {
+    version: 1,
+    general: 4,
+    general_of_thread: 4,
+    fixed: 0,
+    width: 48,
+    full_width: false,
+};
+
+const PERF_CTR_EXT_CORE: Counters = Counters {
+    version: 2,
+    general: 6,
+    general_of_thread: 6,
+    ..LEGACY
+};
+
+const PERF_MON_V2: Counters = Counters {
+    version: 3,
+    ..PERF_CTR_EXT_CORE
+};
+
+pub(super) const PROCESSORS: &[Processor] = &[
+    // K7, K8, and Families 10h (K10), 11h, 12h, 14h (Bobcat) and 16h (Jaguar). Model 6 of
+    // the K7 is left out: QEMU's "max" has its number, and is no processor in particular.
+    Processor {
+        signatures: &[
+            (0x06, Ranges(&[0..=5, 7..=0xff])),
+            (0x0f, All),
+            (0x10, All),
+            (0x11, All),
+            (0x12, All),
+            (0x14, All),
+            (0x16, All),
+        ],
+        counters: LEGACY,
+        msrs: &[],
+        constraints: &[],
+    },
+    // Bulldozer to Excavator, Zen 1 to 3, and Hygon's Dhyana.
+    Processor {
+        signatures: &[
+            (0x15, All),
+            (0x17, All),
+            (0x18, All),
+            (0x19, Ranges(&[0..=0x0f, 0x20..=0x5f])),
+        ],
+        counters: PERF_CTR_EXT_CORE,
+        msrs: &[],
+        constraints: &[],
+    },
+    // Zen 4 and 5.
+    Processor {
+        signatures: &[
+            (0x19, Ranges(&[0x10..=0x1f, 0x60..=0x7f, 0xa0..=0xaf])),
+            (0x1a, All),
+        ],
+        counters: PERF_MON_V2,
+        msrs: &[],
+        constraints: &[],
+    },
+];

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which general-purpose counters of Intel's processors count which events.
+//!
+//! Intel's event lists (perfmon-events.intel.com, the column "Counter") and SDM vol. 3B,
+//! "Performance Monitoring Events", have this for each event. Linux's driver
+//! (`intel_*_event_constraints` in arch/x86/events/intel/core.c) has it for ranges of event
+//! selects. A range can contain numbers that are no event.
+//!
+//! An event of a list counts instructions on its counters, and nothing on the others. A
+//! driver that puts it on the wrong counter thus reads 0. What the event really counts is
+//! not modelled.
+
+use core::ops::RangeInclusive;
+
+/// The unit masks of a [`Constraint`].
+#[derive(Debug)]
+enum UnitMasks {
+    Any,
+    One(u8),
+    /// All that have this bit.
+    Bit(u8),
+}
+
+/// The counters that count some events.
+#[derive(Debug)]
+pub(super) struct Constraint {
+    events: RangeInclusive<u8>,
+    unit_masks: UnitMasks,
+    /// A bitmap of general-purpose counters.
+    counters: u16,
+}
+
+impl Constraint {
+    fn applies(&self, event: u8, unit_mask: u8) -> bool {
+        let unit_masks = match self.unit_masks {
+            UnitMasks::Any => true,
+            UnitMasks::One(value) => unit_mask == value,
+            UnitMasks::Bit(bit) => unit_mask & bit != 0,
+        };
+        unit_masks && self.events.contains(&event)
+    }
+}
+
+/// The counters that count an event, `None` if all do.
+pub(super) fn counters(constraints: &[Constraint], event: u8, unit_mask: u8) -> Option<u16> {
+    let mut constraints = constraints.iter();
+    let constraint = constraints.find(|it| it.applies(event, unit_mask))?;
+    (constraint.counters != ALL).then_some(constraint.counters)
+}
+
+const LOW_2: u16 = 0b11;
+const LOW_4: u16 = 0xf;
+/// In an exception to a range that follows.
+const ALL: u16 = u16::MAX;
+
+/// One event select with any unit mask.
+const fn event(event: u8, counters: u16) -> Constraint {
+    events(event..=event, counters)
+}
+
+/// Event selects with any unit mask.
+const fn events(events: RangeInclusive<u8>, counters: u16) -> Constraint {
+    Constraint {
+        events,
+        unit_masks: UnitMasks::Any,
+        counters,
+    }
+}
+
+/// One event select with one unit mask.
+const fn unit(event: u8, unit_mask: u8, counters: u16) -> Constraint {
+    Constraint {
+        events: event..=event,
+        unit_masks: UnitMasks::One(unit_mask),
+        counters,
+    }
+}
+
+pub(super) const CORE: &[Constraint] = &[
+    event(0x11, 1 << 1),
+    event(0x12, 1 << 1),
+    event(0x13, 1 << 1),
+    event(0x14, 1 << 0),
+    event(0x19, 1 << 1),
+    event(0xc1, 1 << 0),
+];
+
+pub(super) const CORE_2: &[Constraint] = &[
+    event(0x10, 1 << 0),
+    event(0x11, 1 << 1),
+    event(0x12, 1 << 1),
+    event(0x13, 1 << 1),
+    event(0x14, 1 << 0),
+    event(0x18, 1 << 0),
+    event(0x19, 1 << 1),
+    event(0xa1, 1 << 0),
+    event(0xc9, 1 << 0),
+    event(0xcb, 1 << 0),
+];
+
+pub(super) const NEHALEM: &[Constraint] = &[
+    events(0x40..=0x43, LOW_2),
+    event(0x48, LOW_2),
+    event(0x4e, LOW_2),
+    event(0x51, LOW_2),
+    event(0x63, LOW_2),
+];
+
+pub(super) const WESTMERE: &[Constraint] = &[
+    event(0x51, LOW_2),
+    event(0x60, 1 << 0),
+    event(0x63, LOW_2),
+    event(0xb3, 1 << 0),
+];
+
+pub(super) const SANDY_BRIDGE: &[Constraint] = &[
+    event(0x48, 1 << 2),
+    unit(0xa3, 0x02, 1 << 2),
+    unit(0xa3, 0x04, LOW_4),
+    unit(0xa3, 0x05, LOW_4),
+    unit(0xa3, 0x06, 1 << 2),
+    unit(0xc0, 0x01, 1 << 1),
+    event(0xcd, 1 << 3),
+    events(0xd0..=0xd3, LOW_4),
+];
+
+pub(super) const IVY_BRIDGE: &[Constraint] = &[
+    unit(0x48, 0x01, 1 << 2),
+    unit(0x79, 0x02, LOW_4),
+    unit(0x9c, 0x01, LOW_4),
+    unit(0xa3, 0x02, LOW_4),
+    unit(0xa3, 0x04, LOW_4),
+    unit(0xa3, 0x05, LOW_4),
+    unit(0xa3, 0x06, LOW_4),
+    unit(0xa3, 0x08, 1 << 2),
+    unit(0xa3, 0x0c, 1 << 2),
+    unit(0xc0, 0x01, 1 << 1),
+    events(0xd0..=0xd3, LOW_4),
+];
+
+pub(super) const HASWELL: &[Constraint] = &[
+    unit(0x48, 0x01, 1 << 2),
+    unit(0xa3, 0x04, LOW_4),
+    unit(0xa3, 0x08, 1 << 2),
+    unit(0xa3, 0x0c, 1 << 2),
+    unit(0xc0, 0x01, 1 << 1),
+    event(0xcd, 1 << 3),
+    events(0xd0..=0xd3, LOW_4),
+];
+
+pub(super) const BROADWELL: &[Constraint] = &[
+    unit(0x48, 0x01, 1 << 2),
+    Constraint {
+        events: 0xa3..=0xa3,
+        unit_masks: UnitMasks::Bit(0x08),
+        counters: 1 << 2,
+    },
+    event(0xcd, LOW_4),
+    events(0xd0..=0xd2, LOW_4),
+];
+
+pub(super) const SKYLAKE: &[Constraint] = &[
+    unit(0xc0, 0x01, 1 << 1),
+    event(0xc6, LOW_4),
+    event(0xcd, LOW_4),
+    events(0xd0..=0xd2, LOW_4),
+];
+
+pub(super) const ICE_LAKE: &[Constraint] = &[
+    events(0x03..=0x0a, LOW_4),
+    events(0x1f..=0x28, LOW_4),
+    event(0x32, LOW_4),
+    events(0x48..=0x56, LOW_4),
+    events(0x60..=0x8b, LOW_4),
+    unit(0xa3, 0x04, ALL),
+    unit(0xa3, 0x10, ALL),
+    unit(0xa3, 0x14, ALL),
+    event(0xa3, LOW_4),
+    events(0xa8..=0xb0, LOW_4),
+    events(0xb7..=0xbd, LOW_4),
+    events(0xd0..=0xe6, LOW_4),
+    event(0xef, LOW_4),
+    events(0xf0..=0xf4, LOW_4),
+];
+
+/// The architectural events are exceptions to the range of low event selects.
+pub(super) const GOLDEN_COVE: &[Constraint] = &[
+    event(0x2e, ALL),
+    event(0x3c, ALL),
+    events(0x01..=0x8f, LOW_4),
+    unit(0xa3, 0x01, LOW_4),
+    unit(0xa3, 0x02, LOW_4),
+    unit(0xa3, 0x05, LOW_4),
+    unit(0xa3, 0x06, LOW_4),
+    unit(0xa3, 0x08, LOW_4),
+    unit(0xa3, 0x0c, LOW_4),
+    unit(0xa4, 0x04, 1 << 0),
+    unit(0xa4, 0x08, 1 << 0),
+    unit(0xcd, 0x01, ALL & !1),
+    unit(0xcd, 0x02, 1 << 0),
+    event(0xce, 1 << 0),
+    events(0xd0..=0xdf, LOW_4),
+];
+
+pub(super) const LION_COVE: &[Constraint] = &[
+    event(0x20, LOW_4),
+    unit(0x48, 0x01, 1 << 2),
+    unit(0x75, 0x01, 1 << 2),
+    unit(0xa3, 0x08, 1 << 2),
+    unit(0xa3, 0x0c, 1 << 2),
+    unit(0xa4, 0x04, 1 << 0),
+    unit(0xa4, 0x08, 1 << 0),
+    unit(0xa4, 0x10, 1 << 3),
+    unit(0xb1, 0x01, 1 << 3),
+    unit(0xcd, 0x01, ALL & !LOW_2),
+    unit(0xcd, 0x02, LOW_2),
+    unit(0xd0, 0x87, ALL),
+    events(0xd0..=0xdf, LOW_4),
+];
+
+pub(super) const PANTHER_COVE: &[Constraint] = &[
+    event(0x20, LOW_4),
+    unit(0x46, 0x04, LOW_4),
+    unit(0x46, 0x08, LOW_4),
+    unit(0x47, 0x08, LOW_4),
+    unit(0x48, 0x01, LOW_4),
+    unit(0x75, 0x02, LOW_4),
+    unit(0x76, 0x01, LOW_4),
+    event(0x79, LOW_4),
+    unit(0xa4, 0x04, 1 << 0),
+    unit(0xa4, 0x08, 1 << 0),
+    unit(0xb1, 0x01, 1 << 3),
+    unit(0xb2, 0x01, LOW_4),
+    unit(0xb2, 0x02, LOW_4),
+    unit(0xcd, 0x01, 0xfc),
+    unit(0xcd, 0x02, LOW_2),
+    event(0xce, 1 << 0),
+    event(0xd0, LOW_4),
+    event(0xd1, LOW_4),
+    event(0xd4, LOW_4),
+    event(0xd6, LOW_4),
+    event(0xdf, LOW_4),
+];

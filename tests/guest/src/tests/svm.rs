@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+//! AMD's counters that count on the host or in guests only.
+//!
+//! APM vol. 2, "Performance Event-Select Registers", the field HG_ONLY: while EFER.SVME is
+//! clear, a counter with one of the two bits counts nothing. KVM sets EFER.SVME.
+
+use anyhow::{ensure, Context, Result};
+use perf_event::Counter;
+
+use super::expect;
+use crate::ctx::{Ctx, Test};
+use crate::kvm::{Guest, Kvm};
+use crate::msr::{Msrs, PmuMsrs};
+use crate::pmu::{BuilderExt, Event, Mode, Pmu};
+use crate::setting::Affinity;
+use crate::tests;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    all need [Amd, Root, Msrs, ExactCounts];
+    bits_of_perf_ctl,
+    events_of_the_host,
+    events_of_a_guest,
+];
+
+const GUEST_ONLY: u64 = 1 << 40;
+const HOST_ONLY: u64 = 1 << 41;
+
+/// The bits count on the host as the table of the manual says.
+fn bits_of_perf_ctl(_: &Ctx) -> Result<()> {
+    const CPU: usize = 0;
+    /// EN, USR, branches.
+    const BRANCHES: u64 = (1 << 22) | (1 << 16) | 0xc2;
+    let _affinity = Affinity::pinned_to(CPU)?;
+    let msrs = Msrs::of_cpu(CPU)?;
+    let pmu = PmuMsrs::of_this_cpu();
+    let ctl = *pmu.eventsels.last().context("no counter")?;
+    let ctr = *pmu.counters.last().context("no counter")?;
+    let workload = workload::branches(10_000);
+    let counts = |bits: u64| -> Result<bool> {
+        if let Some(address) = pmu.global_ctrl {
+            msrs.write(address, pmu.all)?;
+        }
+        msrs.write(ctr, 0)?;
+        msrs.write(ctl, BRANCHES | bits)?;
+        workload.run();
+        msrs.write(ctl, 0)?;
+        let count = msrs.read(ctr)?;
+        let possible = count == 0 || count >= workload.branches();
+        ensure!(possible, "{bits:#x}: {count} of {}", workload.branches());
+        Ok(count != 0)
+    };
+    let all = || [0, HOST_ONLY, GUEST_ONLY, HOST_ONLY | GUEST_ONLY].map(counts);
+    let check = |what: &str, expected: [bool; 4]| -> Result<()> {
+        let found: Vec<bool> = all().into_iter().collect::<Result<_>>()?;
+        ensure!(found == expected, "{what}: {found:?}, not {expected:?}");
+        Ok(())
+    };
+    check("without SVM", [true, false, false, false])?;
+    let kvm = Kvm::load()?;
+    check("with SVM", [true, true, false, true])?;
+    drop(kvm);
+    check("without SVM again", [true, false, false, false])
+}
+
+fn open(pmu: &Pmu, mode: Mode, host: bool, guest: bool) -> Result<Counter> {
+    let mut builder = pmu.event(Event::Branches);
+    builder
+        .filter(mode)
+        .exclude_host(!host)
+        .exclude_guest(!guest);
+    Ok(builder.build()?)
+}
+
+/// An event that excludes guests counts the host exactly, and one that excludes the host
+/// counts nothing there.
+fn events_of_the_host(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let _kvm = Kvm::load()?;
+    let workload = workload::branches(10_000);
+    for (host, guest, want) in [
+        (true, true, workload.branches()),
+        (true, false, workload.branches()),
+        (false, true, 0),
+    ] {
+        let mut counter = open(&pmu, Mode::User, host, guest)?;
+        workload.measure(&counter)?;
+        let what = format!("host {host}, guest {guest}");
+        expect(&what, "branches", counter.read()?, want)?;
+    }
+    Ok(())
+}
+
+/// An event that excludes the host counts a guest exactly. The guest runs at CPL 0.
+fn events_of_a_guest(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let _kvm = Kvm::load()?;
+    let guest = Guest::new()?;
+    for branches in [1, 1_000, 60_000] {
+        let mut counter = open(&pmu, Mode::Kernel, false, true)?;
+        counter.enable()?;
+        guest.run(branches)?;
+        counter.disable()?;
+        let what = format!("{branches} in the guest");
+        expect(&what, "branches", counter.read()?, branches.into())?;
+
+        let mut counter = open(&pmu, Mode::User, false, true)?;
+        counter.enable()?;
+        guest.run(branches)?;
+        counter.disable()?;
+        expect("user mode", "branches", counter.read()?, 0)?;
+    }
+    Ok(())
+}
