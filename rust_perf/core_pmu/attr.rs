@@ -86,7 +86,10 @@ impl CorePmu {
     fn resolve(&self, attr: &Attr) -> Result<(u64, Option<Extra>)> {
         let capabilities = &self.hardware.capabilities;
         let (config, value) = match attr.selector() {
-            Selector::Config(config) => (config, attr.config1()),
+            Selector::Config(config) => {
+                let [config1, ..] = attr.extended_config();
+                (config, config1)
+            }
             Selector::Hardware(id) if id < PERF_COUNT_HW_MAX => {
                 let config = capabilities.hardware_event(id).ok_or(ENOENT)?;
                 return Ok((config, None));
@@ -167,11 +170,8 @@ impl CorePmu {
         {
             return Ok(());
         }
-        let mut found = false;
-        event.for_each_in_group(|member| {
-            found |= capabilities.is_auxiliary(Self::eventsel_of(member));
-            Ok(())
-        })?;
+        let found =
+            event.any_in_group(|member| capabilities.is_auxiliary(Self::eventsel_of(member)));
         found.then_some(()).ok_or_else(perf::no_data)
     }
 

@@ -100,7 +100,7 @@ impl CorePmu {
         self.cores.get(index).map(|core| &**core)
     }
 
-    /// The index of this CPU's core.
+    /// The index of this CPU's core. There are as many as CPUs, so one is always left.
     fn claim_core(&self, irqs: IrqsDisabled<'_>) -> Option<usize> {
         let number = u64::from(self.hardware.cpu.core_number(irqs));
         self.cores.iter().position(|core| core.is_of(number))

@@ -67,11 +67,6 @@ impl Attr {
         ]
     }
 
-    /// `config1`.
-    pub fn config1(&self) -> u64 {
-        field!(self, __bindgen_anon_3.config1)
-    }
-
     /// Whether `config1`, `config2`, `config3` or `config4` is set.
     pub fn has_extended_config(&self) -> bool {
         self.extended_config() != [0; 4]

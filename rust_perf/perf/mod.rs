@@ -139,8 +139,7 @@ pub fn not_supported() -> Error {
     Error::from_errno(-(kernel::bindings::EOPNOTSUPP as i32))
 }
 
-/// `ENODATA`, which not every kernel has among its Rust constants: the event's samples would
-/// lack something that only another event of the group provides.
+/// `ENODATA`, which not every kernel has among its Rust constants.
 pub fn no_data() -> Error {
     Error::from_errno(-(kernel::bindings::ENODATA as i32))
 }

@@ -114,6 +114,23 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
     /// same PMU and can be scheduled: the leader, and members that are not disabled.
     /// Stops at the first error. Not for PMUs of the software context.
     pub fn for_each_in_group(&self, mut f: impl FnMut(&Event<T>) -> Result) -> Result {
+        self.visit_group(|event, disabled| if disabled { Ok(()) } else { f(event) })
+    }
+
+    /// Whether `f` is true for any event of the group that this one is to join which is on
+    /// the same PMU, even if it is disabled. Not for PMUs of the software context.
+    pub fn any_in_group(&self, mut f: impl FnMut(&Event<T>) -> bool) -> bool {
+        let mut any = false;
+        let visited = self.visit_group(|event, _| {
+            any |= f(event);
+            Ok(())
+        });
+        visited.is_ok() && any
+    }
+
+    /// Calls `f` for each event of the group on the same PMU, and says whether it is a
+    /// member that is disabled. Stops at the first error.
+    fn visit_group(&self, mut f: impl FnMut(&Event<T>, bool) -> Result) -> Result {
         const {
             assert!(T::TASK_CONTEXT.locks_group());
         }
@@ -124,7 +141,7 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         if leader == event {
             return Ok(());
         }
-        let mut visit = |sibling: *mut bindings::perf_event| -> Result {
+        let mut visit = |sibling: *mut bindings::perf_event, disabled| -> Result {
             // SAFETY: perf holds the leader's context mutex (`perf_try_init_event()`), as the PMU is
             // not of the software context. So the group, and the PMU of each of its events, do
             // not change.
@@ -133,9 +150,9 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
             }
             // SAFETY: The event is of the same PMU as `self`, a `Registration<T>`, and is open: its
             // `event_init` has returned.
-            f(unsafe { Event::from_raw(sibling) })
+            f(unsafe { Event::from_raw(sibling) }, disabled)
         };
-        visit(leader)?;
+        visit(leader, false)?;
 
         // SAFETY: The head of the list is part of the leader, which perf holds a reference to.
         let head = unsafe { addr_of_mut!((*leader).sibling_list) };
@@ -147,9 +164,10 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
                 unsafe { kernel::container_of!(node, bindings::perf_event, sibling_list) };
             // SAFETY: The sibling is an event. perf, too, reads its state as one word.
             let state = unsafe { addr_of_mut!((*sibling).state).read_volatile() };
-            if state > bindings::perf_event_state_PERF_EVENT_STATE_OFF {
-                visit(sibling)?;
-            }
+            visit(
+                sibling,
+                state <= bindings::perf_event_state_PERF_EVENT_STATE_OFF,
+            )?;
             // SAFETY: `node` is in the list, which does not change.
             node = unsafe { (*node).next };
         }

@@ -60,8 +60,8 @@ pub struct Capabilities {
     pub(super) events: &'static Events,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
-    /// The extra registers that exist. CPUID does not enumerate them; the caller must
-    /// probe them.
+    /// The extra registers that exist. CPUID does not enumerate them: a CPU has those of its
+    /// model. Not every hypervisor provides them, so there the caller must probe them.
     pub(super) extra: ExtraSet,
     /// Whether the extra registers have fields in `format/`.
     pub(super) names_extra: bool,

@@ -68,7 +68,8 @@ pub trait Registers {
 /// counters other than those of the interrupted call. There are two exceptions. `run`
 /// concerns all counters: its caller must notice such an NMI, and then call
 /// [`Self::forget_running`]. The caller of `read` must notice such an NMI, too, and
-/// read again: the first value may be old, and the shadow may have learned it.
+/// read again: the first value may be old, and the shadow may have learned it. Extra
+/// registers belong to no counter; an NMI writes what is in them already.
 pub struct Counters<'a, R> {
     shadow: &'a Shadow,
     caps: &'a Capabilities,
@@ -237,6 +238,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// counter is running: others may use the registers from now on.
     pub fn forget(&self) {
         self.shadow.known.set(0);
+        self.shadow.known_extra.set(0);
         for counter in self.caps.counters.gp_part() {
             if let Some(word) = self.shadow.eventsel.get(counter.index()) {
                 word.set(UNKNOWN);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Kernel services that the drivers need and the `kernel` crate does not have:
-//! interrupt contexts, a lock for them, data of each CPU, CPU hotplug, the system's sleep and shutdown,
-//! tasks, trace points and probes, and what says where a probe is.
+//! interrupt contexts, a lock for them, data of each CPU, CPU hotplug, the system's
+//! sleep and shutdown, tasks, trace points and probes, and what says where a probe is.
 
 pub mod address_space;
 pub mod hotplug;

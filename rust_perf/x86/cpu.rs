@@ -38,7 +38,8 @@ bitfield! {
 ///
 /// # Invariants
 ///
-/// Every CPU has the registers of the [`Generation`] that was detected.
+/// Every CPU has the registers of the [`Generation`] that was detected. It has the extra
+/// registers of the `Capabilities` by its model, and under a hypervisor they were found.
 pub(crate) struct ThisCpu(());
 
 impl ThisCpu {
@@ -120,9 +121,9 @@ pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
 /// Whether an extra register exists and keeps what is written to it, which not every
 /// hypervisor provides. In-tree: `check_msr()`.
 ///
-/// If `reserved` is false, someone else may be using the register, so it is only read.
-/// Task context.
-pub(super) fn is_accessible(register: ExtraRegister, reserved: bool) -> bool {
+/// If `shared`, someone else may be using the register: it is only read, and taken for
+/// one that keeps what is written. Task context.
+pub(super) fn is_accessible(register: ExtraRegister, shared: bool) -> bool {
     // Bits that each of these registers has.
     const BITS: u64 = 0x11;
     let msr = register.msr();
@@ -130,9 +131,12 @@ pub(super) fn is_accessible(register: ExtraRegister, reserved: bool) -> bool {
         let Some(before) = rdmsr_safe(msr) else {
             return false;
         };
+        if shared {
+            return true;
+        }
         let other = before ^ BITS;
-        !reserved
-            || (wrmsr_safe(msr, other) && rdmsr_safe(msr) == Some(other) && wrmsr_safe(msr, before))
+        let kept = wrmsr_safe(msr, other) && rdmsr_safe(msr) == Some(other);
+        wrmsr_safe(msr, before) && kept
     })
 }
 

@@ -115,20 +115,13 @@ impl Hardware {
                 return Err(Missing("the counters do not keep what is written to them"));
             }
         }
-        // A CPU has the registers of its model, but not every hypervisor provides them.
-        if features.has(Leaf01Ecx::HYPERVISOR) {
-            let missing = |register: &_| !cpu::is_accessible(*register, reservation.is_ok());
-            capabilities = capabilities
-                .extra_registers()
-                .filter(missing)
-                .fold(capabilities, Capabilities::without_extra);
-        }
-        drop(reservation);
-        // SAFETY: The registers were just found to exist on this CPU. The CPUs of a machine are alike
-        // unless CPUID declares them hybrid, which was checked.
+        // SAFETY: The registers of the generation were just found to exist on this CPU. The CPUs of a
+        // machine are alike unless CPUID declares them hybrid, which was checked.
         let this_cpu = unsafe { ThisCpu::new() };
+        let mut shared = reservation.is_err();
         if !capabilities.reservable {
-            if !options.unreserved && is_in_use(&capabilities, &this_cpu) {
+            shared = is_in_use(&capabilities, &this_cpu);
+            if !options.unreserved && shared {
                 pr_err!(
                     "the counters are in use, by events of the in-tree `cpu` PMU or the NMI \
                      watchdog, and the kernel does not arbitrate them: close those events, \
@@ -138,6 +131,15 @@ impl Hardware {
             }
             pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
         }
+        // A CPU has the extra registers of its model, but not every hypervisor provides them.
+        if features.has(Leaf01Ecx::HYPERVISOR) {
+            let missing = |register: &_| !cpu::is_accessible(*register, shared);
+            capabilities = capabilities
+                .extra_registers()
+                .filter(missing)
+                .fold(capabilities, Capabilities::without_extra);
+        }
+        drop(reservation);
         Ok(Hardware {
             may_mask_lvtpc: generation.masks_lvtpc || features.has(Leaf01Ecx::HYPERVISOR),
             capabilities,

@@ -67,6 +67,10 @@ fn a_register_is_written_if_its_value_changes() {
     counters.take_over();
     regs.take();
     assert_eq!(program(OffcoreRsp0, 7), [(0x1a6, 7)]);
+    // Likewise while no event of ours was on the CPU.
+    assert_eq!(program(OffcoreRsp0, 7), []);
+    counters.forget();
+    assert_eq!(program(OffcoreRsp0, 7), [(0x1a6, 7)]);
 }
 
 #[test]
