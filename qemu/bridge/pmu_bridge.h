@@ -70,9 +70,9 @@ typedef struct PmuConfig {
    * Intel: the version of architectural performance monitoring, 1 to 6.
    * AMD: 1 legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2. Zhaoxin: 2.
    *
-   * 0 means that of the processor, and its counters. If the model does not know it: 4
-   * (AMD: 3, Zhaoxin: 2). The other defaults are then those of the version, and also if
-   * the version is not 0.
+   * 0 means that of the processor, and its counters. If the model does not know the
+   * processor, 0 means 4 (AMD: 3, Zhaoxin: 2). The counters that a version has by default
+   * go with an unknown processor, and with a version that is not 0.
    */
   uint8_t version;
   /**

@@ -3,12 +3,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
+use std::ptr::NonNull;
 
 use anyhow::{ensure, Context, Result};
-use nix::sys::mman::{mmap, mmap_anonymous, MapFlags, ProtFlags};
+use nix::libc::c_void;
+use nix::sys::mman::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 
 // include/uapi/linux/kvm.h
 const KVM_CREATE_VM: u64 = 0xae01;
@@ -26,7 +29,7 @@ const RCX: usize = 2;
 const RIP: usize = 16;
 const RFLAGS: usize = 17;
 
-/// The module of KVM that is loaded as long as this lives.
+/// The module of KVM, which is loaded.
 pub struct Kvm;
 
 impl Kvm {
@@ -34,6 +37,12 @@ impl Kvm {
     pub fn load() -> Result<Self> {
         modprobe(&["kvm_amd"])?;
         Ok(Self)
+    }
+
+    /// Unloads KVM, which clears EFER.SVME. No [`Guest`] may be left.
+    pub fn unload(self) -> Result<()> {
+        mem::forget(self);
+        modprobe(&["-r", "kvm_amd"])
     }
 }
 
@@ -60,9 +69,25 @@ fn modprobe(arguments: &[&str]) -> Result<()> {
 pub struct Guest {
     vcpu: OwnedFd,
     /// `struct kvm_run`.
-    run: *const u32,
+    run: Mapping,
     _vm: OwnedFd,
+    _memory: Mapping,
     _kvm: File,
+}
+
+/// A mapping of memory that nothing refers to when this is dropped.
+struct Mapping {
+    address: NonNull<c_void>,
+    size: NonZeroUsize,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one's own, and nothing refers to it any more.
+        if let Err(error) = unsafe { munmap(self.address, self.size.get()) } {
+            println!("# munmap: {error}");
+        }
+    }
 }
 
 /// # Safety
@@ -86,24 +111,29 @@ impl Guest {
         let kvm = OpenOptions::new().read(true).write(true).open("/dev/kvm");
         let kvm = kvm.context("/dev/kvm")?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping changes no other memory. It is never unmapped.
-        let memory = unsafe { mmap_anonymous(None, MEMORY, access, MapFlags::MAP_SHARED) }?;
+        // SAFETY: a new mapping changes no other memory.
+        let address = unsafe { mmap_anonymous(None, MEMORY, access, MapFlags::MAP_SHARED) }?;
+        let memory = Mapping {
+            address,
+            size: MEMORY,
+        };
         // SAFETY: the mapping has room for the code.
-        unsafe { memory.cast::<[u8; 3]>().write(CODE) };
+        unsafe { address.cast::<[u8; 3]>().write(CODE) };
         // struct kvm_userspace_memory_region: slot and flags, address in the guest, size,
         // address here.
-        let region = [0, 0, MEMORY.get() as u64, memory.as_ptr() as u64];
+        let region = [0, 0, MEMORY.get() as u64, address.as_ptr() as u64];
         // SAFETY: both requests take a number and return a new file descriptor.
         let vm = unsafe { OwnedFd::from_raw_fd(ioctl(&kvm, KVM_CREATE_VM, 0)?) };
-        // SAFETY: it reads the region, whose memory stays mapped.
+        // SAFETY: it reads the region, whose memory is mapped until the VM is gone.
         unsafe { ioctl(&vm, KVM_SET_USER_MEMORY_REGION, region.as_ptr() as usize) }?;
         // SAFETY: as above.
         let vcpu = unsafe { OwnedFd::from_raw_fd(ioctl(&vm, KVM_CREATE_VCPU, 0)?) };
         // SAFETY: it takes no argument.
         let size = unsafe { ioctl(&kvm, KVM_GET_VCPU_MMAP_SIZE, 0) }?;
         let size = NonZeroUsize::new(size as usize).context("no struct kvm_run")?;
-        // SAFETY: a new mapping changes no other memory. It is never unmapped.
-        let run = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, &vcpu, 0) }?;
+        // SAFETY: a new mapping changes no other memory.
+        let address = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, &vcpu, 0) }?;
+        let run = Mapping { address, size };
 
         // struct kvm_sregs, which begins with CS: the base, and the selector in the word
         // after the limit.
@@ -117,8 +147,9 @@ impl Guest {
         unsafe { ioctl(&vcpu, KVM_SET_SREGS, sregs.as_ptr() as usize) }?;
         Ok(Self {
             vcpu,
-            run: run.as_ptr().cast(),
+            run,
             _vm: vm,
+            _memory: memory,
             _kvm: kvm,
         })
     }
@@ -136,7 +167,7 @@ impl Guest {
         // SAFETY: it takes no argument.
         unsafe { ioctl(&self.vcpu, KVM_RUN, 0) }.context("KVM_RUN")?;
         // SAFETY: the third word of the mapping is exit_reason.
-        let exit_reason = unsafe { self.run.add(2).read_volatile() };
+        let exit_reason = unsafe { self.run.address.cast::<u32>().add(2).read_volatile() };
         ensure!(exit_reason == KVM_EXIT_HLT, "exit reason {exit_reason}");
         Ok(())
     }

@@ -59,7 +59,7 @@ fn bits_of_perf_ctl(_: &Ctx) -> Result<()> {
     check("without SVM", [true, false, false, false])?;
     let kvm = Kvm::load()?;
     check("with SVM", [true, true, false, true])?;
-    drop(kvm);
+    kvm.unload()?;
     check("without SVM again", [true, false, false, false])
 }
 
@@ -76,7 +76,7 @@ fn open(pmu: &Pmu, mode: Mode, host: bool, guest: bool) -> Result<Counter> {
 /// counts nothing there.
 fn events_of_the_host(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let _kvm = Kvm::load()?;
+    let kvm = Kvm::load()?;
     let workload = workload::branches(10_000);
     for (host, guest, want) in [
         (true, true, workload.branches()),
@@ -88,13 +88,13 @@ fn events_of_the_host(ctx: &Ctx) -> Result<()> {
         let what = format!("host {host}, guest {guest}");
         expect(&what, "branches", counter.read()?, want)?;
     }
-    Ok(())
+    kvm.unload()
 }
 
 /// An event that excludes the host counts a guest exactly. The guest runs at CPL 0.
 fn events_of_a_guest(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let _kvm = Kvm::load()?;
+    let kvm = Kvm::load()?;
     let guest = Guest::new()?;
     for branches in [1, 1_000, 60_000] {
         let mut counter = open(&pmu, Mode::Kernel, false, true)?;
@@ -110,5 +110,6 @@ fn events_of_a_guest(ctx: &Ctx) -> Result<()> {
         counter.disable()?;
         expect("user mode", "branches", counter.read()?, 0)?;
     }
-    Ok(())
+    drop(guest);
+    kvm.unload()
 }
