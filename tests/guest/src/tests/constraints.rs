@@ -20,7 +20,7 @@ use perf_event::Counter;
 
 use super::compare::case::eventsel::{CMASK, CMASK_1, EDGE, EVENT_UMASK, INV};
 use super::compare::report::{name, Report};
-use crate::ctx::{Ctx, Test};
+use crate::ctx::{skip, Ctx, Test};
 use crate::pmu::{CpuPmu, Event, Pmu};
 use crate::tests;
 use crate::workload;
@@ -265,6 +265,9 @@ fn counts(ctx: &Ctx) -> Result<()> {
         some.then_some((*config, theirs.events))
     });
     let mut bound: Vec<(u64, usize)> = bound.collect();
+    if bound.is_empty() {
+        return skip("every general counter of this model counts every event");
+    }
     // Any unit mask of those that as many counters can count.
     rng.shuffle(&mut bound);
     let mut seen = BTreeSet::new();
@@ -293,7 +296,6 @@ fn counts(ctx: &Ctx) -> Result<()> {
         Ok(())
     })?;
     println!("# {} events that some counters cannot count", bound.len());
-    ensure!(!bound.is_empty(), "every event fits on every counter");
     report.finish()
 }
 
