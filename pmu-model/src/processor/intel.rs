@@ -248,30 +248,14 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &both_offcore_rsp(0x3f_ffff_bfff, [LD_LAT, FRONTEND_SKYLAKE]),
         constraints: constraint::ICE_LAKE,
     },
-    // Golden Cove and Raptor Cove: Sapphire Rapids and Emerald Rapids.
+    // Golden Cove, Raptor Cove and Redwood Cove.
     Processor {
-        signatures: &[(6, These(&[0x8f, 0xcf]))],
-        counters: ICE_LAKE,
-        msrs: &GOLDEN_COVE_MSRS,
-        constraints: constraint::GOLDEN_COVE,
-    },
-    // The same in hybrid processors: Alder Lake and Raptor Lake.
-    Processor {
-        signatures: &[(6, These(&[0x97, 0x9a, 0xb7, 0xba, 0xbf]))],
-        counters: ICE_LAKE,
-        msrs: &GOLDEN_COVE_MSRS,
-        constraints: constraint::GOLDEN_COVE,
-    },
-    // Redwood Cove: Granite Rapids.
-    Processor {
-        signatures: &[(6, These(&[0xad, 0xae]))],
-        counters: ICE_LAKE,
-        msrs: &GOLDEN_COVE_MSRS,
-        constraints: constraint::GOLDEN_COVE,
-    },
-    // The same in hybrid processors: Meteor Lake and Arrow Lake-U.
-    Processor {
-        signatures: &[(6, These(&[0xaa, 0xac, 0xb5]))],
+        signatures: &[
+            // Sapphire Rapids, Emerald Rapids and Granite Rapids.
+            (6, These(&[0x8f, 0xcf, 0xad, 0xae])),
+            // Hybrid: Alder Lake, Raptor Lake, Meteor Lake and Arrow Lake-U.
+            (6, These(&[0x97, 0x9a, 0xb7, 0xba, 0xbf, 0xaa, 0xac, 0xb5])),
+        ],
         counters: ICE_LAKE,
         msrs: &GOLDEN_COVE_MSRS,
         constraints: constraint::GOLDEN_COVE,
