@@ -67,6 +67,7 @@ define usage
 |   QEMU=debian       QEMU as Debian ships it, without a PMU; QEMU=patched: this project's
 |   APPEND=…          more arguments for the kernel's command line
 |   QEMU_ARGS=…       more arguments for QEMU
-|   TIMEOUT=s         seconds until the guest is stopped (default: 600)
+|   TIMEOUT=s         seconds until the guest is stopped (default: 600); for a guest of
+|                     `make test`, seconds without a result
 | For all: KERNEL=release, a Debian kernel such as 7.3.4+deb13-amd64
 endef

@@ -43,6 +43,12 @@ pub const TESTS: &[Test] = tests![
     every_difference_is_there: [Module, EmulatedPmu],
 ];
 
+/// The part that needs no calls.
+pub const SYSFS: &[Test] = tests![
+    all need [InTree];
+    sysfs,
+];
+
 /// Makes calls for both PMUs, and collects the unexpected results.
 struct Comparison {
     world: World,

@@ -21,7 +21,7 @@ pub const TESTS: &[Test] = tests![
     cache_events,
     hardware_events,
     files,
-    data_sources,
+    data_sources: [Intel],
 ];
 
 /// `enum perf_type_id` (`include/uapi/linux/perf_event.h`).
