@@ -47,7 +47,8 @@ define usage
 |                     guest-tests in PATH
 |   EXAMPLE=name      for shell and guest: load out/name.ko as well, built from
 |                     rust_perf/examples/name.rs
-| make generations    make docs/generations.md from the last `make test ALL=1`
+| make generations    make docs/generations.md and docs/cpus.md from the last
+|                     `make test ALL=1`
 | make module         build out/rust_perf.ko
 |   KDIR=dir          for that kernel build tree
 |   CLIPPY=1          with clippy

@@ -21,6 +21,7 @@ use pmc::{Capabilities, CpuidLeaf, Leaf01Ecx, PERF_CAPABILITIES};
 use super::compare::case::eventsel::{ANY, CMASK, CMASK_1, EDGE, EQ, EVENT_UMASK, INV, UMASK2};
 use super::compare::report::Report;
 use crate::ctx::{Ctx, Test, IN_TREE};
+use crate::ktap::about;
 use crate::module;
 use crate::msr::Msrs;
 use crate::pmu::cpuid;
@@ -147,6 +148,27 @@ fn compare(ctx: &Ctx, capabilities: &Capabilities, in_tree: &InTree) -> Result<(
             }
         }
     }
+    let bound: usize = sets
+        .iter()
+        .filter(|(set, _)| **set != 0 && *set & GENERAL != capabilities.counters.bits() & GENERAL)
+        .map(|(_, codes)| codes)
+        .sum();
+    let registers: Vec<_> = capabilities
+        .extra_format()
+        .map(|field| field.name.to_string_lossy())
+        .collect();
+    about("generation", capabilities.generation.name);
+    about(
+        "counters",
+        format_args!(
+            "{}+{}",
+            capabilities.counters.gp_part().len(),
+            capabilities.counters.fixed_part().len()
+        ),
+    );
+    about("bits", capabilities.gp_width);
+    about("bound codes", bound);
+    about("further registers", registers.join(", "));
     println!("# counters: number of unmodified events that they can count: {sets:x?}");
     println!("# {unknown} events of event select 0 that no counter counts");
     ensure!(!sets.is_empty(), "nothing was compared");
