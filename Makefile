@@ -47,7 +47,8 @@ define usage
 |                     guest-tests in PATH
 |   EXAMPLE=name      for shell and guest: load out/name.ko as well, built from
 |                     rust_perf/examples/name.rs
-| make generations    make docs/generations.md from the last `make test ALL=1`
+| make generations    make docs/generations.md and docs/cpus.md from the last
+|                     `make test ALL=1`
 | make module         build out/rust_perf.ko
 |   KDIR=dir          for that kernel build tree
 |   CLIPPY=1          with clippy
@@ -67,6 +68,7 @@ define usage
 |   QEMU=debian       QEMU as Debian ships it, without a PMU; QEMU=patched: this project's
 |   APPEND=…          more arguments for the kernel's command line
 |   QEMU_ARGS=…       more arguments for QEMU
-|   TIMEOUT=s         seconds until the guest is stopped (default: 600)
+|   TIMEOUT=s         seconds until the guest is stopped (default: 600); for a guest of
+|                     `make test`, seconds without a result
 | For all: KERNEL=release, a Debian kernel such as 7.3.4+deb13-amd64
 endef

@@ -6,6 +6,7 @@
 
 use std::backtrace::Backtrace;
 use std::env;
+use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -17,6 +18,11 @@ use crate::kmsg::{self, Kmsg};
 
 /// Where this program's source is in the checkout.
 const SOURCE: &str = "tests/guest/src/";
+
+/// Says something of this CPU. docs/cpus.md is made of that.
+pub fn about(what: &str, text: impl Display) {
+    println!("# about {what}: {text}");
+}
 
 /// What the panic hook saw last.
 static PANIC: Mutex<Option<Failure>> = Mutex::new(None);

@@ -401,7 +401,7 @@ pub fn is_tcg() -> bool {
 }
 
 /// EAX, EBX, ECX and EDX of a leaf. All are 0 if the CPU does not have the leaf.
-fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
+pub fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     // SAFETY: every x86-64 CPU has CPUID, and leaves 0 and 80000000H.
     let highest = unsafe { __cpuid(leaf & 0x8000_0000) }.eax;
     if leaf > highest {

@@ -6,11 +6,12 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, clock, clock_compare, clock_icount, compare, constraints, contents, cost, counting,
-    delivery, event_zero, events, example, exclude, extra_registers, faults, foreign_writes,
-    gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, model_events, modes, no_pmu,
-    offline, overflow, parameters, perf_tool, probes, processor, rotation, sampling, sharing,
-    sleep, svm, sysfs, tasks, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
+    attr, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
+    counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
+    foreign_writes, gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, model_events, modes,
+    no_pmu, offline, overflow, parameters, perf_tool, probes, processor, rotation, sampling,
+    sharing, sleep, svm, sysfs, tasks, trace, trace_compare, trace_cost, unreserved, user_read,
+    watchdog,
 };
 
 /// The tests of a group.
@@ -20,7 +21,9 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Clock => clock::TESTS,
         TestGroup::ClockCompare => clock_compare::TESTS,
         TestGroup::ClockIcount => clock_icount::TESTS,
+        TestGroup::Codes => codes::TESTS,
         TestGroup::Compare => compare::TESTS,
+        TestGroup::CompareSysfs => compare::SYSFS,
         TestGroup::Constraints => constraints::TESTS,
         TestGroup::Contents => contents::TESTS,
         TestGroup::Cost => cost::TESTS,

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cpus;
 mod fault;
 mod filter;
 mod machine;
@@ -16,6 +17,7 @@ mod suite;
 
 use std::collections::BTreeMap;
 
+pub use cpus::CPUS;
 pub use fault::Fault;
 pub use filter::{nearest, Filter};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU};

@@ -161,6 +161,17 @@ impl Machine {
         Self::new(name, Vendor::Intel, pmu)
     }
 
+    /// A machine with the PMU that QEMU gives the CPU of this signature.
+    pub(crate) const fn cpu(
+        name: &'static str,
+        vendor: Vendor,
+        family: u8,
+        model: u8,
+        stepping: u8,
+    ) -> Self {
+        Self::new(name, vendor, Pmu::DEFAULT).signature(family, model, Some(stepping))
+    }
+
     const fn signature(self, family: u8, model: u8, stepping: Option<u8>) -> Self {
         Self {
             signature: Some(Signature {

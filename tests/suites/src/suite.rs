@@ -2,6 +2,7 @@
 
 //! The suites: which tests run together, and in which guest.
 
+use crate::cpus::CPUS;
 use crate::fault::Fault;
 use crate::machine::{self, Machine};
 
@@ -37,8 +38,12 @@ test_groups! {
     ClockCompare,
     /// clock_icount.rs: exact times, which need `-icount`
     ClockIcount,
+    /// codes.rs: needs in_tree_counters.ko
+    Codes,
     /// compare.rs
     Compare,
+    /// compare.rs: the files in sysfs
+    CompareSysfs,
     /// constraints.rs: needs a machine with the signature of a model that the driver knows,
     /// in a suite with the name of that model
     Constraints,
@@ -92,7 +97,7 @@ test_groups! {
     Lvtpc,
     /// mixed.rs
     Mixed,
-    /// model_events.rs: needs a machine like that of `Constraints`
+    /// model_events.rs
     ModelEvents,
     /// modes.rs
     Modes,
@@ -292,15 +297,29 @@ impl Suite {
 
     /// A suite about a fault. Each vCPU's PMU has it, and numbers its own PMIs, so there
     /// is one vCPU.
+    ///
+    /// A test of a PMI that is lost, late or repeated needs attempts that no other interrupt
+    /// disturbs, and on AMD the driver expects a late PMI for 100 ms. So the clock counts
+    /// instructions: how many interrupts there are does not depend on how busy the host is.
     const fn fault(
         name: &'static str,
         fault: Fault,
         groups: &'static [&'static [TestGroup]],
     ) -> Self {
+        let timing = match fault {
+            Fault::Lose { .. } | Fault::Delay { .. } | Fault::Repeat { .. } => Timing::Icount,
+            _ => Timing::Threads,
+        };
         Self {
             fault: Some(fault),
+            timing,
             ..Self::new(name, groups).cpus(1)
         }
+    }
+
+    /// The suite of a CPU of [`CPUS`].
+    pub(crate) const fn cpu(name: &'static str, machine: Machine) -> Self {
+        Self::new(name, CPU).on(machine).cpus(1).with_all()
     }
 
     /// The groups of its tests.
@@ -314,6 +333,11 @@ impl Suite {
         groups
             .iter()
             .all(|group| self.groups().any(|it| it == *group))
+    }
+
+    /// Whether its tests load in_tree_counters.ko.
+    pub fn in_tree_counters(&self) -> bool {
+        self.has(&[Codes])
     }
 
     /// The properties to append to QEMU's `-cpu`, separated by commas.
@@ -405,7 +429,10 @@ const REGISTERS: &[TestGroup] = &[Offline, ForeignWrites, Exclude, EventZero];
 const COMPARE: &[TestGroup] = &[Compare];
 
 /// Which counters of a model can count what, and which registers that takes.
-const MODEL: &[&[TestGroup]] = &[&[Constraints, ExtraRegisters, ModelEvents]];
+const MODEL: &[&[TestGroup]] = &[&[Codes, Constraints, ExtraRegisters, ModelEvents]];
+
+/// The tables of a CPU.
+const CPU: &[&[TestGroup]] = &[&[Codes, CompareSysfs, ModelEvents]];
 
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
@@ -453,7 +480,27 @@ const SPURIOUS: Fault = Fault::Spurious {
 /// generation can have, but for one (`hw-v2-fewest`), and those of generations that
 /// another suite with the same tests has (version 4: `default`, version 6: `hw-v6-gaps`).
 /// Of the machines with the signature of a model it runs two.
-pub const SUITES: &[Suite] = &[
+///
+/// Those of [`CPUS`], which are short, come last.
+pub const SUITES: &[Suite] = &chain::<{ GENERAL.len() + CPUS.len() }>(GENERAL, CPUS);
+
+/// The elements of two slices, which have `N` in all.
+const fn chain<const N: usize>(first: &[Suite], second: &[Suite]) -> [Suite; N] {
+    assert!(first.len() + second.len() == N);
+    let mut all = [first[0]; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = match i.checked_sub(first.len()) {
+            None => first[i],
+            Some(i) => second[i],
+        };
+        i += 1;
+    }
+    all
+}
+
+/// The suites about a generation, a part of the driver, or a fault.
+const GENERAL: &[Suite] = &[
     Suite::new("default", &[DEFAULT]),
     Suite::new("one-cpu", &[&[PerfTool, Counting, Modes, Events, Sampling]]).cpus(1),
     Suite::new("lifecycle", &[&[Lifecycle, Parameters]]).unloaded(),
@@ -616,42 +663,30 @@ pub const SUITES: &[Suite] = &[
     Suite::fault("faults-mask-lvtpc-v2", Fault::MaskLvtpc, &[&[Lvtpc]])
         .on(machine::AMD_V2)
         .cpus(2),
-    // On AMD the driver expects a late PMI for 100 ms. With icount that is the guest's
-    // time, however busy the host is.
     Suite::fault("faults-lose", LOSE, &[&[FaultsLose]]),
     Suite::fault("faults-lose-amd-legacy", LOSE, &[&[FaultsLose]]).on(machine::AMD_LEGACY),
     Suite::fault("faults-lose-amd-v2", LOSE, &[&[FaultsLose]]).on(machine::AMD_V2),
     Suite::fault("faults-delay", DELAY, &[&[FaultsDelay]]),
     Suite::fault("faults-delay-v1", DELAY, &[&[FaultsDelay]]).on(machine::V1),
-    Suite::fault("faults-delay-amd-legacy", DELAY, &[&[FaultsDelay]])
-        .on(machine::AMD_LEGACY)
-        .timing(Timing::Icount),
-    Suite::fault("faults-delay-amd-v2", DELAY, &[&[FaultsDelay]])
-        .on(machine::AMD_V2)
-        .timing(Timing::Icount),
+    Suite::fault("faults-delay-amd-legacy", DELAY, &[&[FaultsDelay]]).on(machine::AMD_LEGACY),
+    Suite::fault("faults-delay-amd-v2", DELAY, &[&[FaultsDelay]]).on(machine::AMD_V2),
     Suite::fault("faults-delay-long", DELAY_LONG, &[&[FaultsDelayLong]]),
     Suite::fault(
         "faults-delay-long-amd-legacy",
         DELAY_LONG,
         &[&[FaultsDelayLong]],
     )
-    .on(machine::AMD_LEGACY)
-    .timing(Timing::Icount),
+    .on(machine::AMD_LEGACY),
     Suite::fault(
         "faults-delay-long-amd-v2",
         DELAY_LONG,
         &[&[FaultsDelayLong]],
     )
-    .on(machine::AMD_V2)
-    .timing(Timing::Icount),
+    .on(machine::AMD_V2),
     Suite::fault("faults-repeat", REPEAT, &[&[FaultsRepeat]]),
     Suite::fault("faults-repeat-v1", REPEAT, &[&[FaultsRepeat]]).on(machine::V1),
-    Suite::fault("faults-repeat-amd-legacy", REPEAT, &[&[FaultsRepeat]])
-        .on(machine::AMD_LEGACY)
-        .timing(Timing::Icount),
-    Suite::fault("faults-repeat-amd-v2", REPEAT, &[&[FaultsRepeat]])
-        .on(machine::AMD_V2)
-        .timing(Timing::Icount),
+    Suite::fault("faults-repeat-amd-legacy", REPEAT, &[&[FaultsRepeat]]).on(machine::AMD_LEGACY),
+    Suite::fault("faults-repeat-amd-v2", REPEAT, &[&[FaultsRepeat]]).on(machine::AMD_V2),
     Suite::fault(
         "faults-repeat-at-once",
         REPEAT_AT_ONCE,
@@ -662,15 +697,13 @@ pub const SUITES: &[Suite] = &[
         REPEAT_AT_ONCE,
         &[&[FaultsRepeatAtOnce]],
     )
-    .on(machine::AMD_LEGACY)
-    .timing(Timing::Icount),
+    .on(machine::AMD_LEGACY),
     Suite::fault(
         "faults-repeat-at-once-amd-v2",
         REPEAT_AT_ONCE,
         &[&[FaultsRepeatAtOnce]],
     )
-    .on(machine::AMD_V2)
-    .timing(Timing::Icount),
+    .on(machine::AMD_V2),
     // Not on AMD: a PMI does not mask LVTPC there, so that nothing tells a spurious PMI
     // from another NMI.
     Suite::fault("faults-spurious", SPURIOUS, &[&[FaultsSpurious]]),
@@ -744,6 +777,11 @@ mod tests {
     fn the_default_set_leaves_out_machines_only() {
         let by_default = || SUITES.iter().filter(|suite| suite.by_default);
         for group in TestGroup::ALL {
+            let group = match group {
+                // The whole of compare.rs has it.
+                CompareSysfs => &Compare,
+                group => group,
+            };
             assert!(
                 by_default().any(|suite| suite.has(&[*group])),
                 "{}",

@@ -14,7 +14,7 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::context::Context;
-use crate::guest::{Guest, Options as GuestOptions, Outcome, Parts};
+use crate::guest::{Guest, LimitOf, Options as GuestOptions, Outcome, Parts};
 use crate::kernel;
 use crate::qemu::Qemu;
 
@@ -86,9 +86,11 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
         logs: &ctx.guest_logs("bench")?,
         module: None,
         example: None,
+        in_tree_counters: None,
         command: Some(command),
         suite: None,
         tests: None,
+        limit: LimitOf::Guest,
         options: &options,
     };
     let before = children()?;

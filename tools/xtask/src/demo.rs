@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 
 use crate::cache::{self, Entry, Key};
 use crate::context::Context;
-use crate::guest::{self, Guest, Parts, Pmu};
+use crate::guest::{self, Guest, LimitOf, Parts, Pmu};
 use crate::kernel;
 use crate::module;
 use crate::packages;
@@ -80,9 +80,11 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
         logs: &ctx.guest_logs("demo")?,
         module: Some(&module),
         example: None,
+        in_tree_counters: None,
         command: Some(demo.script),
         suite: None,
         tests: None,
+        limit: LimitOf::Guest,
         options: &options,
     }
     .run_for_user(ctx, &parts)?;

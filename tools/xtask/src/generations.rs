@@ -6,16 +6,17 @@
 //! a section is a theme of tests, a row is a test. Each PMU of the module has a table of
 //! its themes.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::iter;
 use std::os::unix::fs::symlink;
 use std::process::ExitCode;
-use suites::{Suite, SUITES};
+use suites::{Suite, CPUS, SUITES};
 
 use crate::context::{Context, GuestLogs};
+use crate::cpus;
 use crate::ktap::{Outcome, Results};
 use crate::test::read_results;
 
@@ -251,18 +252,24 @@ pub fn log_name(suite: &Suite) -> String {
     format!("suite-{}", suite.name)
 }
 
-/// `make generations`: makes docs/generations.md from the last full run.
+/// `make generations`: makes docs/generations.md and docs/cpus.md from the last full run.
 pub fn make(ctx: &Context) -> Result<ExitCode> {
     let logs = fs::read_link(ctx.out.join(FULL_RUN))
         .context("no full run without a failure yet: make test ALL=1")?;
+    let results_of = |suite: &Suite| {
+        let logs = GuestLogs::of(&logs, &log_name(suite));
+        read_results(&logs).with_context(|| format!("suite {} is new: make test ALL=1", suite.name))
+    };
+    let write = |file: &str, text: String| {
+        fs::write(ctx.top.join(file), text).with_context(|| format!("cannot write {file}"))?;
+        println!("{file}, from {}", logs.display());
+        Ok::<_, Error>(())
+    };
+
     let results = SUITES
         .iter()
-        .map(|suite| {
-            let logs = GuestLogs::of(&logs, &log_name(suite));
-            let results = read_results(&logs)
-                .with_context(|| format!("suite {} is new: make test ALL=1", suite.name))?;
-            Ok((suite.column(), results))
-        })
+        .filter(|suite| !CPUS.contains(suite))
+        .map(|suite| Ok((suite.column(), results_of(suite)?)))
         .collect::<Result<Vec<_>>>()?;
     let suites = results.iter().map(|(machine, results)| (*machine, results));
     let text = Table::new(suites).markdown(|theme| {
@@ -270,8 +277,13 @@ pub fn make(ctx: &Context) -> Result<ExitCode> {
         let source = fs::read_to_string(ctx.top.join(&file)).context(file)?;
         Ok(summary(&source))
     })?;
-    fs::write(ctx.top.join(FILE), text).with_context(|| format!("cannot write {FILE}"))?;
-    println!("{FILE}, from {}", logs.display());
+    write(FILE, text)?;
+
+    let cpus = CPUS
+        .iter()
+        .map(|suite| Ok((&suite.machine, results_of(suite)?)))
+        .collect::<Result<Vec<_>>>()?;
+    write(cpus::FILE, cpus::markdown(&cpus)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use suites::{Suite, SystemEvent};
 use terminal_size::{terminal_size, Height, Width};
 
@@ -106,7 +106,8 @@ pub struct Options {
     /// Do not load the module.
     #[arg(long)]
     pub no_module: bool,
-    /// Seconds until the guest is stopped (default: 600; an interactive one is not).
+    /// Seconds until the guest is stopped (default: 600; an interactive one is not); for
+    /// the guest of a suite, seconds without a result.
     #[arg(long, env = "RUST_PERF_TIMEOUT")]
     pub timeout: Option<u64>,
 }
@@ -218,14 +219,53 @@ pub struct Guest<'a> {
     pub module: Option<&'a Path>,
     /// An example. It is loaded unless there is a suite, whose tests do that.
     pub example: Option<&'a Path>,
+    /// in_tree_counters.ko, which tests load.
+    pub in_tree_counters: Option<&'a Path>,
     /// The command, for sh; the guest is interactive without one.
     pub command: Option<&'a str>,
     /// The suite whose guest this is.
     pub suite: Option<&'static Suite>,
     /// The program guest-tests, to have it in PATH.
     pub tests: Option<&'a Path>,
+    /// What the time limit applies to.
+    pub limit: LimitOf,
     /// What the user chose.
     pub options: &'a Options,
+}
+
+/// What a guest's time limit applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitOf {
+    /// The guest's whole time.
+    Guest,
+    /// The time from one output to the next. A guest that reports the results of tests may
+    /// take as long as a busy host makes it take.
+    Silence,
+}
+
+/// A guest's time limit.
+struct Limit {
+    time: Duration,
+    of: LimitOf,
+    started: Instant,
+}
+
+impl Limit {
+    fn new(time: Duration, of: LimitOf, started: Instant) -> Self {
+        Self { time, of, started }
+    }
+
+    /// Takes note of an output.
+    fn heard(&mut self, now: Instant) {
+        if self.of == LimitOf::Silence {
+            self.started = now;
+        }
+    }
+
+    /// The time that is left.
+    fn left(&self, now: Instant) -> Duration {
+        self.time.saturating_sub(now - self.started)
+    }
 }
 
 /// How a guest ended.
@@ -346,16 +386,19 @@ impl Guest<'_> {
             .spawn()
             .context("cannot run QEMU")?;
 
-        let timeout = match self.options.timeout {
+        let limit = match self.options.timeout {
             None if interactive => None,
-            _ => Some(Duration::from_secs(self.options.seconds())),
+            _ => {
+                let time = Duration::from_secs(self.options.seconds());
+                Some(Limit::new(time, self.limit, Instant::now()))
+            }
         };
         let save = |pid| {
             if let Err(error) = monitor::save(self.logs, &monitor, settings.cpus, pid) {
                 eprintln!("cannot save the state of the guest: {error:#}");
             }
         };
-        let stopped = wait(child, timeout, tell, &news, save)?;
+        let stopped = wait(child, limit, tell, &news, save)?;
         for pump in pumps {
             pump.finish()?;
         }
@@ -397,6 +440,13 @@ impl Guest<'_> {
             if settings.load_module && self.suite.is_none() {
                 set("LOAD_EXAMPLE", "1");
             }
+        }
+        if let Some(module) = self.in_tree_counters {
+            copy(module, &run.join("in_tree_counters.ko"))?;
+            set(
+                "RUST_PERF_IN_TREE_COUNTERS_KO",
+                "/run/xtask/in_tree_counters.ko",
+            );
         }
         match self.command {
             Some(command) => fs::write(run.join("command"), command)?,
@@ -482,9 +532,13 @@ impl Guest<'_> {
             Outcome::Exited(status) => return format!("the command exited with {status}"),
             Outcome::Unread => return "nobody reads the output".to_owned(),
             Outcome::TimedOut => format!(
-                "the guest did not finish in {} s and was stopped (TIMEOUT= sets the limit).\n\
+                "the guest {} in {} s and was stopped (TIMEOUT= sets the limit).\n\
                  The registers and local APICs of its CPUs: {}\n\
                  The backtraces of QEMU's threads: {}",
+                match self.limit {
+                    LimitOf::Guest => "did not finish",
+                    LimitOf::Silence => "reported nothing",
+                },
                 self.options.seconds(),
                 self.logs.registers().display(),
                 self.logs.threads().display()
@@ -541,7 +595,7 @@ pub fn complaint(console: &str) -> Option<String> {
 /// too long.
 fn wait(
     mut child: Child,
-    timeout: Option<Duration>,
+    mut limit: Option<Limit>,
     tell: Sender<News>,
     news: &Receiver<News>,
     save: impl FnOnce(u32),
@@ -554,16 +608,23 @@ fn wait(
         let _ = tell.send(News::Ended);
         status
     });
-    let first = match timeout {
-        Some(timeout) => news.recv_timeout(timeout),
-        None => news.recv().map_err(RecvTimeoutError::from),
-    };
-    let stopped = match first {
-        Ok(News::Ended) => None,
-        Ok(News::Unread) => Some(Outcome::Unread),
-        Err(_) => {
-            save(id);
-            Some(Outcome::TimedOut)
+    let stopped = loop {
+        let next = match &limit {
+            Some(limit) => news.recv_timeout(limit.left(Instant::now())),
+            None => news.recv().map_err(RecvTimeoutError::from),
+        };
+        match next {
+            Ok(News::Output) => {
+                if let Some(limit) = &mut limit {
+                    limit.heard(Instant::now());
+                }
+            }
+            Ok(News::Ended) => break None,
+            Ok(News::Unread) => break Some(Outcome::Unread),
+            Err(_) => {
+                save(id);
+                break Some(Outcome::TimedOut);
+            }
         }
     };
     if stopped.is_some() {
@@ -614,6 +675,10 @@ fn user_guest(
     let example = guest.example.as_deref().or(of_suite);
     let example = example.map(|name| module::example(ctx, &parts.kernel, name));
     let example = example.transpose()?;
+    let in_tree_counters = suite
+        .filter(|suite| suite.in_tree_counters())
+        .map(|_| module::in_tree_counters(ctx, &parts.kernel))
+        .transpose()?;
     let tests = suite.map(|_| guest_tests::build(ctx)).transpose()?;
     if command.is_none() {
         let loaded = Settings::new(suite, options, "").load_module;
@@ -623,9 +688,11 @@ fn user_guest(
         logs: &ctx.guest_logs(name)?,
         module: module.as_deref(),
         example: example.as_deref(),
+        in_tree_counters: in_tree_counters.as_deref(),
         command,
         suite,
         tests: tests.as_deref(),
+        limit: LimitOf::Guest,
         options,
     }
     .run_for_user(ctx, &parts)
@@ -673,21 +740,31 @@ mod tests {
 
     #[test]
     fn a_child_that_takes_too_long_is_killed_after_its_state_is_saved() {
-        let run = |time: &str, timeout| {
+        let run = |time: &str, limit| {
+            let limit = Limit::new(limit, LimitOf::Guest, Instant::now());
             let child = Command::new("sleep").arg(time).spawn().unwrap();
             let (tell, news) = mpsc::channel();
             let mut state = String::new();
             let save = |pid| state = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
-            (
-                wait(child, Some(timeout), tell, &news, save).unwrap(),
-                state,
-            )
+            (wait(child, Some(limit), tell, &news, save).unwrap(), state)
         };
         let (outcome, state) = run("60", Duration::from_millis(100));
         assert!(matches!(outcome, Some(Outcome::TimedOut)));
         assert_eq!(state, "sleep\n");
         let (outcome, state) = run("0", Duration::from_secs(30));
         assert!(outcome.is_none() && state.is_empty());
+    }
+
+    #[test]
+    fn output_gives_a_suite_more_time() {
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        for (of, left) in [(LimitOf::Guest, 3), (LimitOf::Silence, 8)] {
+            let mut limit = Limit::new(10 * second, of, start);
+            limit.heard(start + 5 * second);
+            assert_eq!(limit.left(start + 7 * second), left * second);
+            assert_eq!(limit.left(start + 30 * second), Duration::ZERO);
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Results {
     pub outcomes: Vec<(String, Outcome)>,
     /// The tests that failed.
     pub failures: Vec<Failure>,
+    /// What the tests say of the guest's CPU, in lines `# about <what>: <text>`.
+    pub about: Vec<(String, String)>,
 }
 
 impl Results {
@@ -43,7 +45,11 @@ impl Results {
         let mut diagnostics = Vec::new();
         let mut last = "";
         for line in text.lines() {
-            if let Some(diagnostic) = line.strip_prefix("# ") {
+            if let Some(about) = line.strip_prefix("# about ") {
+                let parts = about.split_once(": ");
+                let parts = parts.map(|(what, text)| (what.to_owned(), text.to_owned()));
+                results.about.extend(parts);
+            } else if let Some(diagnostic) = line.strip_prefix("# ") {
                 // A line that begins with a test's name follows that test.
                 let of_last = diagnostic
                     .strip_prefix(last)

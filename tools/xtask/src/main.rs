@@ -13,6 +13,7 @@ mod bench;
 mod cache;
 mod callgraph;
 mod context;
+mod cpus;
 mod demo;
 mod generations;
 mod guest;
@@ -55,7 +56,7 @@ enum Command {
     Demo(guest::Options),
     /// Run tests.
     Test(test::Options),
-    /// Make docs/generations.md from the last full run of the tests.
+    /// Make docs/generations.md and docs/cpus.md from the last full run of the tests.
     Generations,
     /// Run an interactive guest.
     Shell(guest::UserGuest),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Builds rust_perf.ko, and examples as modules of their own.
+//! Builds rust_perf.ko, and as modules of their own examples and what tests need.
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
@@ -35,6 +35,8 @@ enum Target<'a> {
     Driver,
     /// An example, by its name.
     Example(&'a str),
+    /// in_tree_counters.ko of tests/in_tree, which is C.
+    InTreeCounters,
 }
 
 impl<'a> Target<'a> {
@@ -57,6 +59,15 @@ impl<'a> Target<'a> {
         match self {
             Self::Driver => "rust_perf",
             Self::Example(name) => name,
+            Self::InTreeCounters => "in_tree_counters",
+        }
+    }
+
+    /// The folder that has its Kbuild.
+    fn folder(self, ctx: &Context) -> PathBuf {
+        match self {
+            Self::Driver | Self::Example(_) => ctx.top.clone(),
+            Self::InTreeCounters => ctx.top.join("tests/in_tree"),
         }
     }
 
@@ -64,7 +75,7 @@ impl<'a> Target<'a> {
     fn make_variable(self) -> String {
         match self {
             // The user's environment may have this variable.
-            Self::Driver => "EXAMPLE=".to_owned(),
+            Self::Driver | Self::InTreeCounters => "EXAMPLE=".to_owned(),
             Self::Example(name) => format!("EXAMPLE={name}"),
         }
     }
@@ -222,6 +233,16 @@ pub fn example(ctx: &Context, kernel: &Kernel, name: &str) -> Result<PathBuf> {
     build(ctx, &kernel::kdir(ctx, kernel)?, target, false)
 }
 
+/// Builds in_tree_counters.ko for a Debian kernel.
+pub fn in_tree_counters(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+    build(
+        ctx,
+        &kernel::kdir(ctx, kernel)?,
+        Target::InTreeCounters,
+        false,
+    )
+}
+
 /// Builds the module and the examples with clippy. A warning is an error.
 pub fn lint(ctx: &Context, kernel: &Kernel) -> Result<()> {
     let kdir = kernel::kdir(ctx, kernel)?;
@@ -238,7 +259,7 @@ fn output_dir(ctx: &Context, release: &str, target: Target, clippy: bool) -> Pat
     let name = if clippy { "clippy" } else { "module" };
     let name = match target {
         Target::Driver => name.to_owned(),
-        Target::Example(example) => format!("{name}-{example}"),
+        Target::Example(_) | Target::InTreeCounters => format!("{name}-{}", target.name()),
     };
     ctx.out.join(name).join(release)
 }
@@ -277,7 +298,7 @@ fn build(ctx: &Context, kdir: &Path, target: Target, clippy: bool) -> Result<Pat
             make.args(kernel::MAKE_ARGS);
         }
     }
-    make.arg(format!("M={}", ctx.top.display()))
+    make.arg(format!("M={}", target.folder(ctx).display()))
         .arg(format!("MO={}", out.display()))
         .arg(target.make_variable())
         .arg(format!("-j{}", kernel::jobs()));

@@ -19,7 +19,7 @@ use suites::{Filter, Suite, SystemEvent};
 use crate::cache;
 use crate::context::{Context, GuestLogs};
 use crate::generations;
-use crate::guest::{self, Guest, Outcome, Parts};
+use crate::guest::{self, Guest, LimitOf, Outcome, Parts};
 use crate::guest_tests;
 use crate::host;
 use crate::kernel;
@@ -127,6 +127,11 @@ fn run(
     let module = module::for_kernel(ctx, &parts.kernel)?;
     let mut on_debian_qemu = None;
     let mut examples = HashMap::new();
+    let in_tree_counters = selected
+        .iter()
+        .any(|selected| selected.suite.in_tree_counters())
+        .then(|| module::in_tree_counters(ctx, &parts.kernel))
+        .transpose()?;
     for selected in &selected {
         if let Some(name) = selected.suite.example {
             examples.insert(name, module::example(ctx, &parts.kernel, name)?);
@@ -144,6 +149,7 @@ fn run(
         parts: &parts,
         on_debian_qemu: on_debian_qemu.as_ref(),
         examples: &examples,
+        in_tree_counters: in_tree_counters.as_deref(),
         program: &program,
         module: &module,
         user: &options.guest,
@@ -163,6 +169,8 @@ struct Runner<'a> {
     on_debian_qemu: Option<&'a Parts>,
     /// The modules of the examples that suites need, by name.
     examples: &'a HashMap<&'static str, PathBuf>,
+    /// in_tree_counters.ko, if any suite needs it.
+    in_tree_counters: Option<&'a Path>,
     program: &'a Path,
     module: &'a Path,
     user: &'a guest::Options,
@@ -255,9 +263,11 @@ impl Runner<'_> {
                 .example
                 .and_then(|name| self.examples.get(name))
                 .map(PathBuf::as_path),
+            in_tree_counters: self.in_tree_counters.filter(|_| suite.in_tree_counters()),
             command: Some(&command),
             suite: Some(suite),
             tests: Some(self.program),
+            limit: LimitOf::Silence,
             options: self.user,
         };
         let parts = match self.user.qemu(Some(suite))? {

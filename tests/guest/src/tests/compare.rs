@@ -26,6 +26,7 @@ use self::differences::{
 };
 use self::report::{name, Report};
 use crate::ctx::{Ctx, Test};
+use crate::ktap::about;
 use crate::pmu::Pmu;
 use crate::tests;
 
@@ -41,6 +42,12 @@ pub const TESTS: &[Test] = tests![
     random_groups: [EmulatedPmu],
     sysfs,
     every_difference_is_there: [Module, EmulatedPmu],
+];
+
+/// The part that needs no calls.
+pub const SYSFS: &[Test] = tests![
+    all need [InTree];
+    sysfs,
 ];
 
 /// Makes calls for both PMUs, and collects the unexpected results.
@@ -395,6 +402,10 @@ fn files(pmu: &Pmu) -> Result<BTreeMap<String, String>> {
 fn sysfs(ctx: &Ctx) -> Result<()> {
     let ours = files(&ctx.pmu()?)?;
     let mut due = files(&ctx.in_tree()?)?;
+    let name = due.get("caps/pmu_name").map_or("", |name| name.trim_end());
+    about("name", name);
+    let events = ours.keys().filter(|file| file.starts_with("events/"));
+    about("events", events.filter(|file| !file.contains('.')).count());
     if ctx.is_rust_pmu() {
         let cpu = Cpu::probe();
         for difference in FILES.iter().filter(|difference| (difference.on)(&cpu)) {

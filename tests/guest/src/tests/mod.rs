@@ -5,6 +5,7 @@ pub mod attr;
 pub mod clock;
 pub mod clock_compare;
 pub mod clock_icount;
+pub mod codes;
 pub mod compare;
 pub mod constraints;
 pub mod contents;

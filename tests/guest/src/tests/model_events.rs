@@ -12,6 +12,7 @@ use perf_event::{Builder, Counter, SampleFlag};
 use super::compare::report::{name, Report};
 use super::extra_registers::Programmed;
 use crate::ctx::{Ctx, Test};
+use crate::ktap::about;
 use crate::msr::Msrs;
 use crate::pmu::{CpuPmu, Pmu};
 use crate::tests;
@@ -21,7 +22,7 @@ pub const TESTS: &[Test] = tests![
     cache_events,
     hardware_events,
     files,
-    data_sources,
+    data_sources: [Intel],
 ];
 
 /// `enum perf_type_id` (`include/uapi/linux/perf_event.h`).
@@ -85,6 +86,9 @@ fn compare(
                 show(&expected)
             ));
         }
+    }
+    if type_ == PERF_TYPE_HW_CACHE {
+        about("cache events", opened);
     }
     println!("# {opened} events, {missing} that the model does not have, {invalid} invalid");
     if opened == 0 {

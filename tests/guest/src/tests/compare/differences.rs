@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::attr::{self, bits};
 use super::case::{eventsel, Case, Cpu, Kind};
+use crate::pmu::Vendor;
 
 /// How rust_pmu handles a call that the in-tree driver handles differently.
 #[derive(Clone, Copy)]
@@ -343,7 +344,7 @@ pub static FILES: &[FileDifference] = &[
     },
     FileDifference {
         what: NO_ANY_THREAD,
-        on: |cpu| cpu.is_version(2..=2),
+        on: |cpu| cpu.is_version(2..=2) && cpu.perfmon.vendor == Vendor::Intel,
         file: "format/any",
         ours: None,
     },

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The CPUs that the in-tree driver knows by family and model, but for hybrid ones.
+//!
+//! There is a suite for each, which compares the two drivers' tables. Its guest has the PMU
+//! that QEMU gives that CPU. docs/cpus.md is made from the reports.
+
+use crate::machine::{Machine, Vendor};
+use crate::suite::Suite;
+
+macro_rules! cpus {
+    ($($vendor:ident $family:literal $model:literal $stepping:literal $name:literal,)*) => {
+        /// The suites, in the order of their signatures.
+        pub const CPUS: &[Suite] = &[$(
+            Suite::cpu(
+                concat!("cpu-", stringify!($family), "-", stringify!($model)),
+                Machine::cpu($name, Vendor::$vendor, $family, $model, $stepping),
+            ),
+        )*];
+    };
+}
+
+// Vendor, family, model, stepping, and names: of the microarchitecture, and where they differ
+// of the products (arch/x86/include/asm/intel-family.h; AMD's PPRs and BKDGs).
+cpus! {
+    // intel_pmu_init().
+    Intel 6 0x0e 0 "Yonah",
+    Intel 6 0x0f 0 "Merom",
+    Intel 6 0x16 0 "Merom L",
+    Intel 6 0x17 0 "Penryn",
+    Intel 6 0x1d 0 "Dunnington",
+    Intel 6 0x1a 0 "Nehalem EP",
+    Intel 6 0x1e 0 "Nehalem",
+    Intel 6 0x2e 0 "Nehalem EX",
+    Intel 6 0x25 0 "Westmere",
+    Intel 6 0x2c 0 "Westmere EP",
+    Intel 6 0x2f 0 "Westmere EX",
+    Intel 6 0x2a 0 "Sandy Bridge",
+    Intel 6 0x2d 0 "Sandy Bridge EP",
+    Intel 6 0x3a 0 "Ivy Bridge",
+    Intel 6 0x3e 0 "Ivy Bridge EP",
+    Intel 6 0x3c 0 "Haswell",
+    Intel 6 0x3f 0 "Haswell EP",
+    Intel 6 0x45 0 "Haswell ULT",
+    Intel 6 0x46 0 "Haswell, Iris Pro",
+    Intel 6 0x3d 0 "Broadwell",
+    Intel 6 0x47 0 "Broadwell, Iris Pro",
+    Intel 6 0x4f 0 "Broadwell EP",
+    Intel 6 0x56 0 "Broadwell DE",
+    Intel 6 0x4e 0 "Skylake mobile",
+    Intel 6 0x5e 0 "Skylake",
+    Intel 6 0x55 0 "Skylake SP, Cascade Lake, Cooper Lake",
+    Intel 6 0x8e 0 "Kaby Lake mobile",
+    Intel 6 0x9e 0 "Kaby Lake, Coffee Lake",
+    Intel 6 0xa5 0 "Comet Lake",
+    Intel 6 0xa6 0 "Comet Lake mobile",
+    Intel 6 0x7d 0 "Ice Lake",
+    Intel 6 0x7e 0 "Ice Lake mobile",
+    Intel 6 0x6a 0 "Ice Lake SP",
+    Intel 6 0x6c 0 "Ice Lake DE",
+    Intel 6 0x8c 0 "Tiger Lake mobile",
+    Intel 6 0x8d 0 "Tiger Lake",
+    Intel 6 0xa7 0 "Rocket Lake",
+    Intel 6 0x8f 0 "Sapphire Rapids",
+    Intel 6 0xcf 0 "Emerald Rapids",
+    Intel 6 0xad 0 "Granite Rapids",
+    Intel 6 0xae 0 "Granite Rapids D",
+    Intel 19 0x01 0 "Diamond Rapids",
+    Intel 6 0x1c 0 "Bonnell",
+    Intel 6 0x26 0 "Bonnell, Lincroft",
+    Intel 6 0x27 0 "Saltwell, Penwell",
+    Intel 6 0x35 0 "Saltwell, Cloverview",
+    Intel 6 0x36 0 "Saltwell, Cedarview",
+    Intel 6 0x37 0 "Silvermont, Bay Trail",
+    Intel 6 0x4a 0 "Silvermont, Merrifield",
+    Intel 6 0x4d 0 "Silvermont, Avoton",
+    Intel 6 0x5a 0 "Silvermont, Anniedale",
+    Intel 6 0x4c 0 "Airmont",
+    Intel 6 0x75 0 "Airmont, Lightning Mountain",
+    Intel 6 0x5c 0 "Goldmont, Apollo Lake",
+    Intel 6 0x5f 0 "Goldmont, Denverton",
+    Intel 6 0x7a 0 "Goldmont Plus",
+    Intel 6 0x86 0 "Tremont, Jacobsville",
+    Intel 6 0x96 0 "Tremont, Elkhart Lake",
+    Intel 6 0x9c 0 "Tremont, Jasper Lake",
+    Intel 6 0xbe 0 "Gracemont",
+    Intel 6 0xaf 0 "Crestmont, Sierra Forest",
+    Intel 6 0xb6 0 "Crestmont, Grand Ridge",
+    Intel 6 0xdd 0 "Darkmont, Clearwater Forest",
+    Intel 6 0x57 0 "Knights Landing",
+    Intel 6 0x85 0 "Knights Mill",
+    // amd_pmu_init().
+    Amd 0x0f 0x41 0 "K8",
+    Amd 0x10 0x04 0 "K10",
+    Amd 0x11 0x03 0 "Griffin",
+    Amd 0x12 0x01 0 "Llano",
+    Amd 0x14 0x02 0 "Bobcat",
+    Amd 0x15 0x01 0 "Bulldozer",
+    Amd 0x15 0x60 0 "Excavator",
+    Amd 0x16 0x00 0 "Jaguar",
+    Amd 0x17 0x01 0 "Zen",
+    Amd 0x17 0x08 0 "Zen+",
+    Amd 0x17 0x71 0 "Zen 2",
+    Hygon 0x18 0x00 0 "Dhyana",
+    Amd 0x19 0x21 0 "Zen 3",
+    Amd 0x19 0x61 0 "Zen 4",
+    Amd 0x1a 0x44 0 "Zen 5",
+    // zhaoxin_pmu_init().
+    Zhaoxin 6 0x19 0 "ZX-C",
+    Zhaoxin 7 0x1b 0 "ZX-D",
+    Zhaoxin 7 0x3b 0 "ZX-E",
+}
