@@ -22,6 +22,9 @@ const INTEL: PmuConfig = PmuConfig {
     fixed: PMU_FIXED_DEFAULT,
     width: 0,
     full_width: 0,
+    cpus: 1,
+    cpu: 0,
+    hybrid: ptr::null(),
     fault: ptr::null(),
 };
 
