@@ -7,7 +7,7 @@ use core::fmt;
 use crate::{
     generation::{self, Generation},
     msr::FIXED_SHIFT,
-    processor::{self, Processor, Signature},
+    processor::{self, Core, CoreType, Processor, Signature},
 };
 
 /// The highest number of general-purpose counters of any vendor: what AMD's CPUID can
@@ -95,6 +95,8 @@ pub struct Config {
     /// What CPUID reports of the processor. `None` if it is none in particular: it has
     /// no register that is not architectural.
     pub signature: Option<Signature>,
+    /// The type of this core. `None` if the processor is not a hybrid one.
+    pub core_type: Option<CoreType>,
     /// The counters.
     pub shape: Shape,
 }
@@ -106,6 +108,7 @@ impl Config {
             vendor,
             version,
             signature: None,
+            core_type: None,
             shape: generation::select(vendor, version)?.default_shape(),
         })
     }
@@ -119,6 +122,24 @@ impl Config {
             vendor,
             version,
             signature: Some(signature),
+            core_type: None,
+            shape,
+        })
+    }
+
+    /// The PMU of a core of this type of a hybrid processor.
+    pub fn of_hybrid(
+        vendor: Vendor,
+        signature: Signature,
+        core_type: CoreType,
+    ) -> Result<Config, ConfigError> {
+        let core = processor::find_core(vendor, signature, core_type)?;
+        let (version, shape) = core.processor()?.pmu(false);
+        Ok(Config {
+            vendor,
+            version,
+            signature: Some(signature),
+            core_type: Some(core_type),
             shape,
         })
     }
@@ -126,6 +147,10 @@ impl Config {
     /// The generation, if it can have these counters.
     pub(crate) fn generation(&self) -> Result<&'static dyn Generation, ConfigError> {
         let generation = generation::select(self.vendor, self.version)?;
+        if let Some(core_type) = self.core_type {
+            let signature = self.signature.ok_or(ConfigError::NotHybrid)?;
+            processor::find_core(self.vendor, signature, core_type)?;
+        }
         if !generation.general_counters().contains(&self.shape.general) {
             return Err(ConfigError::General);
         }
@@ -151,9 +176,18 @@ impl Config {
         Ok(generation)
     }
 
-    /// The processor, if it is in the table.
+    /// The processor, if it is in the table. Of a hybrid one, a processor whose cores are
+    /// all like this one.
     pub(crate) fn processor(&self) -> Option<&'static Processor> {
-        processor::find(self.vendor, self.signature?)
+        match self.core() {
+            Some(core) => core.processor().ok(),
+            None => processor::find(self.vendor, self.signature?),
+        }
+    }
+
+    /// The core of a hybrid processor.
+    pub(crate) fn core(&self) -> Option<Core> {
+        processor::find_core(self.vendor, self.signature?, self.core_type?).ok()
     }
 }
 
@@ -181,6 +215,10 @@ pub enum ConfigError {
     /// [`Defect::MaskLvtpc`](crate::Defect::MaskLvtpc) on a vendor whose local APIC always
     /// masks LVTPC.
     MaskLvtpc,
+    /// The table has no hybrid processor with this signature.
+    NotHybrid,
+    /// The hybrid processor has no cores of this type.
+    NoSuchCore,
 }
 
 impl fmt::Display for ConfigError {
@@ -205,6 +243,8 @@ impl fmt::Display for ConfigError {
             ConfigError::Status => "the PMU has no counter with this bit in GLOBAL_STATUS",
             ConfigError::Msr => "the PMU has no register at this address",
             ConfigError::MaskLvtpc => "the local APIC of this vendor always masks LVTPC",
+            ConfigError::NotHybrid => "the processor is not a hybrid one that the model knows",
+            ConfigError::NoSuchCore => "the hybrid processor has no cores of this type",
         })
     }
 }

@@ -27,7 +27,8 @@
 //! Each generation is one file in `generation/`, which holds what the generation adds to
 //! the previous one. [`msr`] declares the registers. The tables in `processor/` have what
 //! differs from one processor of a generation to another. A PMU is that of a processor in
-//! these tables if its [`Config`] has the [`Signature`].
+//! these tables if its [`Config`] has the [`Signature`]. The PMUs of a hybrid processor are
+//! of several types: one [`Config`] for each [`CoreType`].
 //!
 //! Every event is a function of the instructions and branches that have retired, see
 //! [`event`]. A test can therefore compute every count and the place of every overflow.
@@ -103,4 +104,4 @@ pub use config::{Config, ConfigError, Shape, Vendor, MAX_FIXED, MAX_GENERAL, MAX
 pub use event::{Mode, Retired};
 pub use pmi::{Defect, PmiFault};
 pub use pmu::{GeneralProtection, MsrError, Pmu};
-pub use processor::Signature;
+pub use processor::{CoreType, Signature};

@@ -13,7 +13,7 @@ use crate::{
         IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS, PMI_IN_USE,
     },
     pmi::{Defect, PmiDelivery, PmiFault},
-    processor::{self, Processor, MAX_MODEL_MSRS},
+    processor::{self, Core, Processor, Report, MAX_MODEL_MSRS},
 };
 
 /// The reason why an access to an MSR fails. A failed access changes nothing.
@@ -96,6 +96,7 @@ pub struct Pmu {
     config: Config,
     generation: &'static dyn Generation,
     processor: Option<&'static Processor>,
+    core: Option<Core>,
     shape: Shape,
     eventsel: [EventSel; MAX_GENERAL],
     general: [u64; MAX_GENERAL],
@@ -146,6 +147,7 @@ impl Pmu {
             config,
             generation,
             processor: config.processor(),
+            core: config.core(),
             shape,
             eventsel: Default::default(),
             general: Default::default(),
@@ -197,12 +199,34 @@ impl Pmu {
     /// Returns EAX, EBX, ECX and EDX of a CPUID subleaf. A leaf without subleaves returns
     /// the same for all of them.
     pub fn cpuid_count(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        self.generation.cpuid(&self.shape, leaf, subleaf)
+        let of_generation = |shape| self.generation.cpuid(shape, leaf, subleaf);
+        let Some(core) = self.core else {
+            return of_generation(&self.shape);
+        };
+        match (leaf, core.report()) {
+            (0x1a, _) => Some(core.leaf_1ah()),
+            (0xa, Report::Common { general, fixed }) => of_generation(&Shape {
+                general: general.min(self.shape.general),
+                fixed: fixed.min(self.shape.fixed),
+                ..self.shape
+            }),
+            // Without the fields that version 6 adds.
+            (0x23, Report::Leaf23h) if !self.generation.has_leaf_23h() => {
+                Some(generation::leaf_23h(&self.shape, subleaf, 0))
+            }
+            _ => of_generation(&self.shape),
+        }
     }
 
     /// CPUID.(7,1):EAX.ArchPerfMonExt: whether leaf 23H exists.
     pub fn perfmon_ext(&self) -> bool {
-        self.generation.has_leaf_23h()
+        let of_core = self.core.map(|core| core.report());
+        self.generation.has_leaf_23h() || of_core == Some(Report::Leaf23h)
+    }
+
+    /// CPUID.(7,0):EDX.Hybrid: whether the processor is hybrid, and leaf 1AH exists.
+    pub fn hybrid(&self) -> bool {
+        self.core.is_some()
     }
 
     /// The value of PERF_CAPABILITIES, `None` if the register does not exist, which is when

@@ -147,6 +147,7 @@ fn intel() -> impl Strategy<Value = Setup> {
             vendor: Vendor::Intel,
             version,
             signature: None,
+            core_type: None,
             shape: Shape {
                 general,
                 missing: 0,

@@ -3,7 +3,7 @@
 //! What a PMU has because of the processor that it belongs to.
 
 use pmu_model::{
-    msr::*, Config, ConfigError, Defect, Mode, MsrError, Pmu, Retired, Signature, Vendor,
+    msr::*, Config, ConfigError, CoreType, Defect, Mode, MsrError, Pmu, Retired, Signature, Vendor,
 };
 use proptest::prelude::*;
 
@@ -476,4 +476,177 @@ proptest! {
             }
         }
     }
+}
+
+fn hybrid(model: u8, core_type: CoreType) -> Result<Pmu, ConfigError> {
+    let signature = Signature {
+        family: 6,
+        model,
+        stepping: 0,
+    };
+    Config::of_hybrid(Vendor::Intel, signature, core_type).and_then(Pmu::new)
+}
+
+/// Leaf 0AH of Alder Lake is the same on all cores. Later ones report each core's own counters
+/// there and in leaf 23H.
+#[test]
+fn cpuid_of_hybrid_processors() {
+    use CoreType::{Efficient, LowPower, Performance};
+    for (model, core_type, leaf_1a, leaf_a, leaf_23) in [
+        (
+            0x97,
+            Performance,
+            0x4000_0001,
+            [0x0830_0605, 0x7, 0x8603],
+            None,
+        ),
+        (
+            0x97,
+            Efficient,
+            0x2000_0001,
+            [0x0830_0605, 0x7, 0x8603],
+            None,
+        ),
+        (
+            0xb7,
+            Efficient,
+            0x2000_0001,
+            [0x0830_0605, 0x7, 0x8603],
+            None,
+        ),
+        (
+            0xaa,
+            Performance,
+            0x4000_0002,
+            [0x0830_0805, 0xf, 0x8604],
+            Some([0xff, 0xf]),
+        ),
+        (
+            0xaa,
+            Efficient,
+            0x2000_0002,
+            [0x0830_0805, 0x7, 0x8603],
+            Some([0xff, 0x7]),
+        ),
+        (
+            0xc6,
+            Performance,
+            0x4000_0003,
+            [0x0830_0806, 0xf, 0x8604],
+            Some([0xff, 0xf]),
+        ),
+        (
+            0xc5,
+            Efficient,
+            0x2000_0003,
+            [0x0830_0806, 0x7, 0x8603],
+            Some([0xff, 0x7]),
+        ),
+        (
+            0xc5,
+            LowPower,
+            0x2000_0002,
+            [0x0830_0806, 0x7, 0x8603],
+            Some([0xff, 0x7]),
+        ),
+        (
+            0xcc,
+            Efficient,
+            0x2000_0004,
+            [0x0830_0806, 0x7, 0x8603],
+            Some([0xff, 0x7]),
+        ),
+    ] {
+        let pmu = hybrid(model, core_type).unwrap();
+        let name = format!("{model:#x} {core_type:?}");
+        assert!(pmu.hybrid(), "{name}");
+        assert_eq!(pmu.cpuid(0x1a), Some([leaf_1a, 0, 0, 0]), "{name}");
+        let [eax, ebx, ecx, edx] = pmu.cpuid(0xa).unwrap();
+        assert_eq!(([eax, ecx, edx], ebx), (leaf_a, 0), "{name}");
+        assert_eq!(pmu.perfmon_ext(), leaf_23.is_some(), "{name}");
+        let counters = pmu.cpuid_count(0x23, 1).map(|[eax, ebx, ..]| [eax, ebx]);
+        assert_eq!(counters, leaf_23, "{name}");
+    }
+}
+
+/// Meteor Lake has leaf 23H, but not the fields of version 6.
+#[test]
+fn leaf_23h_of_version_5() {
+    let mut pmu = hybrid(0xaa, CoreType::Performance).unwrap();
+    assert_eq!(pmu.cpuid(0x23), Some([0b1011, 0, 4, 0]));
+    assert_eq!(pmu.cpuid_count(0x23, 3), Some([0xff, 0, 0, 0]));
+    assert!(pmu.wrmsr(IA32_PERFEVTSEL0, EventSel::EQ).is_err());
+    assert_eq!(pmu.rdmsr(IA32_PMC_GP0_CTR), GP);
+}
+
+/// The counters that CPUID hides exist, and each core has the registers of its type.
+#[test]
+fn registers_of_alder_lake() {
+    let mut performance = hybrid(0x97, CoreType::Performance).unwrap();
+    let mut efficient = hybrid(0x97, CoreType::Efficient).unwrap();
+    for (msr, on_performance, on_efficient) in [
+        (IA32_PERFEVTSEL0 + 5, Ok(0), Ok(0)),
+        (IA32_PERFEVTSEL0 + 7, Ok(0), GP),
+        (IA32_FIXED_CTR0 + 2, Ok(0), Ok(0)),
+        (IA32_FIXED_CTR0 + 3, Ok(0), GP),
+        (MSR_PEBS_LD_LAT, Ok(0), Ok(0)),
+        (MSR_PEBS_FRONTEND, Ok(0), GP),
+    ] {
+        assert_eq!(performance.rdmsr(msr), on_performance, "{msr:#x}");
+        assert_eq!(efficient.rdmsr(msr), on_efficient, "{msr:#x}");
+    }
+    // A bit that only Gracemont's register has.
+    assert_eq!(
+        performance.wrmsr(MSR_OFFCORE_RSP_0, 1 << 63),
+        Err(MsrError::GeneralProtection)
+    );
+    assert_eq!(efficient.wrmsr(MSR_OFFCORE_RSP_0, 1 << 63), Ok(()));
+}
+
+/// AMX_OPS_RETIRED of Golden Cove counts on counter 0 only. On Gracemont it is no event.
+#[test]
+fn constraints_of_alder_lake() {
+    for (core_type, expected) in [
+        (CoreType::Performance, [100, 0]),
+        (CoreType::Efficient, [0, 0]),
+    ] {
+        let mut pmu = hybrid(0x97, core_type).unwrap();
+        for i in 0..2 {
+            let eventsel = EventSel::EN | EventSel::USR | 0xce;
+            pmu.wrmsr(IA32_PERFEVTSEL0 + i, eventsel).unwrap();
+        }
+        pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 0b11).unwrap();
+        let retired = Retired {
+            instructions: 100,
+            branches: 0,
+        };
+        pmu.retire(&[retired, Retired::default()]);
+        let counts = [0, 1].map(|i| pmu.rdmsr(IA32_PMC0 + i).unwrap());
+        assert_eq!(counts, expected, "{core_type:?}");
+    }
+}
+
+#[test]
+fn not_hybrid() {
+    let error = |model, core_type| hybrid(model, core_type).err();
+    assert_eq!(
+        error(0x8f, CoreType::Performance),
+        Some(ConfigError::NotHybrid)
+    );
+    assert_eq!(
+        error(0x97, CoreType::LowPower),
+        Some(ConfigError::NoSuchCore)
+    );
+    let zen = Signature {
+        family: 6,
+        model: 0x97,
+        stepping: 0,
+    };
+    let config = Config::of_hybrid(Vendor::Amd, zen, CoreType::Performance);
+    assert_eq!(config, Err(ConfigError::NotHybrid));
+    // Without efficient cores it is not one, and reports all counters.
+    assert_eq!(
+        leaf_a(Vendor::Intel, 6, 0x97, false),
+        Some([0x0830_0805, 0xf, 0x8604])
+    );
 }

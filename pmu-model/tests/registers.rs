@@ -23,6 +23,7 @@ fn with_shape(version: u8, shape: Shape) -> Result<Pmu, ConfigError> {
         vendor: Vendor::Intel,
         version,
         signature: None,
+        core_type: None,
         shape,
     })
 }

@@ -100,6 +100,17 @@ typedef struct PmuConfig {
    */
   uint16_t general_mask;
   /**
+   * The number of vCPUs, and the number of this one, which is less.
+   */
+  uint32_t cpus;
+  uint32_t cpu;
+  /**
+   * Which of them are the efficient cores of a hybrid processor: `E` or `E+L`. The last L
+   * are low-power ones, and the E before them the other ones. NULL means that the processor
+   * is not a hybrid one.
+   */
+  const char *hybrid;
+  /**
    * The defect of the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
    * `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`. NULL means
    * none.
@@ -127,7 +138,8 @@ typedef struct PmuCounts {
  *
  * # Safety
  *
- * cfg->fault is NULL or points to a NUL-terminated string that is valid during the call.
+ * Each of cfg->fault and cfg->hybrid is NULL or points to a NUL-terminated string that is
+ * valid during the call.
  */
 struct PmuBridge *pmu_new(const struct PmuConfig *cfg, const char **error);
 
@@ -167,6 +179,11 @@ bool pmu_perfctr_core(const struct PmuBridge *pmu);
  * CPUID.(7,1):EAX.ArchPerfMonExt: whether leaf 23H exists.
  */
 bool pmu_perfmon_ext(const struct PmuBridge *pmu);
+
+/**
+ * CPUID.(7,0):EDX.Hybrid: whether leaf 1AH exists.
+ */
+bool pmu_hybrid(const struct PmuBridge *pmu);
 
 /**
  * Whether the local APIC sets the mask bit of LVTPC when it delivers a PMI: on Intel and

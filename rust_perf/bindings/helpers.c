@@ -11,6 +11,7 @@
 #include <linux/kprobes.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
+#include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
 #include <linux/static_call.h>
@@ -181,4 +182,50 @@ ssize_t rust_perf_show_online_cpus(struct device *dev,
 				   struct device_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%*pbl\n", cpumask_pr_args(cpu_online_mask));
+}
+
+struct cpumask *rust_perf_cpumask_alloc(void)
+{
+	return kzalloc(cpumask_size(), GFP_KERNEL);
+}
+
+void rust_perf_cpumask_free(struct cpumask *mask)
+{
+	kfree(mask);
+}
+
+void rust_perf_cpumask_assign_this_cpu(struct cpumask *mask, bool value)
+{
+	if (value)
+		cpumask_set_cpu(smp_processor_id(), mask);
+	else
+		cpumask_clear_cpu(smp_processor_id(), mask);
+}
+
+bool rust_perf_cpumask_test(const struct cpumask *mask, unsigned int cpu)
+{
+	return cpu < nr_cpu_ids && cpumask_test_cpu(cpu, mask);
+}
+
+bool rust_perf_cpu_online(unsigned int cpu)
+{
+	return cpu < nr_cpu_ids && cpu_online(cpu);
+}
+
+/* The mask is in the place of the text. */
+ssize_t rust_perf_show_cpumask(struct device *dev,
+			       struct device_attribute *attr, char *buf)
+{
+	struct perf_pmu_events_attr *file =
+		container_of(attr, struct perf_pmu_events_attr, attr);
+	const struct cpumask *mask = (const struct cpumask *)file->event_str;
+	cpumask_var_t online;
+	ssize_t ret;
+
+	if (!alloc_cpumask_var(&online, GFP_KERNEL))
+		return -ENOMEM;
+	cpumask_and(online, mask, cpu_online_mask);
+	ret = sysfs_emit(buf, "%*pbl\n", cpumask_pr_args(online));
+	free_cpumask_var(online);
+	return ret;
 }

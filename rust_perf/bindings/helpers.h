@@ -54,6 +54,13 @@ void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
 void rust_perf_sysfs_attr_init(struct attribute *attr);
 ssize_t rust_perf_show_online_cpus(struct device *dev,
 				   struct device_attribute *attr, char *buf);
+struct cpumask *rust_perf_cpumask_alloc(void);
+void rust_perf_cpumask_free(struct cpumask *mask);
+void rust_perf_cpumask_assign_this_cpu(struct cpumask *mask, bool value);
+bool rust_perf_cpumask_test(const struct cpumask *mask, unsigned int cpu);
+bool rust_perf_cpu_online(unsigned int cpu);
+ssize_t rust_perf_show_cpumask(struct device *dev,
+			       struct device_attribute *attr, char *buf);
 bool rust_perf_has_apic(void);
 void rust_perf_apic_write_lvtpc(u32 value);
 u32 rust_perf_apic_read_lvtpc(void);

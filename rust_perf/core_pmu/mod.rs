@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rust_pmu`: the performance counters of each core.
+//! `rust_pmu`: the performance counters of each core. On a hybrid CPU there is a PMU for each
+//! type of core instead.
 //!
 //! | file | concern |
 //! |---|---|
 //! | `attr.rs` | what an event asks for: [`CorePmu::event_init`] |
 //! | `registration.rs` | what is registered, and when nothing is |
+//! | `hybrid.rs` | the PMUs of a hybrid CPU, one for each type of core |
 //! | `sysfs.rs` | the folders in sysfs |
 //! | `schedule.rs` | which counter an event is on: add, del |
 //! | `extra.rs` | which register an event has besides |
@@ -38,6 +40,7 @@
 mod attr;
 mod count;
 mod extra;
+mod hybrid;
 mod nmi_window;
 mod ownership;
 mod pmi;
@@ -53,6 +56,7 @@ pub(crate) use self::registration::{
 
 use self::{
     extra::Core,
+    hybrid::Part,
     nmi_window::NmiWindow,
     ownership::{
         Owner,
@@ -138,6 +142,8 @@ pub(crate) struct Cpu {
     svm: AtomicBool,
     /// The index of the CPU's [`Core`], plus 1. 0 if it has not been looked up.
     core: AtomicUsize,
+    /// On a hybrid CPU, whether this CPU is of the type of core that the PMU is for.
+    of_type: AtomicBool,
 }
 
 impl Cpu {
@@ -165,6 +171,8 @@ impl Cpu {
 pub(crate) struct CorePmu {
     hardware: Hardware,
     sampling: Sampling,
+    /// On a hybrid CPU, the part of it that the PMU is for.
+    part: Option<Part>,
     /// The cores, if their threads share the extra registers.
     cores: KVec<Pin<KBox<Core>>>,
     #[pin]
@@ -175,11 +183,16 @@ pub(crate) struct CorePmu {
 
 impl CorePmu {
     /// A driver for this hardware.
-    pub(crate) fn new(hardware: Hardware, sampling: Sampling) -> impl PinInit<Self, Error> {
+    pub(crate) fn new(
+        hardware: Hardware,
+        sampling: Sampling,
+        part: Option<Part>,
+    ) -> impl PinInit<Self, Error> {
         let shared = hardware.capabilities.shares_extra();
         try_pin_init!(Self {
             cores: if shared { Core::all()? } else { KVec::new() },
             hardware,
+            part,
             sampling,
             owner <- new_mutex!(Owner::default()),
             shut_down: AtomicBool::new(false),

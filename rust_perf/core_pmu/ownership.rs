@@ -23,7 +23,7 @@ use crate::{
         irq::IrqsDisabled,
         syscore, //
     },
-    x86::Reservation, //
+    x86::Reserved, //
 };
 use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
@@ -66,7 +66,7 @@ impl Cpu {
 #[derive(Default)]
 pub(super) struct Owner {
     events: usize,
-    reservation: Option<Reservation>,
+    reservation: Option<Reserved>,
 }
 
 impl CorePmu {
@@ -76,7 +76,7 @@ impl CorePmu {
         let mut owner = self.owner.lock();
         if owner.reservation.is_none() {
             let reservation =
-                Reservation::take(&self.hardware.capabilities).inspect_err(|_| {
+                self.hardware.reservable.reserve().inspect_err(|_| {
                     pr_warn_once!(
                         "the counters are in use, by events of the in-tree `cpu` PMU or the NMI watchdog; \
                          close those events, `sysctl kernel.nmi_watchdog=0`\n"
@@ -189,6 +189,7 @@ impl CorePmu {
 
 impl hotplug::Handler for Handler {
     fn online(&self, irqs: IrqsDisabled<'_>) {
+        self.assign_this_cpu(irqs);
         let on = self.0.cpus().this(irqs);
         on.state().offline.store(false, Relaxed);
         // It may be another CPU that has this number now.

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registration of `rust_pmu`, if the CPU has counters.
+//! Registration of `rust_pmu`, or of the PMUs of a hybrid CPU, if there are counters.
 
 use super::{
+    hybrid::{
+        self,
+        Handlers,
+        Part, //
+    },
     sysfs,
     CorePmu,
     Handler, //
@@ -10,6 +15,7 @@ use super::{
 use crate::{
     perf,
     system::{
+        cpumask::CpuMask,
         hotplug,
         syscore, //
     },
@@ -20,18 +26,34 @@ use crate::{
         Options, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
-/// What is registered for `rust_pmu`. It is dropped in this order.
+/// What is registered for `rust_pmu`, or for the PMUs of a hybrid CPU. It is dropped in this
+/// order.
 pub(crate) struct Registrations {
+    _pmus: KVec<PmuRegistration>,
+    _nmi: NmiRegistration,
+}
+
+/// What is registered for one PMU. It is dropped in this order.
+struct PmuRegistration {
     _pmu: Pin<KBox<perf::Registration<CorePmu>>>,
     _syscore: Pin<KBox<syscore::Registration<Handler>>>,
     _hotplug: Pin<KBox<hotplug::Registration<Handler>>>,
-    _nmi: Pin<KBox<nmi::Registration<Handler>>>,
 }
 
-/// Registers `rust_pmu`. Returns `None`, with a message, if the CPU has no PMU that
-/// the driver can drive: the module's other PMUs need none. Task context, may sleep.
+/// The handler of NMIs. That of one PMU need not look for the right one.
+enum NmiRegistration {
+    One(#[expect(dead_code)] Pin<KBox<nmi::Registration<Handler>>>),
+    Hybrid(#[expect(dead_code)] Pin<KBox<nmi::Registration<Handlers>>>),
+}
+
+/// Registers `rust_pmu`, or a PMU for each type of core. Returns `None`, with a message, if the
+/// CPU has no PMU that the driver can drive: the module's other PMUs need none. Task context,
+/// may sleep.
 ///
 /// All other failures are errors, because the user asked for something that can be
 /// had in another way, or the kernel cannot run the driver: a generation that was
@@ -42,8 +64,8 @@ pub(crate) fn register(
     named_events: bool,
     module: &'static ThisModule,
 ) -> Result<Option<Registrations>> {
-    let hardware = match Hardware::detect(options) {
-        Ok(hardware) => hardware,
+    let all = match Hardware::detect(options) {
+        Ok(all) => all,
         Err(NoHardware::Missing(why)) => {
             if let Some(generation) = options.generation {
                 pr_err!("generation={}: {}\n", generation.get(), why);
@@ -54,23 +76,72 @@ pub(crate) fn register(
         }
         Err(NoHardware::Failed(error)) => return Err(error),
     };
-    let capabilities = hardware.capabilities;
     let sampling = perf::Sampling::find().inspect_err(|_| {
         pr_err!("perf_event_overflow() or perf_sample_event_took() cannot be found with kprobes\n")
     })?;
-    let groups = sysfs::attribute_groups(&capabilities, named_events)?;
-    let instance = perf::Instance::new(CorePmu::new(hardware, sampling))?;
+
+    let mut parts = KVec::new();
+    for hardware in &all {
+        parts.push(Part::of(hardware, &all)?, GFP_KERNEL)?;
+    }
+    let mut instances = KVec::new();
+    let mut handlers = KVec::new();
+    for (hardware, part) in all.into_iter().zip(parts) {
+        let cpus = part.as_ref().map(|part| part.cpus.clone());
+        let driver = CorePmu::new(hardware, sampling, part);
+        let instance = perf::Instance::only_on(driver, cpus.clone())?;
+        handlers.push(Handler(instance.clone()), GFP_KERNEL)?;
+        instances.push((instance, cpus), GFP_KERNEL)?;
+    }
+
+    // The PMUs come last: they may get events as soon as they are registered.
+    let nmi = register_nmi(handlers)?;
+    let mut pmus = KVec::new();
+    for (instance, cpus) in instances {
+        let pmu = register_pmu(instance, cpus, named_events, module)?;
+        pmus.push(pmu, GFP_KERNEL)?;
+    }
+    Ok(Some(Registrations {
+        _pmus: pmus,
+        _nmi: nmi,
+    }))
+}
+
+fn register_nmi(mut handlers: KVec<Handler>) -> Result<NmiRegistration> {
+    if handlers.len() > 1 {
+        let handlers = Handlers::new(handlers);
+        let nmi = KBox::pin_init(nmi::Registration::register(handlers), GFP_KERNEL)?;
+        return Ok(NmiRegistration::Hybrid(nmi));
+    }
+    let handler = handlers.pop().ok_or(ENODEV)?;
+    let nmi = KBox::pin_init(nmi::Registration::register(handler), GFP_KERNEL)?;
+    Ok(NmiRegistration::One(nmi))
+}
+
+/// Registers the PMU of `instance`, which is on `cpus` only if there are any.
+fn register_pmu(
+    instance: Arc<perf::Instance<CorePmu>>,
+    cpus: Option<Arc<CpuMask>>,
+    named_events: bool,
+    module: &'static ThisModule,
+) -> Result<PmuRegistration> {
+    let Hardware {
+        core_type,
+        capabilities,
+        ..
+    } = instance.driver().hardware;
+    let name = hybrid::name(core_type);
+    let groups = sysfs::attribute_groups(&capabilities, named_events, cpus.as_ref())?;
     let handler = Handler(instance.clone());
 
-    // The PMU comes last: it may get events as soon as it is registered.
-    let nmi = KBox::pin_init(nmi::Registration::register(handler.clone()), GFP_KERNEL)?;
     let hotplug = KBox::pin_init(
         hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),
         GFP_KERNEL,
     )?;
+    handler.assign_all();
     let syscore = KBox::pin_init(syscore::Registration::register(handler), GFP_KERNEL)?;
     let pmu = KBox::pin_init(
-        perf::Registration::register(c"rust_pmu", groups, instance, module),
+        perf::Registration::register(name, groups, instance, module),
         GFP_KERNEL,
     )?;
 
@@ -79,7 +150,8 @@ pub(crate) fn register(
         None => ("", ""),
     };
     pr_info!(
-        "rust_pmu: {}, {} general counters of {} bits, {} fixed of {}{}{}\n",
+        "{}: {}, {} general counters of {} bits, {} fixed of {}{}{}\n",
+        name,
         capabilities.generation.name,
         capabilities.counters.gp_part().len(),
         capabilities.gp_width,
@@ -88,10 +160,9 @@ pub(crate) fn register(
         events_of,
         model,
     );
-    Ok(Some(Registrations {
+    Ok(PmuRegistration {
         _pmu: pmu,
         _syscore: syscore,
         _hotplug: hotplug,
-        _nmi: nmi,
-    }))
+    })
 }

@@ -7,16 +7,21 @@ use crate::{
         AttributeGroups,
         File, //
     },
-    pmc::Capabilities, //
+    pmc::Capabilities,
+    system::cpumask::CpuMask, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// The folders that the in-tree driver's `cpu` has, with the events that this CPU
-/// can count. With `named_events` perf offers its own events, too. Task context, may
-/// sleep.
+/// can count. With `named_events` perf offers its own events, too. If there is a set of
+/// CPUs, perf opens events of this PMU on these only. Task context, may sleep.
 pub(crate) fn attribute_groups(
     capabilities: &Capabilities,
     named_events: bool,
+    only_on: Option<&Arc<CpuMask>>,
 ) -> Result<AttributeGroups> {
     let mut format = KVec::new();
     for field in capabilities.format() {
@@ -50,9 +55,11 @@ pub(crate) fn attribute_groups(
     }
 
     let mut files = KVec::new();
-    if named_events {
-        // By this file perf knows the PMU of a kind of core.
-        files.push(File::online_cpus(c"cpus"), GFP_KERNEL)?;
+    // By this file perf knows the PMU of a kind of core.
+    match only_on {
+        Some(cpus) => files.push(File::cpus(c"cpus", cpus.clone()), GFP_KERNEL)?,
+        None if named_events => files.push(File::online_cpus(c"cpus"), GFP_KERNEL)?,
+        None => {}
     }
     let folders = [(c"format", format), (c"events", events), (c"caps", caps)];
     AttributeGroups::with_files(files, folders)

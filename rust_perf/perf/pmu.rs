@@ -11,7 +11,10 @@ use super::{
     OnCpu,
     PerCpu, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    system::cpumask::CpuMask, //
+};
 use kernel::{
     error::VTABLE_DEFAULT_ERROR,
     ffi::c_int,
@@ -183,6 +186,8 @@ pub struct Instance<T: Pmu> {
     #[pin]
     pub(super) driver: T,
     pub(super) cpus: PerCpu<T>,
+    /// The CPUs that the PMU is on, if that is not all of them.
+    pub(super) only_on: Option<Arc<CpuMask>>,
 }
 
 impl<T: Pmu> Instance<T> {
@@ -191,10 +196,23 @@ impl<T: Pmu> Instance<T> {
     where
         Error: From<E>,
     {
+        Self::only_on(driver, None)
+    }
+
+    /// The same. If there is a set of CPUs, the PMU is on these only: perf puts its events on
+    /// no other CPU, and events of other CPUs cannot be opened (`ENOENT`, as in-tree).
+    pub fn only_on<E>(
+        driver: impl PinInit<T, E>,
+        only_on: Option<Arc<CpuMask>>,
+    ) -> Result<Arc<Self>>
+    where
+        Error: From<E>,
+    {
         Arc::pin_init::<Error>(
             try_pin_init!(Self {
                 driver <- driver,
                 cpus: PerCpu::new()?,
+                only_on,
             }? Error),
             GFP_KERNEL,
         )

@@ -88,6 +88,10 @@ impl<T: Pmu> Registration<T> {
                     event_mapped: T::HAS_EVENT_MAPPED.then_some(Callbacks::<T>::event_mapped),
                     event_unmapped: T::HAS_EVENT_UNMAPPED
                         .then_some(Callbacks::<T>::event_unmapped),
+                    filter: instance
+                        .only_on
+                        .is_some()
+                        .then_some(Callbacks::<T>::filter),
                     ..Default::default()
                 };
                 // SAFETY: `slot` is valid for writes.
@@ -161,7 +165,7 @@ impl<T: Pmu> Callbacks<T> {
     /// See [`Callbacks`].
     unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
         // SAFETY: perf passes a PMU of a `Registration<T>`.
-        let Instance { driver, cpus } = unsafe { Self::instance(pmu) };
+        let Instance { driver, cpus, .. } = unsafe { Self::instance(pmu) };
         // SAFETY: perf calls this with interrupts disabled.
         let irqs = unsafe { IrqsDisabled::new() };
         // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
@@ -173,11 +177,24 @@ impl<T: Pmu> Callbacks<T> {
     /// See [`Callbacks`].
     unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
         // SAFETY: perf passes a PMU of a `Registration<T>`.
-        let Instance { driver, cpus } = unsafe { Self::instance(pmu) };
+        let Instance { driver, cpus, .. } = unsafe { Self::instance(pmu) };
         // SAFETY: perf calls this with interrupts disabled.
         let irqs = unsafe { IrqsDisabled::new() };
         // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
         unsafe { cpus.with_schedule(irqs, |on, schedule| driver.disable(on, schedule)) }
+    }
+
+    /// Whether perf skips the events of the PMU on a CPU.
+    ///
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    unsafe extern "C" fn filter(pmu: *mut bindings::pmu, cpu: c_int) -> bool {
+        // SAFETY: perf passes a PMU of a `Registration<T>`.
+        let Instance { only_on, .. } = unsafe { Self::instance(pmu) };
+        only_on
+            .as_ref()
+            .is_some_and(|cpus| !cpus.contains(cpu as u32))
     }
 
     /// # Safety
@@ -186,7 +203,12 @@ impl<T: Pmu> Callbacks<T> {
     unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
         // SAFETY: perf passes an event of a `Registration<T>`, which is initialised but for what
         // the PMU adds to it. Nothing reads that before this returns.
-        let (Instance { driver, .. }, new) = unsafe { Self::event(event) };
+        let (
+            Instance {
+                driver, only_on, ..
+            },
+            new,
+        ) = unsafe { Self::event(event) };
         // SAFETY: The PMU's number does not change while it is registered.
         let own_type = unsafe { (*(*event).pmu).type_ } as u32;
         let generic = T::CAPABILITIES.contains(Capabilities::EXTENDED_HW_TYPE);
@@ -196,6 +218,12 @@ impl<T: Pmu> Callbacks<T> {
             | bindings::perf_type_id_PERF_TYPE_HW_CACHE
                 if generic => {}
             _ => return ENOENT.to_errno(),
+        }
+        // SAFETY: perf sets it before it opens the event. It is -1 if the event is on any CPU.
+        if let (Some(cpus), Ok(cpu)) = (only_on, u32::try_from(unsafe { (*event).cpu })) {
+            if !cpus.contains_online(cpu) {
+                return ENOENT.to_errno();
+            }
         }
         new.set_index(None);
         new.set_extra_register(None);
@@ -217,7 +245,7 @@ impl<T: Pmu> Callbacks<T> {
     /// See [`Callbacks`].
     unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
         // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus }, event) = unsafe { Self::event(event) };
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
         // SAFETY: perf calls this once, when it is about to free the event.
         let data = unsafe { event.take_data() };
         if T::HAS_EVENT_DESTROY {
@@ -230,7 +258,7 @@ impl<T: Pmu> Callbacks<T> {
     /// See [`Callbacks`].
     unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
         // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus }, event) = unsafe { Self::event(event) };
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
         let start = flags as u32 & bindings::PERF_EF_START != 0;
         // SAFETY: perf calls this with interrupts disabled.
         let irqs = unsafe { IrqsDisabled::new() };
@@ -252,7 +280,7 @@ impl<T: Pmu> Callbacks<T> {
     /// See [`Callbacks`].
     unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus }, event) = unsafe { Self::event(event) };
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
         // SAFETY: perf calls this with interrupts disabled.
         let irqs = unsafe { IrqsDisabled::new() };
         // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
@@ -270,7 +298,7 @@ impl<T: Pmu> Callbacks<T> {
     /// See [`Callbacks`].
     unsafe extern "C" fn start(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus }, event) = unsafe { Self::event(event) };
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
         // SAFETY: perf calls this with interrupts disabled or in an NMI, on the event's CPU.
         let (irqs, event) = unsafe { (IrqsDisabled::new(), CpuEvent::new(event)) };
         driver.start(&cpus.this(irqs), event);
@@ -281,7 +309,7 @@ impl<T: Pmu> Callbacks<T> {
     /// See [`Callbacks`].
     unsafe extern "C" fn stop(event: *mut bindings::perf_event, flags: c_int) {
         // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus }, event) = unsafe { Self::event(event) };
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
         let update = flags as u32 & bindings::PERF_EF_UPDATE != 0;
         // SAFETY: perf calls this with interrupts disabled or in an NMI, on the event's CPU.
         let (irqs, event) = unsafe { (IrqsDisabled::new(), CpuEvent::new(event)) };
@@ -293,7 +321,7 @@ impl<T: Pmu> Callbacks<T> {
     /// See [`Callbacks`].
     unsafe extern "C" fn read(event: *mut bindings::perf_event) {
         // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus }, event) = unsafe { Self::event(event) };
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
         // SAFETY: perf calls this with interrupts disabled or in an NMI, on the event's CPU.
         let (irqs, event) = unsafe { (IrqsDisabled::new(), CpuEvent::new(event)) };
         driver.read(&cpus.this(irqs), event);

@@ -6,13 +6,17 @@
 //! A driver makes its folders when it registers the PMU, with the files that this
 //! machine should have, so no file needs `is_visible`.
 
-use crate::bindings;
+use crate::{
+    bindings,
+    system::cpumask::CpuMask, //
+};
 use core::ptr;
 use kernel::{
     alloc::KVec,
     fmt,
     prelude::*,
-    str::CString, //
+    str::CString,
+    sync::Arc, //
 };
 
 /// A file with one line of text.
@@ -26,6 +30,8 @@ enum Line {
     Text(CString),
     /// The list of CPUs that are online.
     OnlineCpus,
+    /// The list of those of these CPUs that are online.
+    Cpus(Arc<CpuMask>),
 }
 
 impl File {
@@ -42,6 +48,14 @@ impl File {
         File {
             name,
             line: Line::OnlineCpus,
+        }
+    }
+
+    /// A file that reads as the list of those of `cpus` that are online.
+    pub fn cpus(name: &'static CStr, cpus: Arc<CpuMask>) -> Self {
+        File {
+            name,
+            line: Line::Cpus(cpus),
         }
     }
 }
@@ -138,7 +152,7 @@ impl Group {
     }
 }
 
-/// The attribute of a file. It points to the file's name and line.
+/// The attribute of a file. It points to the file's name, and to its line or its CPUs.
 fn attribute(file: &File) -> bindings::perf_pmu_events_attr {
     let mut attribute = bindings::perf_pmu_events_attr::default();
     attribute.attr.__bindgen_anon_1.show = Some(match &file.line {
@@ -148,6 +162,11 @@ fn attribute(file: &File) -> bindings::perf_pmu_events_attr {
             bindings::perf_event_sysfs_show
         }
         Line::OnlineCpus => bindings::rust_perf_show_online_cpus,
+        Line::Cpus(cpus) => {
+            // rust_perf_show_cpumask() expects the mask there.
+            attribute.event_str = cpus.as_ptr().cast();
+            bindings::rust_perf_show_cpumask
+        }
     });
     attribute.attr.attr.name = file.name.as_char_ptr();
     attribute.attr.attr.mode = 0o444;

@@ -43,7 +43,7 @@ bitfield! {
 
     /// CPUID.(EAX=07H,ECX=0):EDX, the features that the driver asks for (SDM
     /// vol. 2, CPUID).
-    pub struct Leaf07Edx(u32) {
+    pub(super) struct Leaf07Edx(u32) {
         /// The cores are of more than one kind.
         15:15 HYBRID;
     }

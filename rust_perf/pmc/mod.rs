@@ -51,8 +51,7 @@ pub use self::{
     cpuid::{
         core_number,
         CpuidLeaf,
-        Leaf01Ecx,
-        Leaf07Edx, //
+        Leaf01Ecx, //
     },
     detect::{
         detect,
@@ -66,7 +65,11 @@ pub use self::{
         ExtraRegister, //
     },
     generation::Generation,
-    intel::PERF_CAPABILITIES,
+    intel::{
+        is_hybrid,
+        CoreType,
+        PERF_CAPABILITIES, //
+    },
     msr::Msr,
     named::{
         EventName,

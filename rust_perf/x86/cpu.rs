@@ -38,14 +38,16 @@ bitfield! {
 ///
 /// # Invariants
 ///
-/// Every CPU has the registers of the [`Generation`] that was detected. It has the extra
-/// registers of the `Capabilities` by its model, and under a hypervisor they were found.
+/// Every CPU on which it is used has the registers of the [`Generation`] that was detected; on a
+/// hybrid CPU these are the cores of one type. It has the extra registers of the
+/// `Capabilities` by its model, and under a hypervisor they were found.
 pub(crate) struct ThisCpu(());
 
 impl ThisCpu {
     /// # Safety
     ///
-    /// Every CPU must have the registers of the generation that was detected.
+    /// Every CPU on which it is used must have the registers of the generation that was
+    /// detected.
     pub(super) unsafe fn new() -> Self {
         // INVARIANT: By the safety requirement.
         ThisCpu(())
@@ -81,7 +83,7 @@ pub(super) fn cpuid(leaf: u32, subleaf: u32) -> CpuidLeaf {
     }
 }
 
-/// Reads a register that may not exist. Task context.
+/// Reads a register that may not exist. Not in an NMI.
 pub(super) fn rdmsr_safe(msr: Msr) -> Option<u64> {
     let mut value = 0;
     // SAFETY: `value` is valid for writes, and the function catches the fault.
@@ -89,7 +91,7 @@ pub(super) fn rdmsr_safe(msr: Msr) -> Option<u64> {
     (error == 0).then_some(value)
 }
 
-/// Writes a register that may not exist, and returns whether it does. Task context.
+/// Writes a register that may not exist, and returns whether it does. Not in an NMI.
 fn wrmsr_safe(msr: Msr, value: u64) -> bool {
     // SAFETY: The function catches the fault. An `Msr` is a performance monitoring register, which
     // does not affect memory.
@@ -99,7 +101,7 @@ fn wrmsr_safe(msr: Msr, value: u64) -> bool {
 /// Whether a GP counter keeps what is written to it.
 ///
 /// A counter that is enabled, perhaps by firmware, does not keep its value. It is
-/// left alone and taken for working. Task context. The counter must be reserved,
+/// left alone and taken for working. Not in an NMI. The counter must be reserved,
 /// if the kernel arbitrates it.
 pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
     IrqsDisabled::with(|_| {
@@ -122,7 +124,7 @@ pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
 /// hypervisor provides. In-tree: `check_msr()`.
 ///
 /// If `shared`, someone else may be using the register: it is only read, and taken for
-/// one that keeps what is written. Task context.
+/// one that keeps what is written. Not in an NMI.
 pub(super) fn is_accessible(register: ExtraRegister, shared: bool) -> bool {
     // Bits that each of these registers has.
     const BITS: u64 = 0x11;

@@ -31,18 +31,26 @@ pub(crate) struct UserRdpmc {
 impl UserRdpmc {
     /// Finds the kernel functions, which are not exported. Task context, may sleep.
     /// Fails with the error of `register_kprobe()`.
-    pub(super) fn find() -> Result<Self> {
+    ///
+    /// On a `hybrid` CPU the width is not known: perf_get_x86_pmu_capability() must not be
+    /// called there.
+    pub(super) fn find(hybrid: bool) -> Result<Self> {
         // SAFETY: This is called in task context, as registering a kprobe requires.
         to_result(unsafe { bindings::rust_perf_user_rdpmc_init() })?;
         // INVARIANT: They were just found.
         Ok(UserRdpmc {
-            // SAFETY: The function it calls has been found.
-            page_width: unsafe { bindings::rust_perf_userpage_width() },
+            page_width: if hybrid {
+                0
+            } else {
+                // SAFETY: The function it calls has been found.
+                unsafe { bindings::rust_perf_userpage_width() }
+            },
         })
     }
 
     /// The width in bits that the kernel writes into the page of every event: that of
-    /// the in-tree driver's GP counters. 0 if that driver does not know the CPU.
+    /// the in-tree driver's GP counters. 0 if that driver does not know the CPU, or the CPU is
+    /// hybrid.
     pub(crate) fn page_width(&self) -> u8 {
         self.page_width
     }

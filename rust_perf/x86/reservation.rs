@@ -19,33 +19,89 @@ use crate::{
             Counter,
             CounterSet, //
         },
-        Capabilities,
         Generation, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+
+/// The MSRs of the GP counters of a machine, which are reserved once, however many users
+/// this driver has for them: the PMUs of a hybrid CPU share their addresses.
+#[pin_data]
+pub(crate) struct Reservable {
+    generation: &'static Generation,
+    counters: CounterSet,
+    #[pin]
+    users: Mutex<Users>,
+}
+
+#[derive(Default)]
+struct Users {
+    number: usize,
+    reservation: Option<Reservation>,
+}
+
+impl Reservable {
+    /// The MSRs of `counters`, which nobody has reserved yet.
+    pub(super) fn new(generation: &'static Generation, counters: CounterSet) -> impl PinInit<Self> {
+        pin_init!(Self {
+            generation,
+            counters,
+            users <- new_mutex!(Users::default()),
+        })
+    }
+
+    /// Reserves them for one more user. Fails with `EBUSY` if someone else has any of them.
+    /// Task context, may sleep.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Result<Reserved> {
+        let mut users = self.users.lock();
+        if users.reservation.is_none() {
+            users.reservation = Some(Reservation::take(self.generation, self.counters)?);
+        }
+        users.number = users.number.saturating_add(1);
+        Ok(Reserved(self.clone()))
+    }
+}
+
+/// One use of a [`Reservable`], until dropped. Task context, may sleep.
+pub(crate) struct Reserved(Arc<Reservable>);
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut users = self.0.users.lock();
+        users.number = users.number.saturating_sub(1);
+        if users.number == 0 {
+            users.reservation = None;
+        }
+    }
+}
 
 /// The MSRs of all GP counters, reserved until dropped.
 ///
 /// # Invariants
 ///
 /// The EVENTSEL and counter MSRs of each counter in `counters` are reserved.
-pub(crate) struct Reservation {
+pub(super) struct Reservation {
     generation: &'static Generation,
     counters: CounterSet,
 }
 
 impl Reservation {
-    /// Reserves all counters. Fails with `EBUSY` if someone else has any of them.
-    /// Task context.
-    pub(crate) fn take(capabilities: &Capabilities) -> Result<Self> {
-        let generation = capabilities.generation;
+    /// Reserves the GP counters among `counters`. Fails with `EBUSY` if someone else has any
+    /// of them. Task context.
+    pub(super) fn take(generation: &'static Generation, counters: CounterSet) -> Result<Self> {
         // INVARIANT: The set is empty.
         let mut taken = Reservation {
             generation,
             counters: CounterSet::EMPTY,
         };
-        for counter in capabilities.counters.gp_part() {
+        for counter in counters.gp_part() {
             reserve(generation, counter)?;
             // INVARIANT: Both MSRs were just reserved.
             taken.counters = taken.counters | CounterSet::of(counter);

@@ -25,6 +25,21 @@ const EQ: u32 = 1 << 1;
 /// Leaf 23H, subleaf 3: the same events as in leaf 0AH, the last of which is slots.
 const EVENTS: u32 = 0xff;
 
+/// A subleaf of leaf 23H. `fields` is EBX of subleaf 0: which fields event selects have.
+pub(crate) fn leaf_23h(shape: &Shape, subleaf: u32, fields: u32) -> [u32; 4] {
+    match subleaf {
+        0 => [SUBLEAVES, fields, u32::from(SLOTS_PER_CYCLE), 0],
+        1 => [
+            shape.general_counters() as u32,
+            shape.fixed_counters() as u32,
+            0,
+            0,
+        ],
+        3 => [EVENTS, 0, 0, 0],
+        _ => [0; 4],
+    }
+}
+
 impl Generation for IntelV6 {
     fn base(&self) -> Option<&'static dyn Generation> {
         Some(&IntelV5)
@@ -75,17 +90,11 @@ impl Generation for IntelV6 {
     /// Leaf 0AH can report contiguous counters only. It reports those before the first
     /// missing one.
     fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        let general = shape.general_counters();
-        match (leaf, subleaf) {
-            (0x23, 0) => Some([SUBLEAVES, UNIT_MASK2 | EQ, u32::from(SLOTS_PER_CYCLE), 0]),
-            (0x23, 1) => Some([general as u32, shape.fixed_counters() as u32, 0, 0]),
-            (0x23, 3) => Some([EVENTS, 0, 0, 0]),
-            (0x23, _) => Some([0; 4]),
-            _ => {
-                let [eax, ebx, ecx, edx] = IntelV5.cpuid(shape, leaf, subleaf)?;
-                let contiguous = general.trailing_ones();
-                Some([(eax & 0xffff_0000) | (contiguous << 8) | 6, ebx, ecx, edx])
-            }
+        if leaf == 0x23 {
+            return Some(leaf_23h(shape, subleaf, UNIT_MASK2 | EQ));
         }
+        let [eax, ebx, ecx, edx] = IntelV5.cpuid(shape, leaf, subleaf)?;
+        let contiguous = shape.general_counters().trailing_ones();
+        Some([(eax & 0xffff_0000) | (contiguous << 8) | 6, ebx, ecx, edx])
     }
 }

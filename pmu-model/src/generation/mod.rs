@@ -26,6 +26,8 @@ mod intel_v5;
 mod intel_v6;
 mod zhaoxin;
 
+pub(crate) use intel_v6::leaf_23h;
+
 /// Returns the generation for a [`Config::version`](crate::Config::version) of `vendor`.
 pub(crate) fn select(vendor: Vendor, version: u8) -> Result<&'static dyn Generation, ConfigError> {
     match (vendor, version) {

@@ -164,7 +164,8 @@ const DARKMONT: Counters = Counters {
     ..CRESTMONT
 };
 
-/// Of a hybrid processor, the entry is that of its performance cores.
+/// Of a hybrid processor, the entry is that of its performance cores, which is what it has if
+/// the efficient cores are disabled. `hybrid.rs` has the cores of all types.
 pub(super) const PROCESSORS: &[Processor] = &[
     // Core (Yonah).
     Processor {

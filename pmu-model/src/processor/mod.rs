@@ -11,14 +11,18 @@
 use core::ops::RangeInclusive;
 
 use crate::{
-    config::{Shape, Vendor},
+    config::{ConfigError, Shape, Vendor},
     msr::EventSel,
 };
 use constraint::Constraint;
 
 mod amd;
 mod constraint;
+mod hybrid;
 mod intel;
+
+pub use hybrid::CoreType;
+pub(crate) use hybrid::{find_core, Core, Report};
 
 /// What CPUID leaf 1 reports of a processor (SDM vol. 2A, CPUID, "INPUT EAX = 01H: Returns
 /// Model, Family, Stepping Information"). AMD's leaf has the same fields.
@@ -113,11 +117,15 @@ pub(crate) fn is_model_msr(vendor: Vendor, address: u32) -> bool {
         .any(|processor| processor.msr_index(address).is_some())
 }
 
+fn matches(signatures: &[(u16, Models)], signature: Signature) -> bool {
+    let mut signatures = signatures.iter();
+    signatures
+        .any(|(family, models)| *family == signature.family && models.contains(signature.model))
+}
+
 impl Processor {
     fn has(&self, signature: Signature) -> bool {
-        let mut signatures = self.signatures.iter();
-        signatures
-            .any(|(family, models)| *family == signature.family && models.contains(signature.model))
+        matches(self.signatures, signature)
     }
 
     /// The version and the counters. `smt` says whether two logical processors share a

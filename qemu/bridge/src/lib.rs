@@ -14,6 +14,7 @@
 //! function unwinds into C: a panic in an `extern "C"` function aborts.
 
 mod fault;
+mod hybrid;
 
 use std::{
     ffi::{c_char, c_int, c_uint, CStr},
@@ -21,7 +22,8 @@ use std::{
 };
 
 use pmu_model::{
-    Config, ConfigError, Defect, GeneralProtection, Mode, MsrError, Pmu, Retired, Signature, Vendor,
+    Config, ConfigError, CoreType, Defect, GeneralProtection, Mode, MsrError, Pmu, Retired,
+    Signature, Vendor,
 };
 
 /// The PMU of one vCPU.
@@ -63,6 +65,14 @@ pub struct PmuConfig {
     /// Intel's version 6: a bitmap of the general-purpose counters, instead of general,
     /// which must then be 0. 0 means that none is missing.
     pub general_mask: u16,
+    /// The number of vCPUs, and the number of this one, which is less.
+    pub cpus: u32,
+    #[expect(missing_docs, reason = "described with `cpus`")]
+    pub cpu: u32,
+    /// Which of them are the efficient cores of a hybrid processor: `E` or `E+L`. The last L
+    /// are low-power ones, and the E before them the other ones. NULL means that the processor
+    /// is not a hybrid one.
+    pub hybrid: *const c_char,
     /// The defect of the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
     /// `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`. NULL means
     /// none.
@@ -92,8 +102,8 @@ pub const PMU_UNKNOWN_MSR: c_int = 2;
 ///
 /// # Safety
 ///
-/// `config.fault` is NULL or points to a NUL-terminated string that is valid during the
-/// call.
+/// Each of `config.fault` and `config.hybrid` is NULL or points to a NUL-terminated string
+/// that is valid during the call.
 unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
     let (vendor, default_version) = match config.vendor {
         0 => (Vendor::Intel, 4),
@@ -101,17 +111,31 @@ unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
         2 => (Vendor::Zhaoxin, 2),
         _ => return Err(c"pmu=on: the model has PMUs of Intel, AMD and Zhaoxin only"),
     };
-    let fault = if config.fault.is_null() {
-        None
-    } else {
+    let [fault, hybrid] = [config.fault, config.hybrid].map(|text| {
         // SAFETY: It is not NULL, and this function's contract says that it then points to
         // a string that is valid while this function runs.
-        Some(unsafe { CStr::from_ptr(config.fault) })
-    };
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+    });
     let defect = defect(fault)?;
-    model_config(config, vendor, default_version)
+    let core_type = core_type(hybrid, config)?;
+    model_config(config, vendor, default_version, core_type)
         .and_then(|config| Pmu::with_defect(config, defect))
         .map_err(|error| message(error, vendor))
+}
+
+fn core_type(hybrid: Option<&CStr>, config: &PmuConfig) -> Result<Option<CoreType>, &'static CStr> {
+    let Some(hybrid) = hybrid else {
+        return Ok(None);
+    };
+    if config.version != 0 {
+        return Err(c"pmu-hybrid excludes pmu-version: each core has the version of its type");
+    }
+    let text = hybrid.to_str().ok();
+    let core_type = text.and_then(|text| hybrid::core_type(text, config.cpu, config.cpus));
+    core_type.map(Some).ok_or(
+        c"pmu-hybrid must be the number of efficient cores, or E+L if there are low-power ones: \
+          at least 1 of the vCPUs and not all of them",
+    )
 }
 
 fn defect(fault: Option<&CStr>) -> Result<Defect, &'static CStr> {
@@ -130,18 +154,23 @@ fn model_config(
     config: &PmuConfig,
     vendor: Vendor,
     default_version: u8,
+    core_type: Option<CoreType>,
 ) -> Result<Config, ConfigError> {
     let signature = (config.family != 0).then_some(Signature {
         family: config.family,
         model: config.model,
         stepping: config.stepping,
     });
-    let mut model = match config.version {
-        0 => match signature.and_then(|it| Config::of_processor(vendor, it, config.smt)) {
+    let mut model = match (core_type, config.version) {
+        (Some(core_type), _) => {
+            let signature = signature.ok_or(ConfigError::NotHybrid)?;
+            Config::of_hybrid(vendor, signature, core_type)?
+        }
+        (None, 0) => match signature.and_then(|it| Config::of_processor(vendor, it, config.smt)) {
             Some(model) => model,
             None => Config::new(vendor, default_version)?,
         },
-        version => Config::new(vendor, version)?,
+        (None, version) => Config::new(vendor, version)?,
     };
     model.signature = signature;
     if config.general != 0 {
@@ -197,6 +226,11 @@ fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
             c"pmu-fault=gp: must name the address of a register that this PMU has"
         }
         (_, ConfigError::MaskLvtpc) => c"pmu-fault=mask-lvtpc is for AMD only",
+        (_, ConfigError::NotHybrid) => {
+            c"pmu-hybrid needs a hybrid processor that the model knows, such as \
+              vendor=GenuineIntel,family=6,model=0x97"
+        }
+        (_, ConfigError::NoSuchCore) => c"pmu-hybrid: this processor has no low-power cores",
     }
 }
 
@@ -213,13 +247,14 @@ fn status(result: Result<(), MsrError>) -> c_int {
 ///
 /// # Safety
 ///
-/// cfg->fault is NULL or points to a NUL-terminated string that is valid during the call.
+/// Each of cfg->fault and cfg->hybrid is NULL or points to a NUL-terminated string that is
+/// valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn pmu_new(
     cfg: &PmuConfig,
     error: &mut MaybeUninit<*const c_char>,
 ) -> Option<Box<PmuBridge>> {
-    // SAFETY: This function's contract says the same of `cfg.fault`.
+    // SAFETY: This function's contract says the same of both strings.
     match unsafe { create(cfg) } {
         Ok(pmu) => Some(Box::new(PmuBridge(pmu))),
         Err(message) => {
@@ -282,6 +317,12 @@ pub extern "C" fn pmu_perfctr_core(pmu: &PmuBridge) -> bool {
 #[no_mangle]
 pub extern "C" fn pmu_perfmon_ext(pmu: &PmuBridge) -> bool {
     pmu.0.perfmon_ext()
+}
+
+/// CPUID.(7,0):EDX.Hybrid: whether leaf 1AH exists.
+#[no_mangle]
+pub extern "C" fn pmu_hybrid(pmu: &PmuBridge) -> bool {
+    pmu.0.hybrid()
 }
 
 /// Whether the local APIC sets the mask bit of LVTPC when it delivers a PMI: on Intel and

@@ -22,6 +22,9 @@ const INTEL: PmuConfig = PmuConfig {
     fixed: PMU_FIXED_DEFAULT,
     width: 0,
     full_width: 0,
+    cpus: 1,
+    cpu: 0,
+    hybrid: ptr::null(),
     fault: ptr::null(),
 };
 
@@ -34,9 +37,21 @@ fn with_fault(fault: &'static CStr, config: PmuConfig) -> PmuConfig {
     }
 }
 
+/// vCPU `cpu` of four of a processor of family 6.
+fn hybrid(text: &'static CStr, model: u8, cpu: u32) -> PmuConfig {
+    PmuConfig {
+        family: 6,
+        model,
+        cpus: 4,
+        cpu,
+        hybrid: text.as_ptr(),
+        ..INTEL
+    }
+}
+
 fn create(config: &PmuConfig) -> Result<Box<PmuBridge>, &'static str> {
     let mut error = MaybeUninit::<*const c_char>::uninit();
-    // SAFETY: Every `fault` in this file is NULL or from a `&'static CStr`.
+    // SAFETY: Every `fault` and `hybrid` in this file is NULL or from a `&'static CStr`.
     match unsafe { pmu_new(config, &mut error) } {
         Some(pmu) => Ok(pmu),
         None => {
@@ -156,6 +171,34 @@ fn invalid_configurations() {
         (with_fault(c"gp:0x10:5", INTEL), "gp:"),
         (with_fault(c"gp:0x38f:5", AMD), "gp:"),
         (with_fault(c"mask-lvtpc", INTEL), "mask-lvtpc"),
+        (
+            hybrid(c"4", 0x97, 0),
+            "must be the number of efficient cores",
+        ),
+        (
+            hybrid(c"0", 0x97, 0),
+            "must be the number of efficient cores",
+        ),
+        (
+            hybrid(c"two", 0x97, 0),
+            "must be the number of efficient cores",
+        ),
+        (hybrid(c"2", 0x8f, 0), "needs a hybrid processor"),
+        (hybrid(c"2+1", 0x97, 3), "has no low-power cores"),
+        (
+            PmuConfig {
+                version: 5,
+                ..hybrid(c"2", 0x97, 0)
+            },
+            "excludes pmu-version",
+        ),
+        (
+            PmuConfig {
+                vendor: 1,
+                ..hybrid(c"2", 0x97, 0)
+            },
+            "needs a hybrid processor",
+        ),
     ] {
         let error = create(&config).unwrap_err();
         assert!(error.contains(property), "{error}");
@@ -182,6 +225,22 @@ fn configuration() {
     assert!(!pmu_perfctr_core(&pmu));
     pmu_free(Some(pmu));
     pmu_free(None);
+}
+
+#[test]
+fn cores_of_a_hybrid_processor() {
+    for (cpu, leaf) in [0x4000_0003, 0x2000_0003, 0x2000_0003, 0x2000_0002]
+        .into_iter()
+        .enumerate()
+    {
+        let pmu = create(&hybrid(c"2+1", 0xc5, cpu as u32)).unwrap();
+        assert!(pmu_hybrid(&pmu));
+        assert!(pmu_perfmon_ext(&pmu));
+        assert_eq!(cpuid(&pmu, 0x1a, 0), Some([leaf, 0, 0, 0]), "{cpu}");
+    }
+    let pmu = create(&INTEL).unwrap();
+    assert!(!pmu_hybrid(&pmu));
+    assert_eq!(cpuid(&pmu, 0x1a, 0), None);
 }
 
 #[test]

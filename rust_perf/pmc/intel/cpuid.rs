@@ -28,6 +28,14 @@ bitfield! {
         4:0 FIXED_COUNTERS;
     }
 
+    /// CPUID.1AH:EAX (SDM vol. 2, CPUID, "Native Model ID Enumeration Leaf").
+    pub(in super::super) struct Leaf1aEax(u32) {
+        /// The type of the core.
+        31:24 CORE_TYPE;
+        /// Which core of this type it is.
+        23:0 NATIVE_MODEL;
+    }
+
     /// CPUID.(EAX=07H,ECX=1):EAX (SDM vol. 2, CPUID).
     pub(in super::super) struct Leaf07_1Eax(u32) {
         /// Leaf 23H exists.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Darkmont. Every GP counter counts every event.
+//! Darkmont and Skymont. Every GP counter counts every event.
 
 use super::{
     super::{
@@ -28,8 +28,30 @@ use super::{
     tremont, //
 };
 
+/// Clearwater Forest.
+pub(super) static DARKMONT: Events = with(CONSTRAINTS)
+    .with_named(&[&REF_CYCLES, &NAMED])
+    .with_cache(&[
+        &goldmont::PLUS_CACHE,
+        &tremont::TLB_CACHE,
+        &OFFCORE_CACHE,
+        &NO_SUCH_OPERATION,
+    ])
+    .with_extra(gracemont::CRESTMONT_EXTRA);
+
+/// The efficient cores of hybrid CPUs: Skymont, and Darkmont in Panther Lake.
+pub(super) static SKYMONT: Events = with(CONSTRAINTS)
+    .with_named(&[&REF_CYCLES, &NAMED])
+    .with_cache(&[
+        &goldmont::PLUS_CACHE,
+        &tremont::TLB_CACHE,
+        &HYBRID_OFFCORE_CACHE,
+        &NO_SUCH_OPERATION,
+    ])
+    .with_extra(gracemont::CRESTMONT_EXTRA);
+
 /// In-tree: `intel_skt_event_constraints`.
-pub(super) static DARKMONT: Events = with(Constraints {
+const CONSTRAINTS: Constraints = Constraints {
     fixed: &[
         // INST_RETIRED.ANY.
         FixedEvent::new(0x00c0, 0),
@@ -51,15 +73,7 @@ pub(super) static DARKMONT: Events = with(Constraints {
         FixedEvent::new(0x0700, 6),
     ],
     gp: &[PSEUDO],
-})
-.with_named(&[&REF_CYCLES, &NAMED])
-.with_cache(&[
-    &goldmont::PLUS_CACHE,
-    &tremont::TLB_CACHE,
-    &OFFCORE_CACHE,
-    &NO_SUCH_OPERATION,
-])
-.with_extra(gracemont::CRESTMONT_EXTRA);
+};
 
 /// In-tree: `dkt_hw_cache_extra_regs`.
 const OFFCORE_CACHE: [CacheEvents; 2] = [
@@ -76,5 +90,23 @@ const OFFCORE_CACHE: [CacheEvents; 2] = [
         0x01b7,
         0x1_0002,
         0x33f_bfc0_0002,
+    ),
+];
+
+/// In-tree: `skt_hw_cache_extra_regs`.
+const HYBRID_OFFCORE_CACHE: [CacheEvents; 2] = [
+    offcore(
+        Cache::Ll,
+        Operation::Read,
+        0x01b7,
+        0x1_0001,
+        0x13f_bfc0_0001,
+    ),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x01b7,
+        0x1_0002,
+        0x13f_bfc0_0002,
     ),
 ];

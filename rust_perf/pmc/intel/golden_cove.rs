@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sapphire Rapids, Emerald Rapids and Granite Rapids.
+//! Sapphire Rapids, Emerald Rapids and Granite Rapids, and the performance cores of Alder
+//! Lake, Raptor Lake and Meteor Lake.
 
 use super::{
     super::{
@@ -33,7 +34,7 @@ use super::{
     }, //
 };
 
-/// What the fixed counters count, on Panther Cove, too.
+/// What the fixed counters count, on Lion Cove and Panther Cove, too.
 pub(super) const FIXED: &[FixedEvent] = &[
     // INST_RETIRED.ANY.
     FixedEvent::new(0x00c0, 0),
@@ -57,10 +58,23 @@ pub(super) static GOLDEN_COVE: Events = model(EXTRA.with_auxiliary(0x01cd, 0x820
 /// Granite Rapids.
 pub(super) static REDWOOD_COVE: Events = model(REDWOOD_EXTRA);
 
+/// Alder Lake and Raptor Lake.
+pub(super) static ALDER_LAKE: Events = hybrid(EXTRA.with_auxiliary(0x01cd, 0x8203));
+
+/// Meteor Lake and Arrow Lake-U.
+pub(super) static METEOR_LAKE: Events = hybrid(REDWOOD_EXTRA);
+
 const fn model(extra: ExtraEvents) -> Events {
     with(CONSTRAINTS)
         .with_named(&[&REF_CYCLES, &NAMED])
         .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
+        .with_extra(extra)
+}
+
+const fn hybrid(extra: ExtraEvents) -> Events {
+    with(CONSTRAINTS)
+        .with_named(&[&REF_CYCLES, &NAMED])
+        .with_cache(&[&CACHE, &HYBRID_OFFCORE_CACHE, &NO_SUCH_OPERATION])
         .with_extra(extra)
 }
 
@@ -131,7 +145,8 @@ const REDWOOD_EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
     &[Encoding::new(0x04c2, ExtraRegister::Frontend, 0x8)],
 ]);
 
-/// What is within the core, on Panther Cove, too. In-tree: `glc_hw_cache_event_ids`.
+/// What is within the core, on Lion Cove and Panther Cove, too. In-tree:
+/// `glc_hw_cache_event_ids`.
 pub(super) const CACHE: [CacheEvents; 7] = [
     counted(Cache::L1d, Operation::Read, 0x81d0, 0xe124),
     counted(Cache::L1d, Operation::Write, 0x82d0, 0),
@@ -158,5 +173,17 @@ const OFFCORE_CACHE: [CacheEvents; 3] = [
         0x012a,
         0x1_0400_0001,
         0x7_3000_0001,
+    ),
+];
+
+/// In-tree: `adl_glc_hw_cache_extra_regs`.
+const HYBRID_OFFCORE_CACHE: [CacheEvents; 2] = [
+    offcore(Cache::Ll, Operation::Read, 0x012a, 0x1_0001, 0x3f_bfc0_0001),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x012a,
+        0x1_0002,
+        0x3f_bfc0_0002,
     ),
 ];

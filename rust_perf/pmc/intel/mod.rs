@@ -13,9 +13,11 @@ mod golden_cove;
 mod goldmont;
 mod gracemont;
 mod haswell;
+mod hybrid;
 mod ice_lake;
 mod ivy_bridge;
 mod knights_landing;
+mod lion_cove;
 pub(super) mod msr;
 mod nehalem;
 mod panther_cove;
@@ -30,13 +32,20 @@ mod westmere;
 
 #[cfg(test)]
 pub(super) use self::events::CONSTRAINTS as INTEL_CONSTRAINTS;
-pub use self::msr::PERF_CAPABILITIES;
+pub use self::{
+    hybrid::{
+        is_hybrid,
+        CoreType, //
+    },
+    msr::PERF_CAPABILITIES, //
+};
 
 use self::{
     cpuid::{
         Leaf0aEax,
         Leaf0aEdx, //
     },
+    hybrid::Hybrid,
     msr::PerfCapabilities, //
 };
 use super::{
@@ -78,9 +87,19 @@ pub(super) fn detect(
         (2..=5, true) => &v2::V2_FULL_WIDTH,
         (6.., _) => &v6::V6,
     };
-    let model = Model::of(&Signature::of(&cpuid));
-    let events = model.map_or(&events::EVENTS, |model| model.events);
+    let signature = Signature::of(&cpuid);
+    // Without efficient cores, a hybrid model has performance cores only.
+    let core_type = CoreType::of(&cpuid);
+    let hybrid = Hybrid::of(&signature).map(|it| (it, core_type.unwrap_or(CoreType::Core)));
+    let model = match hybrid {
+        Some((hybrid, core_type)) => Some((hybrid.name, hybrid.events(core_type))),
+        None => Model::of(&signature).map(|model| (model.name, model.events)),
+    };
+    let events = model.map_or(&events::EVENTS, |(_, events)| events);
     let mut caps = architectural(leaf, version, generation, events)?;
+    if let (Some(_), Some((hybrid, core_type))) = (core_type, hybrid) {
+        caps.counters = hybrid.counters(core_type, caps.counters);
+    }
     if full_width || version >= 6 {
         caps.writable_width = caps.gp_width;
     }
@@ -91,7 +110,7 @@ pub(super) fn detect(
     // In-tree: `exra_is_visible()`.
     caps.names_extra = has_global;
     caps.pmu_name = Some(match (model, version) {
-        (Some(model), _) => model.name,
+        (Some((name, _)), _) => name,
         (None, 1) => "generic_arch_v1",
         (None, 2..=4) => "generic_arch_v2+",
         (None, _) => "generic_arch_v5+",
@@ -189,7 +208,7 @@ impl Model {
 }
 
 /// The models that `intel_pmu_init()` in `arch/x86/events/intel/core.c` names, except for
-/// hybrid ones (`arch/x86/include/asm/intel-family.h`).
+/// hybrid ones (`arch/x86/include/asm/intel-family.h`), which `hybrid.rs` has.
 static MODELS: [Model; 25] = [
     Model::new("core", 6, &[0x0e], &core2::CORE),
     Model::new("core2", 6, &[0x0f, 0x16, 0x17, 0x1d], &core2::CORE2),
@@ -266,5 +285,6 @@ pub(super) fn all() -> impl Iterator<Item = &'static Events> {
     MODELS
         .iter()
         .map(|model| model.events)
+        .chain(hybrid::all())
         .chain([&events::EVENTS])
 }

@@ -69,7 +69,7 @@ fn counters_can_be_left_out() {
 fn version_6_has_counters_of_any_number() {
     // What leaf 0AH can say of it: version 6, 8 general and 3 fixed counters.
     let leaf_0a = [0x0830_0806, 0, 0b111, 0x8603];
-    let intel = || Cpuid::new(b"GenuineIntel", 6, 0xcc, 0).with(0xa, 0, leaf_0a);
+    let intel = || Cpuid::new(b"GenuineIntel", 6, 0xe5, 0).with(0xa, 0, leaf_0a);
     // General counters 0, 2 and 9, fixed counters 0 and 5; no bus cycles.
     let leaf_23 = |fields: u32| {
         intel()

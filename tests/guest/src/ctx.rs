@@ -11,9 +11,10 @@ use suites::Suite;
 use crate::kmsg::Kmsg;
 use crate::pmu::Pmu;
 
-/// The PMU that the module registers.
+/// The PMU that the module registers. On a hybrid CPU there are several, whose names begin
+/// with this.
 pub const RUST_PMU: &str = "rust_pmu";
-/// The PMU of the in-tree driver.
+/// The PMU of the in-tree driver, likewise.
 pub const IN_TREE: &str = "cpu";
 
 /// One line of the report.
@@ -87,13 +88,13 @@ impl Ctx {
 
     /// Whether the PMU under test is rust_pmu.
     pub fn is_rust_pmu(&self) -> bool {
-        self.pmu == RUST_PMU
+        self.pmu.starts_with(RUST_PMU)
     }
 
     /// The in-tree PMU, for comparison. It is there if the test has one of the needs
     /// `InTree…`.
     pub fn in_tree(&self) -> Result<Pmu> {
-        Pmu::find(IN_TREE)
+        Pmu::find(&in_tree_name(&self.pmu))
     }
 
     /// The module's file.
@@ -107,6 +108,11 @@ impl Ctx {
     pub fn module_log(&self) -> Result<ModuleLog> {
         Ok(ModuleLog(Kmsg::from_now()?))
     }
+}
+
+/// The PMU of the in-tree driver that is for the same CPUs as `pmu`.
+pub fn in_tree_name(pmu: &str) -> String {
+    pmu.replacen(RUST_PMU, IN_TREE, 1)
 }
 
 /// The lines of the kernel log that the module prints.

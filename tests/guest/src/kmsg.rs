@@ -54,6 +54,9 @@ const TOLERATED: &[&str] = &[
     "perf: Dynamic interrupt throttling disabled",
     // A test enables the NMI watchdog.
     "NMI watchdog: Enabled.",
+    // The in-tree driver says so for the first CPU of a type of core that comes online. Tests take
+    // all CPUs of a type offline.
+    "cpu_atom PMU driver:",
     // A test takes the CPU offline that one of its threads is bound to.
     "no longer affine to cpu",
     // Samples or an NMI took long by the guest's clock, which runs on while the host does

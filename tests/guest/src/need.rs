@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Result;
 use nix::unistd::geteuid;
 
-use crate::ctx::{skip, Ctx, IN_TREE, RUST_PMU};
+use crate::ctx::{in_tree_name, skip, Ctx, RUST_PMU};
 use crate::msr;
 use crate::pmu::{CpuPmu, Pmu, Vendor};
 use crate::workload;
@@ -76,9 +76,12 @@ impl Need {
     /// The reason to skip, if the need is not met with `pmu` under test.
     fn missing(self, pmu: &str) -> Option<String> {
         let cpu = CpuPmu::probe();
-        let in_tree = || Pmu::find(IN_TREE).is_ok();
+        let in_tree = || Pmu::find(&in_tree_name(pmu)).is_ok();
         // Nothing enumerates AMD's legacy counters: a driver has to find that they work.
-        let has_pmu = || Pmu::find(RUST_PMU).is_ok() || in_tree();
+        let has_pmu = || {
+            let exists = |pmu| Pmu::find(pmu).is_ok();
+            exists(RUST_PMU) || exists("rust_pmu_core") || in_tree()
+        };
         let (met, has) = match self {
             Self::ExactCounts | Self::EmulatedPmu | Self::ZeroSkid => {
                 let met = cpu.general > 0 && crate::pmu::is_tcg() && has_pmu();
@@ -99,7 +102,7 @@ impl Need {
                 let online = online_cpus();
                 (online >= n, online.to_string())
             }
-            Self::Module => (pmu == RUST_PMU, pmu.to_string()),
+            Self::Module => (pmu.starts_with(RUST_PMU), pmu.to_string()),
             Self::InTree => (in_tree(), String::new()),
             // It has no addresses of Zhaoxin's fixed counters, so that it reads 0.
             Self::InTreeCounts => (in_tree() && cpu.vendor != Vendor::Zhaoxin, String::new()),

@@ -290,7 +290,7 @@ pub struct CpuPmu {
 }
 
 impl CpuPmu {
-    /// Executes CPUID on the CPU that this runs on. All CPUs are alike here.
+    /// Executes CPUID on the CPU that this runs on. On a hybrid CPU the cores differ.
     pub fn probe() -> Self {
         let [_, ebx, ecx, edx] = cpuid(0, 0);
         let name = [ebx, edx, ecx].map(u32::to_le_bytes);
@@ -324,6 +324,14 @@ impl CpuPmu {
                 let [general, fixed, ..] = cpuid(0x23, 1);
                 (general.into(), fixed.into())
             }
+        };
+        let (general_mask, fixed_mask) = match core_type() {
+            Some(CoreType::Core) if features & ARCH_PERF_MON_EXT == 0 => {
+                // Alder Lake: leaf 0AH has what all cores have. Performance cores have two
+                // general counters and a fixed one more (intel_pmu_init()).
+                ((general_mask << 2) | 0b11, (fixed_mask << 1) | 1)
+            }
+            _ => (general_mask, fixed_mask),
         };
         let version = eax & 0xff;
         Self {
@@ -382,6 +390,28 @@ pub fn signature() -> (u32, u32) {
         family => family,
     };
     (family, ((eax >> 4) & 0xf) | ((eax >> 12) & 0xf0))
+}
+
+/// A type of core of a hybrid CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreType {
+    /// A performance core.
+    Core,
+    /// An efficient core.
+    Atom,
+}
+
+/// The type of the core that this runs on, `None` if the CPU is not hybrid (SDM vol. 2A,
+/// CPUID, leaf 07H and leaf 1AH).
+pub fn core_type() -> Option<CoreType> {
+    const HYBRID: u32 = 1 << 15;
+    let [.., features] = cpuid(7, 0);
+    let [leaf, ..] = cpuid(0x1a, 0);
+    match (features & HYBRID, leaf >> 24) {
+        (HYBRID, 0x40) => Some(CoreType::Core),
+        (HYBRID, 0x20) => Some(CoreType::Atom),
+        _ => None,
+    }
 }
 
 /// Whether QEMU's TCG emulates this CPU. It names itself in the first leaf of the range

@@ -8,7 +8,7 @@ use crate::ctx::Test;
 use crate::tests::{
     attr, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
-    foreign_writes, gp_fault, groups, hotplug, kexec, lifecycle, lvtpc, mixed, model_events, modes,
+    foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed, model_events, modes,
     no_pmu, offline, overflow, parameters, perf_tool, probes, processor, rotation, sampling,
     sharing, sleep, svm, sysfs, tasks, trace, trace_compare, trace_cost, unreserved, user_read,
     watchdog,
@@ -46,6 +46,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::GpFault => gp_fault::TESTS,
         TestGroup::Groups => groups::TESTS,
         TestGroup::Hotplug => hotplug::TESTS,
+        TestGroup::Hybrid => hybrid::TESTS,
         TestGroup::Kexec => kexec::TESTS,
         TestGroup::Lifecycle => lifecycle::TESTS,
         TestGroup::Lvtpc => lvtpc::TESTS,

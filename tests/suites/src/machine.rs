@@ -138,6 +138,9 @@ pub struct Machine {
     pub vendor: Vendor,
     /// Family, model and stepping; QEMU's `max` without.
     pub signature: Option<Signature>,
+    /// How many of the virtual CPUs, the last ones, are efficient cores. 0 if the CPU is not a
+    /// hybrid one.
+    pub efficient: u32,
     /// The PMU, if there is one.
     pub pmu: Option<Pmu>,
     /// Whether the kernel's mitigations of CPU vulnerabilities stay on.
@@ -152,6 +155,7 @@ impl Machine {
             name,
             vendor,
             signature: None,
+            efficient: 0,
             pmu: Some(pmu),
             mitigations: false,
         }
@@ -183,6 +187,11 @@ impl Machine {
         }
     }
 
+    /// With so many efficient cores.
+    const fn hybrid(self, efficient: u32) -> Self {
+        Self { efficient, ..self }
+    }
+
     /// The properties to append to [`BASE_CPU`], separated by commas.
     pub fn properties(&self) -> String {
         let mut properties = Vec::new();
@@ -196,6 +205,9 @@ impl Machine {
             if let Some(stepping) = signature.stepping {
                 add("stepping", stepping.to_string());
             }
+        }
+        if self.efficient != 0 {
+            add("pmu-hybrid", self.efficient.to_string());
         }
         match self.pmu {
             None => add("pmu", "off".to_owned()),
@@ -329,6 +341,15 @@ pub const SKYLAKE_DEFAULT: Machine =
     Machine::intel("Intel v4, Kaby Lake 8+3", Pmu::DEFAULT).signature(6, 0x9e, None);
 pub const GRACEMONT_DEFAULT: Machine =
     Machine::intel("Intel v5, Gracemont 6+3", Pmu::DEFAULT).signature(6, 0xbe, None);
+/// Two performance cores and two efficient ones.
+pub const ALDER_LAKE: Machine = Machine::intel("Intel v5, Alder Lake 8+4, 6+3", Pmu::DEFAULT)
+    .signature(6, 0x97, None)
+    .hybrid(2);
+/// The same. It is Arrow Lake-U: for Meteor Lake itself the in-tree driver takes PERF_METRICS
+/// for granted, which QEMU does not have.
+pub const METEOR_LAKE: Machine = Machine::intel("Intel v5, Meteor Lake 8+4, 8+3", Pmu::DEFAULT)
+    .signature(6, 0xb5, None)
+    .hybrid(2);
 pub const ZEN_3_DEFAULT: Machine =
     Machine::new("AMD core, Zen 3 6", Vendor::Amd, Pmu::DEFAULT).signature(0x19, 0x21, Some(0));
 

@@ -89,6 +89,9 @@ test_groups! {
     Groups,
     /// hotplug.rs
     Hotplug,
+    /// hybrid.rs: needs a hybrid machine with a signature that the driver knows, in a suite with
+    /// the name of that model
+    Hybrid,
     /// kexec.rs: needs [`SystemEvent::Kexec`]
     Kexec,
     /// lifecycle.rs: needs that the module is not loaded
@@ -595,6 +598,13 @@ const GENERAL: &[Suite] = &[
         .with_all(),
     Suite::new("models-panther-cove", MODEL)
         .on(machine::PANTHER_COVE)
+        .with_all(),
+    Suite::new("models-alder-lake-hybrid", &[&[Hybrid]])
+        .on(machine::ALDER_LAKE)
+        .cpus(4),
+    Suite::new("models-meteor-lake-hybrid", &[&[Hybrid]])
+        .on(machine::METEOR_LAKE)
+        .cpus(4)
         .with_all(),
     Suite::new("svm", &[&[Svm]]).on(machine::AMD_CORE),
     Suite::new("svm-v2", &[&[Svm]])

@@ -22,6 +22,7 @@ pub mod foreign_writes;
 pub mod gp_fault;
 pub mod groups;
 pub mod hotplug;
+pub mod hybrid;
 pub mod kexec;
 pub mod lifecycle;
 pub mod lvtpc;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The PMUs of a hybrid CPU, one for each type of core.
+//!
+//! Each has its own [`CorePmu`](super::CorePmu), with the capabilities of its type. perf puts the events of a
+//! PMU on the CPUs of its [`Part`] only, so all other code is the same as on a CPU whose cores
+//! are alike. perf does call [`Pmu::enable`](crate::perf::Pmu::enable) and `disable` on all
+//! CPUs, where they do nothing if there are no events.
+
+use super::Handler;
+use crate::{
+    pmc::CoreType,
+    system::{
+        cpumask::CpuMask,
+        irq::{
+            self,
+            Interrupt,
+            IrqsDisabled, //
+        }, //
+    },
+    x86::{
+        self,
+        nmi,
+        Hardware, //
+    }, //
+};
+use core::sync::atomic::Ordering::Relaxed;
+use kernel::{
+    pr_warn_once,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The part of a hybrid CPU that a PMU is for.
+pub(crate) struct Part {
+    core_type: CoreType,
+    /// The CPUs of this type that have been online.
+    pub(super) cpus: Arc<CpuMask>,
+    /// Whether this PMU is the one that reports a CPU that no PMU is for.
+    reports: bool,
+    /// The types that there is a PMU for, in the order of [`CoreType::ALL`].
+    known: [bool; CoreType::ALL.len()],
+}
+
+impl Part {
+    /// The part that `hardware` is of; `all` is the hardware of all PMUs. `None` if the CPU is
+    /// not hybrid. Task context, may sleep.
+    pub(super) fn of(hardware: &Hardware, all: &[Hardware]) -> Result<Option<Self>> {
+        let Some(core_type) = hardware.core_type else {
+            return Ok(None);
+        };
+        let is_known = |it| all.iter().any(|hardware| hardware.core_type == Some(it));
+        let first = all.first().and_then(|hardware| hardware.core_type);
+        Ok(Some(Part {
+            core_type,
+            cpus: Arc::new(CpuMask::new()?, GFP_KERNEL)?,
+            reports: first == Some(core_type),
+            known: CoreType::ALL.map(is_known),
+        }))
+    }
+
+    fn knows(&self, core_type: Option<CoreType>) -> bool {
+        let known = core_type.and_then(|it| self.known.get(it as usize));
+        known.copied().unwrap_or(false)
+    }
+}
+
+/// The name of the PMU for a type of core, or for all cores.
+pub(super) fn name(core_type: Option<CoreType>) -> &'static CStr {
+    match core_type {
+        None => c"rust_pmu",
+        Some(CoreType::Core) => c"rust_pmu_core",
+        Some(CoreType::Atom) => c"rust_pmu_atom",
+        Some(CoreType::LowPower) => c"rust_pmu_lowpower",
+    }
+}
+
+impl Handler {
+    /// On a hybrid CPU, finds out whether the PMU is for this CPU.
+    pub(super) fn assign_this_cpu(&self, irqs: IrqsDisabled<'_>) {
+        let Some(part) = &self.driver().part else {
+            return;
+        };
+        let core_type = x86::core_type(irqs);
+        if part.reports && !part.knows(core_type) {
+            pr_warn_once!(
+                "a core is of a type that the driver does not know, or that was not online when \
+                 the module was loaded: no PMU counts there; load the module again\n"
+            );
+        }
+        let member = core_type == Some(part.core_type);
+        let on = self.0.cpus().this(irqs);
+        // The NMI handler comes first: perf may put events on the CPU right after this.
+        on.state().of_type.store(member, Relaxed);
+        part.cpus.assign_this_cpu(irqs, member);
+    }
+
+    /// The same for all CPUs that are online. Those that come online later are assigned
+    /// then. Task context, may sleep.
+    pub(super) fn assign_all(&self) {
+        if self.driver().part.is_some() {
+            irq::on_each_cpu(|_| true, |irqs| self.assign_this_cpu(irqs));
+        }
+    }
+}
+
+/// The drivers of all types of cores, as one handler of NMIs.
+pub(super) struct Handlers(KVec<Handler>);
+
+impl Handlers {
+    pub(super) fn new(handlers: KVec<Handler>) -> Self {
+        Handlers(handlers)
+    }
+}
+
+impl nmi::Handler for Handlers {
+    fn handle(&self, interrupt: &Interrupt<'_>) -> nmi::Return {
+        let is_here = |handler: &&Handler| {
+            let on = handler.0.cpus().this(interrupt.irqs_disabled());
+            on.state().of_type.load(Relaxed)
+        };
+        match self.0.iter().find(is_here) {
+            Some(handler) => handler.handle(interrupt),
+            None => nmi::Return::None,
+        }
+    }
+}

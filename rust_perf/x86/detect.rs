@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Detection of the hardware: what CPUID enumerates, and which registers really work.
+//!
+//! On a hybrid CPU each type of core has its own. What a type has is read on a core of that
+//! type. All cores of a type are alike.
+
+use super::{
+    cpu,
+    reservation::Reservation,
+    Hardware,
+    LocalApic,
+    NoHardware,
+    Options,
+    Reservable,
+    ThisCpu,
+    UserRdpmc, //
+};
+use crate::{
+    pmc::{
+        self,
+        counter::CounterSet,
+        Capabilities,
+        CoreType,
+        Leaf01Ecx, //
+    },
+    system::{
+        irq::{
+            self,
+            IrqsDisabled, //
+        },
+        raw_spinlock::RawSpinLock, //
+    }, //
+};
+use core::{
+    ptr,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::Relaxed, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The counters of a type of core.
+struct Found {
+    core_type: Option<CoreType>,
+    capabilities: Capabilities,
+}
+
+impl Hardware {
+    /// Finds out what the CPUs have: one entry, or on a hybrid CPU one for each type of core
+    /// that is online. Task context, may sleep.
+    ///
+    /// Fails with `EBUSY` if someone else uses counters that the kernel does not
+    /// arbitrate.
+    pub(crate) fn detect(options: &Options) -> Result<KVec<Self>, NoHardware> {
+        use NoHardware::Missing;
+
+        let apic = || LocalApic::find().ok_or(Missing("there is no local APIC"));
+        apic()?;
+        let hypervisor = Leaf01Ecx::from_raw(cpu::cpuid(1, 0).ecx).has(Leaf01Ecx::HYPERVISOR);
+        let mut found = enumerate(options)?;
+        let Some(first) = found.first() else {
+            return Err(Missing(
+                "the driver knows no type of core (CPUID leaf 0x1A)",
+            ));
+        };
+        let (generation, reservable) =
+            (first.capabilities.generation, first.capabilities.reservable);
+        let mut alike = found.iter().map(|it| &it.capabilities);
+        if !alike.all(|it| ptr::eq(it.generation, generation) && it.reservable == reservable) {
+            return Err(Missing(
+                "the types of cores have different generations of counters",
+            ));
+        }
+        let gp = found.iter().map(|it| it.capabilities.counters.gp_part());
+        let gp = gp.fold(CounterSet::EMPTY, |all, gp| all | gp);
+
+        // CPUID does not enumerate AMD's legacy counters, and a hypervisor may have left out any.
+        for it in &found {
+            let is_missing = |msr| cpu::rdmsr_safe(msr).is_none();
+            if it.on_core(|caps| caps.registers().any(is_missing))? {
+                return Err(Missing("registers are missing that CPUID enumerates"));
+            }
+        }
+        let reservation = Reservation::take(generation, gp);
+        // Counters that someone else has reserved work.
+        if reservation.is_ok() {
+            for it in &found {
+                let is_working = |counter| cpu::is_working(generation, counter);
+                if !it.on_core(|caps| caps.counters.gp_part().into_iter().all(is_working))? {
+                    return Err(Missing("the counters do not keep what is written to them"));
+                }
+            }
+        }
+        let mut shared = reservation.is_err();
+        if !reservable {
+            // SAFETY: The registers of each type were just found to exist. `is_in_use` accesses them
+            // on CPUs of the type only.
+            let this_cpu = unsafe { ThisCpu::new() };
+            shared = found.iter().any(|it| it.is_in_use(&this_cpu));
+            if !options.unreserved && shared {
+                pr_err!(
+                    "the counters are in use, by events of the in-tree `cpu` PMU or the NMI \
+                     watchdog, and the kernel does not arbitrate them: close those events, \
+                     `sysctl kernel.nmi_watchdog=0`; or load with unreserved=1\n"
+                );
+                return Err(EBUSY.into());
+            }
+            pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
+        }
+        // A CPU has the extra registers of its model, but not every hypervisor provides them.
+        if hypervisor {
+            for it in &mut found {
+                it.capabilities = it.on_core(|caps| {
+                    caps.extra_registers()
+                        .filter(|register| !cpu::is_accessible(*register, shared))
+                        .fold(*caps, Capabilities::without_extra)
+                })?;
+            }
+        }
+        drop(reservation);
+
+        let reservable = Arc::pin_init(Reservable::new(generation, gp), GFP_KERNEL)?;
+        let mut all = KVec::new();
+        for Found {
+            core_type,
+            capabilities,
+        } in found
+        {
+            let hardware = Hardware {
+                core_type,
+                capabilities,
+                reservable: reservable.clone(),
+                // SAFETY: The registers were found to exist above, on a CPU of this type. Those of a type
+                // are alike, and so are all CPUs of a machine that is not hybrid. `CorePmu` accesses
+                // registers on CPUs of its type only: perf puts its events on no other.
+                cpu: unsafe { ThisCpu::new() },
+                apic: apic()?,
+                user_rdpmc: UserRdpmc::find(core_type.is_some()).inspect_err(|_| {
+                    pr_err!(
+                        "cr4_update_pce(), perf_clear_dirty_counters() or \
+                         perf_get_x86_pmu_capability() cannot be found with kprobes\n"
+                    )
+                })?,
+                may_mask_lvtpc: generation.masks_lvtpc || hypervisor,
+            };
+            all.push(hardware, GFP_KERNEL).map_err(Error::from)?;
+        }
+        Ok(all)
+    }
+}
+
+impl Found {
+    /// Calls `f` with the capabilities on a CPU of this type, with interrupts disabled if the
+    /// CPU is hybrid. Fails with `EAGAIN` if none is online any more. Task context, may sleep.
+    fn on_core<R: Send>(&self, f: impl Fn(&Capabilities) -> R + Sync) -> Result<R> {
+        on_core(self.core_type, || f(&self.capabilities))
+    }
+
+    /// Whether any counter counts on any CPU of this type. Task context, may sleep.
+    fn is_in_use(&self, cpu: &ThisCpu) -> bool {
+        let in_use = AtomicBool::new(false);
+        irq::on_each_cpu(
+            |_| true,
+            |irqs| {
+                if super::core_type(irqs) == self.core_type && self.capabilities.is_counting(cpu) {
+                    in_use.store(true, Relaxed);
+                }
+            },
+        );
+        in_use.into_inner()
+    }
+}
+
+/// Calls `f` on a CPU whose core is of this type, with interrupts disabled. If it is `None`,
+/// the CPU is not hybrid, and `f` is called right here.
+///
+/// Fails with `EAGAIN` if no such CPU is online. Task context, may sleep.
+fn on_core<R: Send>(core_type: Option<CoreType>, f: impl Fn() -> R + Sync) -> Result<R> {
+    if core_type.is_none() {
+        return Ok(f());
+    }
+    let result = KBox::pin_init(RawSpinLock::new(None), GFP_KERNEL)?;
+    irq::on_each_cpu(
+        |_| true,
+        |irqs| {
+            if super::core_type(irqs) == core_type {
+                result.with(irqs, |result| {
+                    if result.is_none() {
+                        *result = Some(f());
+                    }
+                });
+            }
+        },
+    );
+    IrqsDisabled::with(|irqs| result.with(irqs, Option::take)).ok_or(EAGAIN)
+}
+
+/// The types of cores that are online. `None` stands for all cores of a CPU that is not
+/// hybrid. Task context, may sleep.
+fn core_types() -> Result<KVec<Option<CoreType>>> {
+    let mut types = KVec::new();
+    if !pmc::is_hybrid(cpu::cpuid) {
+        types.push(None, GFP_KERNEL)?;
+        return Ok(types);
+    }
+    let online = CoreType::ALL.map(|_| AtomicBool::new(false));
+    irq::on_each_cpu(
+        |_| true,
+        |irqs| {
+            let core_type = super::core_type(irqs);
+            if let Some(online) = core_type.and_then(|it| online.get(it as usize)) {
+                online.store(true, Relaxed);
+            }
+        },
+    );
+    for (core_type, online) in CoreType::ALL.into_iter().zip(online) {
+        if online.into_inner() {
+            types.push(Some(core_type), GFP_KERNEL)?;
+        }
+    }
+    Ok(types)
+}
+
+/// What CPUID enumerates on each type of core, within what `options` allow.
+fn enumerate(options: &Options) -> Result<KVec<Found>, NoHardware> {
+    let mut found = KVec::new();
+    for core_type in core_types()? {
+        let capabilities = on_core(core_type, || capabilities(options))?;
+        let capabilities = capabilities.map_err(NoHardware::Missing)?;
+        let it = Found {
+            core_type,
+            capabilities,
+        };
+        found.push(it, GFP_KERNEL).map_err(Error::from)?;
+    }
+    Ok(found)
+}
+
+/// Detects the counters of the CPU that the code runs on.
+fn capabilities(options: &Options) -> Result<Capabilities, &'static str> {
+    let features = Leaf01Ecx::from_raw(cpu::cpuid(1, 0).ecx);
+    let perf_capabilities = if features.has(Leaf01Ecx::PDCM) {
+        cpu::rdmsr_safe(pmc::PERF_CAPABILITIES)
+    } else {
+        None
+    };
+    let mut capabilities = match options.generation {
+        None => pmc::detect(cpu::cpuid, perf_capabilities)
+            .ok_or("the driver does not know these counters (CPUID leaf 0xA)"),
+        Some(generation) => pmc::detect_as(generation.get(), cpu::cpuid, perf_capabilities)
+            .ok_or("the CPU does not have this generation of counters"),
+    }?;
+    if let Some(n) = options.gp {
+        capabilities = capabilities.limit_gp(n);
+    }
+    if options.no_fixed {
+        capabilities = capabilities.without_fixed();
+    }
+    Ok(capabilities)
+}

@@ -1,0 +1,625 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Hybrid CPUs: a PMU for each type of core, as in-tree.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::thread;
+
+use anyhow::{ensure, Context, Result};
+use perf_event::{Builder, Counter};
+
+use super::{constraints, expect, expect_exact, extra_registers, model_events};
+use crate::ctx::{in_tree_name, Ctx, Skipped, Test, RUST_PMU};
+use crate::module;
+use crate::msr::{self, Msrs};
+use crate::pmu::{core_type, BuilderExt, CoreType, CpuPmu, Event, Mode, Pmu};
+use crate::program::LOOP;
+use crate::setting::{pin, Affinity, Setting};
+use crate::tests;
+use crate::tool::Perf;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    all need [Root, ExactCounts, ZeroSkid];
+    cores_of_each_type,
+    files_as_in_tree,
+    counters_of_each_type,
+    models,
+    extra_register_of_each_type,
+    counts_on_its_cores_only,
+    counts_a_task_that_moves,
+    samples_on_each_cpu,
+    events_of_cpus,
+    groups_of_two_types,
+    generic_events_as_in_tree,
+    both_reserve_the_counters,
+    system_wide_with_the_tool,
+    a_task_with_the_tool,
+    hotplug_of_an_efficient_core,
+    type_that_was_offline_when_loaded,
+];
+
+/// The cores of one type.
+struct Part {
+    core_type: CoreType,
+    ours: Pmu,
+    in_tree: Pmu,
+    cpus: Vec<usize>,
+}
+
+/// The types of cores, and which CPUs they are: the efficient ones are the last.
+fn parts(ctx: &Ctx) -> Result<[Part; 2]> {
+    let first = (ctx.suite.cpus - ctx.suite.machine.efficient) as usize;
+    let part = |core_type, suffix, cpus| -> Result<Part> {
+        let name = format!("{RUST_PMU}_{suffix}");
+        Ok(Part {
+            core_type,
+            in_tree: Pmu::find(&in_tree_name(&name))?,
+            ours: Pmu::find(&name)?,
+            cpus,
+        })
+    };
+    Ok([
+        part(CoreType::Core, "core", (0..first).collect())?,
+        part(
+            CoreType::Atom,
+            "atom",
+            (first..ctx.suite.cpus as usize).collect(),
+        )?,
+    ])
+}
+
+/// The lines of a file, without the last line break.
+fn content(file: &Path) -> Result<String> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    Ok(text.trim_end().to_owned())
+}
+
+/// The CPUs of a list such as `0-1,3`.
+fn list(text: &str) -> Result<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for range in text.split(',').filter(|range| !range.is_empty()) {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        cpus.extend(first.parse()?..=last.parse::<usize>()?);
+    }
+    Ok(cpus)
+}
+
+/// Both drivers agree which CPUs a PMU is on.
+fn expect_cpus(part: &Part, want: &[usize]) -> Result<()> {
+    for pmu in [&part.ours, &part.in_tree] {
+        let cpus = list(&content(&pmu.dir().join("cpus"))?)?;
+        ensure!(cpus == want, "{}: {cpus:?}, expected {want:?}", pmu.name);
+    }
+    Ok(())
+}
+
+/// Leaf 1AH and both drivers agree. There is no PMU for all cores.
+fn cores_of_each_type(ctx: &Ctx) -> Result<()> {
+    let affinity = Affinity::save()?;
+    for part in parts(ctx)? {
+        for &cpu in &part.cpus {
+            affinity.pin(cpu)?;
+            let found = core_type();
+            ensure!(found == Some(part.core_type), "CPU {cpu}: {found:?}");
+        }
+        expect_cpus(&part, &part.cpus)?;
+    }
+    ensure!(Pmu::find(RUST_PMU).is_err(), "there is also {RUST_PMU}");
+    Ok(())
+}
+
+/// `format/` and `caps/` are the in-tree driver's. What is in `events/` has the in-tree
+/// driver, too, under the same name or the one that README lists.
+fn files_as_in_tree(ctx: &Ctx) -> Result<()> {
+    for Part { ours, in_tree, .. } in parts(ctx)? {
+        for folder in ["format", "caps"] {
+            let files = |pmu: &Pmu| -> Result<Vec<(String, String)>> {
+                let mut files = Vec::new();
+                for file in fs::read_dir(pmu.dir().join(folder))? {
+                    let file = file?;
+                    let name = file.file_name().to_string_lossy().into_owned();
+                    files.push((name, content(&file.path())?));
+                }
+                files.sort();
+                Ok(files)
+            };
+            let (found, want) = (files(&ours)?, files(&in_tree)?);
+            ensure!(
+                found == want,
+                "{}/{folder}: {found:?}, in-tree {want:?}",
+                ours.name
+            );
+        }
+        let mut compared = 0;
+        for event in Event::ALL {
+            if in_tree.has(event) {
+                ensure!(ours.has(event), "{} lacks {}", ours.name, event.name());
+                let [found, want] = [&ours, &in_tree].map(|pmu| pmu.config(event));
+                ensure!(
+                    found == want,
+                    "{}: {found:#x}, in-tree {want:#x}",
+                    event.name()
+                );
+                compared += 1;
+            }
+        }
+        ensure!(
+            compared >= 6,
+            "{} has only {compared} of the events",
+            in_tree.name
+        );
+    }
+    Ok(())
+}
+
+/// Events of a PMU that only general counters count, in one group.
+fn branches(pmu: &Pmu, number: u32) -> Result<Vec<Counter>> {
+    let group = vec![(Event::Branches, Mode::User); number as usize];
+    pmu.open_group(&group)
+}
+
+/// As many events count at once as the core has general counters, and not one more.
+fn counters_of_each_type(ctx: &Ctx) -> Result<()> {
+    let workload = workload::tight_loop(100_000);
+    let mut numbers = Vec::new();
+    for part in parts(ctx)? {
+        let _affinity = Affinity::pinned_to(part.cpus[0])?;
+        let number = CpuPmu::probe().general;
+        let mut group = branches(&part.ours, number)?;
+        workload.measure(&group[0])?;
+        for counter in &mut group {
+            expect(
+                &part.ours.name,
+                "branches",
+                counter.read()?,
+                workload.branches(),
+            )?;
+        }
+        drop(group);
+        for pmu in [&part.ours, &part.in_tree] {
+            ensure!(
+                branches(pmu, number + 1).is_err(),
+                "{} counts {} events at once",
+                pmu.name,
+                number + 1
+            );
+        }
+        numbers.push((number, CpuPmu::probe().fixed));
+    }
+    let want = match ctx.suite.name {
+        "models-alder-lake-hybrid" => [(8, 4), (6, 3)],
+        _ => [(8, 4), (8, 3)],
+    };
+    ensure!(numbers == want, "{numbers:?}, expected {want:?}");
+    Ok(())
+}
+
+/// Tests of a model that look at the registers of CPU 0.
+const OF_CPU_0: &[&str] = &[
+    "registers",
+    "events_on_cpus",
+    "threads_of_a_core",
+    "free_after_a_storm",
+];
+
+/// Runs tests that need a model on a core of each type, with the PMU of that type. Some do
+/// not apply to a type.
+fn models(ctx: &Ctx) -> Result<()> {
+    for part in parts(ctx)? {
+        let _affinity = Affinity::pinned_to(part.cpus[0])?;
+        let of_part = Ctx {
+            suite: ctx.suite,
+            pmu: part.ours.name.clone(),
+            seed: ctx.seed,
+        };
+        let tests = [
+            constraints::TESTS,
+            extra_registers::TESTS,
+            model_events::TESTS,
+        ];
+        let mut passed = 0;
+        let has_cpu_0 = part.cpus.contains(&0);
+        let tests = tests.into_iter().flatten();
+        for test in tests.filter(|test| has_cpu_0 || !OF_CPU_0.contains(&test.name)) {
+            match (test.run)(&of_part) {
+                Err(error) if error.is::<Skipped>() => {}
+                result => {
+                    let what = || format!("{} on {}", test.title(), part.ours.name);
+                    result.with_context(what)?;
+                    passed += 1;
+                }
+            }
+        }
+        ensure!(passed >= 8, "only {passed} tests on {}", part.ours.name);
+    }
+    Ok(())
+}
+
+/// OFFCORE_RESPONSE has another code on each type, and its value goes into the register of the
+/// CPU.
+fn extra_register_of_each_type(ctx: &Ctx) -> Result<()> {
+    const MSR_OFFCORE_RSP_0: u32 = 0x1a6;
+    msr::load_driver()?;
+    let [core, atom] = parts(ctx)?;
+    for (part, config, value) in [(&core, 0x012a, 0x1_0001), (&atom, 0x01b7, 0x1_0002)] {
+        for &cpu in &part.cpus {
+            let msrs = Msrs::of_cpu(cpu)?;
+            msrs.write(MSR_OFFCORE_RSP_0, 0)?;
+            let mut event = part.ours.raw(config);
+            event.attrs_mut().__bindgen_anon_3.config1 = value;
+            let mut counter = event.any_pid().one_cpu(cpu).filter(Mode::Both).build()?;
+            counter.enable()?;
+            let found = msrs.read(MSR_OFFCORE_RSP_0)?;
+            drop(counter);
+            msrs.write(MSR_OFFCORE_RSP_0, 0)?;
+            ensure!(found == value, "CPU {cpu}: {found:#x}, expected {value:#x}");
+        }
+    }
+    Ok(())
+}
+
+/// On its cores an event of a task is exact, elsewhere it does not run.
+fn counts_on_its_cores_only(ctx: &Ctx) -> Result<()> {
+    let workload = workload::tight_loop(1_000_000);
+    let affinity = Affinity::save()?;
+    let parts = parts(ctx)?;
+    for part in &parts {
+        for cpu in 0..ctx.suite.cpus as usize {
+            affinity.pin(cpu)?;
+            let mut counter = part.ours.open(Event::Instructions, Mode::User)?;
+            workload.measure(&counter)?;
+            let here = part.cpus.contains(&cpu);
+            let want = if here { workload.instructions() } else { 0 };
+            let what = format!("{} on CPU {cpu}", part.ours.name);
+            let data = counter.read_full()?;
+            expect(&what, "instructions", data.count(), want)?;
+            let (enabled, running) = (data.time_enabled(), data.time_running());
+            let (enabled, running) = (enabled.context("no time")?, running.context("no time")?);
+            ensure!(!enabled.is_zero(), "{what}: not enabled");
+            ensure!(
+                if here {
+                    running == enabled
+                } else {
+                    running.is_zero()
+                },
+                "{what}: runs {running:?} of {enabled:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The counts of both PMUs add up, however often the task moves.
+fn counts_a_task_that_moves(ctx: &Ctx) -> Result<()> {
+    let cpus = ctx.suite.cpus as usize;
+    for round in 0..3 {
+        let installed = LOOP.install()?;
+        let child = installed.stopped()?;
+        let open = |part: &Part| -> Result<Counter> {
+            let mut event = part.ours.event(Event::Instructions);
+            Ok(event
+                .observe_pid(child.pid().as_raw())
+                .enable_on_exec(true)
+                .build()?)
+        };
+        let [core, atom] = parts(ctx)?;
+        let mut counters = [open(&core)?, open(&atom)?];
+        let pid = child.pid();
+        // The moves end when the process has ended.
+        let mover = thread::spawn(move || {
+            let mut moves = 0;
+            while pin(pid, (round + moves) % cpus).is_ok() {
+                moves += 1;
+                thread::yield_now();
+            }
+            moves
+        });
+        child.finish()?;
+        let moves = mover.join().expect("the thread does not panic");
+        let data = [counters[0].read_full()?, counters[1].read_full()?];
+        let counts = [data[0].count(), data[1].count()];
+        let sum = counts.iter().sum();
+        expect(
+            &format!("after {moves} moves, {counts:?}"),
+            "instructions",
+            sum,
+            LOOP.instructions,
+        )?;
+        ensure!(
+            counts.iter().all(|count| *count != 0),
+            "{counts:?} after {moves} moves"
+        );
+        let [enabled, other] = [0, 1].map(|i: usize| data[i].time_enabled());
+        let running = [0, 1].map(|i: usize| data[i].time_running());
+        let enabled = enabled.max(other).context("no time")?;
+        let running = running[0].context("no time")? + running[1].context("no time")?;
+        ensure!(running <= enabled, "{running:?} of {enabled:?}");
+    }
+    Ok(())
+}
+
+/// Counts and PMIs are right on each CPU.
+fn samples_on_each_cpu(ctx: &Ctx) -> Result<()> {
+    for part in parts(ctx)? {
+        for &cpu in &part.cpus {
+            expect_samples(&part.ours, cpu)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts and samples on a CPU. The samples are as many as periods, and so are the NMIs.
+fn expect_samples(pmu: &Pmu, cpu: usize) -> Result<()> {
+    const PERIOD: u64 = 10_007;
+    let what = format!("{} on CPU {cpu}", pmu.name);
+    let workload = workload::tight_loop(1_000_000);
+    let _affinity = Affinity::pinned_to(cpu)?;
+    expect_exact(pmu, &workload).context(what.clone())?;
+    let nmis = super::interrupts("NMI")?;
+    let mut sampler = pmu
+        .event(Event::Instructions)
+        .sample_period(PERIOD)
+        .build()?;
+    workload.measure(&sampler)?;
+    let count = sampler.read()?;
+    expect(&what, "instructions", count, workload.instructions())?;
+    let nmis = super::interrupts("NMI")? - nmis;
+    expect(&what, "NMIs", nmis, count / PERIOD)
+}
+
+fn event_of_cpu(pmu: &Pmu, cpu: usize) -> Builder<'static> {
+    let mut event = pmu.event(Event::Instructions);
+    event.any_pid().one_cpu(cpu).filter(Mode::Both);
+    event
+}
+
+fn errno(result: io::Result<Counter>) -> Result<i32> {
+    match result {
+        Ok(_) => Ok(0),
+        Err(error) => error.raw_os_error().context("no errno"),
+    }
+}
+
+/// An event of a CPU of another type is refused, as in-tree.
+fn events_of_cpus(ctx: &Ctx) -> Result<()> {
+    for part in parts(ctx)? {
+        for cpu in 0..ctx.suite.cpus as usize {
+            let here = part.cpus.contains(&cpu);
+            let want = if here { 0 } else { libc::ENOENT };
+            for pmu in [&part.ours, &part.in_tree] {
+                let found = errno(event_of_cpu(pmu, cpu).build())?;
+                ensure!(
+                    found == want,
+                    "{} on CPU {cpu}: errno {found}, expected {want}",
+                    pmu.name
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Events of two types of cores cannot count at once, so they cannot be a group.
+fn groups_of_two_types(ctx: &Ctx) -> Result<()> {
+    let [core, atom] = parts(ctx)?;
+    let refused = |leader: &Pmu, member: &Pmu| -> Result<i32> {
+        let mut leader = leader.event(Event::Instructions).build()?;
+        errno(member.event(Event::Branches).build_with_group(&mut leader))
+    };
+    for (leader, member) in [(&core, &atom), (&atom, &core)] {
+        let found = refused(&leader.ours, &member.ours)?;
+        let want = refused(&leader.in_tree, &member.in_tree)?;
+        ensure!(found == want && want != 0, "errno {found}, in-tree {want}");
+    }
+    Ok(())
+}
+
+/// perf's generic events with the number of the PMU: all open or fail as in-tree, and the
+/// instructions are exact.
+fn generic_events_as_in_tree(ctx: &Ctx) -> Result<()> {
+    const HARDWARE: u32 = 0;
+    const HW_CACHE: u32 = 3;
+    let open = |pmu: &Pmu, type_, id: u64| {
+        let mut event = pmu.raw((u64::from(pmu.type_) << 32) | id);
+        event.attrs_mut().type_ = type_;
+        event.build()
+    };
+    let caches = (0..8u64).flat_map(|cache| {
+        (0..4u64).flat_map(move |operation| {
+            (0..3u64).map(move |result| cache | (operation << 8) | (result << 16))
+        })
+    });
+    let hardware = (0..11).map(|id| (HARDWARE, id));
+    let all: Vec<_> = hardware.chain(caches.map(|id| (HW_CACHE, id))).collect();
+    let workload = workload::tight_loop(1_000_000);
+    for part in parts(ctx)? {
+        let _affinity = Affinity::pinned_to(part.cpus[0])?;
+        let mut opened = 0;
+        for &(type_, id) in &all {
+            let want = errno(open(&part.in_tree, type_, id))?;
+            let found = errno(open(&part.ours, type_, id))?;
+            ensure!(
+                found == want,
+                "{} type {type_} event {id:#x}: errno {found}, in-tree {want}",
+                part.ours.name
+            );
+            opened += usize::from(want == 0);
+        }
+        ensure!(opened >= 12, "{}: only {opened} events", part.in_tree.name);
+        let mut instructions = open(&part.ours, HARDWARE, 1)?;
+        workload.measure(&instructions)?;
+        expect(
+            &part.ours.name,
+            "instructions",
+            instructions.read()?,
+            workload.instructions(),
+        )?;
+    }
+    Ok(())
+}
+
+/// The counters are reserved until the last event of both PMUs is closed.
+fn both_reserve_the_counters(ctx: &Ctx) -> Result<()> {
+    let [core, atom] = parts(ctx)?;
+    let open = |pmu: &Pmu| pmu.event(Event::Instructions).build();
+    for (first, last) in [(&core, &atom), (&atom, &core)] {
+        let events = (open(&first.ours)?, open(&last.ours)?);
+        for in_tree in [&core.in_tree, &atom.in_tree] {
+            expect(
+                "with both",
+                "as errno",
+                errno(open(in_tree))? as u64,
+                libc::EBUSY as u64,
+            )?;
+        }
+        drop(events.0);
+        for in_tree in [&core.in_tree, &atom.in_tree] {
+            expect(
+                "with one",
+                "as errno",
+                errno(open(in_tree))? as u64,
+                libc::EBUSY as u64,
+            )?;
+        }
+        let _affinity = Affinity::pinned_to(last.cpus[0])?;
+        let workload = workload::tight_loop(1_000_000);
+        workload.measure(&events.1)?;
+        let mut event = events.1;
+        expect(
+            "with one",
+            "instructions",
+            event.read()?,
+            workload.instructions(),
+        )?;
+        drop(event);
+        for part in [&core, &atom] {
+            let _affinity = Affinity::pinned_to(part.cpus[0])?;
+            let mut event = open(&part.in_tree)?;
+            workload.measure(&event)?;
+            expect(
+                "in-tree",
+                "instructions",
+                event.read()?,
+                workload.instructions(),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The tool opens an event on the CPUs of its PMU, by the file `cpus`.
+fn system_wide_with_the_tool(ctx: &Ctx) -> Result<()> {
+    for part in parts(ctx)? {
+        let event = part.ours.tool_event(Event::Instructions, "");
+        let rows = Perf::stat()
+            .args(["-a", "-A", "-e", &event, "true"])
+            .rows()?;
+        let places: Vec<_> = rows.iter().map(|row| row.place.clone()).collect();
+        let want: Vec<_> = part.cpus.iter().map(|cpu| format!("CPU{cpu}")).collect();
+        ensure!(places == want, "{event}: {places:?}, expected {want:?}");
+        ensure!(
+            rows.iter().all(|row| row.running == 100.0),
+            "{event}: not always on a counter: {rows:?}"
+        );
+    }
+    Ok(())
+}
+
+/// `perf stat` of a program on the CPUs of each type.
+fn a_task_with_the_tool(ctx: &Ctx) -> Result<()> {
+    let installed = LOOP.install()?;
+    let [core, atom] = parts(ctx)?;
+    for (part, other) in [(&core, &atom), (&atom, &core)] {
+        let _affinity = Affinity::pinned_to(part.cpus[0])?;
+        let event = part.ours.tool_event(Event::Instructions, "u");
+        let not_counted = other.ours.tool_event(Event::Instructions, "u");
+        let rows = Perf::stat()
+            .args(["-e", &event, "-e", &not_counted])
+            .args([installed.path()])
+            .intervals()?;
+        ensure!(rows.len() == 1, "{rows:?}");
+        expect(
+            &event,
+            "instructions",
+            rows[0].value as u64,
+            LOOP.instructions,
+        )?;
+    }
+    Ok(())
+}
+
+fn online(cpu: usize) -> String {
+    format!("/sys/devices/system/cpu/cpu{cpu}/online")
+}
+
+/// An efficient core is on its PMU again when it comes back, and so are all of them.
+fn hotplug_of_an_efficient_core(ctx: &Ctx) -> Result<()> {
+    let [core, atom] = parts(ctx)?;
+    let mut offline = Vec::new();
+    let mut left = atom.cpus.clone();
+    while let Some(cpu) = left.pop() {
+        offline.push(Setting::change(online(cpu), 0)?);
+        expect_cpus(&atom, &left)?;
+        expect_cpus(&core, &core.cpus)?;
+        for pmu in [&atom.ours, &atom.in_tree] {
+            let found = errno(event_of_cpu(pmu, cpu).build())?;
+            ensure!(
+                found == libc::ENOENT,
+                "{} on CPU {cpu}, which is offline: errno {found}",
+                pmu.name
+            );
+        }
+        for &cpu in core.cpus.iter().chain(&left) {
+            let part = if left.contains(&cpu) { &atom } else { &core };
+            expect_samples(&part.ours, cpu)?;
+        }
+    }
+    for setting in offline {
+        setting.restore()?;
+    }
+    expect_cpus(&atom, &atom.cpus)?;
+    samples_on_each_cpu(ctx)
+}
+
+/// A type that no core has when the module is loaded has no PMU, and the kernel log says so when
+/// such a core comes online. Nothing counts there.
+fn type_that_was_offline_when_loaded(ctx: &Ctx) -> Result<()> {
+    let [core, atom] = parts(ctx)?;
+    module::remove()?;
+    let offline = atom.cpus.iter().map(|cpu| Setting::change(online(*cpu), 0));
+    let offline: Vec<_> = offline.collect::<Result<_>>()?;
+    let mut log = ctx.module_log()?;
+    module::insert(ctx)??;
+    ensure!(
+        Pmu::find(&atom.ours.name).is_err(),
+        "there is {}",
+        atom.ours.name
+    );
+    expect_samples(&Pmu::find(&core.ours.name)?, core.cpus[0])?;
+    for setting in offline {
+        setting.restore()?;
+    }
+    let lines = log.lines()?;
+    ensure!(
+        lines
+            .iter()
+            .any(|line| line.contains("load the module again")),
+        "nothing in the kernel log: {lines:?}"
+    );
+    let ours = Pmu::find(&core.ours.name)?;
+    let workload = workload::tight_loop(100_000);
+    let affinity = Affinity::pinned_to(atom.cpus[0])?;
+    let mut counter = ours.open(Event::Instructions, Mode::User)?;
+    workload.measure(&counter)?;
+    expect("without a PMU", "instructions", counter.read()?, 0)?;
+    let found = errno(event_of_cpu(&ours, atom.cpus[0]).build())?;
+    ensure!(found == libc::ENOENT, "without a PMU: errno {found}");
+    drop((counter, affinity));
+
+    module::remove()?;
+    module::insert(ctx)??;
+    cores_of_each_type(ctx)?;
+    samples_on_each_cpu(ctx)
+}
