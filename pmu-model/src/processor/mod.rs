@@ -12,7 +12,7 @@ use core::ops::RangeInclusive;
 
 use crate::{
     config::{Shape, Vendor},
-    msr::EventSel,
+    msr::{EventSel, MSR_PERF_METRICS},
 };
 use constraint::Constraint;
 
@@ -62,6 +62,8 @@ struct Counters {
     fixed: u8,
     width: u8,
     full_width: bool,
+    /// The number of fields of PERF_METRICS, 0 if it does not exist.
+    metrics: u8,
 }
 
 /// Processors whose PMUs are the same.
@@ -108,9 +110,10 @@ pub(crate) fn find(vendor: Vendor, signature: Signature) -> Option<&'static Proc
 /// Whether some processor of the vendor has a register at this address. If one in the
 /// table has none there, an access raises #GP.
 pub(crate) fn is_model_msr(vendor: Vendor, address: u32) -> bool {
-    table(vendor)
-        .iter()
-        .any(|processor| processor.msr_index(address).is_some())
+    table(vendor).iter().any(|processor| {
+        let is_metrics = address == MSR_PERF_METRICS && processor.metrics() > 0;
+        is_metrics || processor.msr_index(address).is_some()
+    })
 }
 
 impl Processor {
@@ -130,6 +133,7 @@ impl Processor {
             fixed,
             width,
             full_width,
+            metrics: _,
         } = self.counters;
         let shape = Shape {
             general: if smt { general_of_thread } else { general },
@@ -139,6 +143,11 @@ impl Processor {
             full_width,
         };
         (version, shape)
+    }
+
+    /// The number of fields of PERF_METRICS, 0 if it does not exist.
+    pub(crate) fn metrics(&self) -> u8 {
+        self.counters.metrics
     }
 
     /// The general-purpose counters that count an event, as a bitmap. `None` if the list
