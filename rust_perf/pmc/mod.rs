@@ -34,10 +34,12 @@ pub mod event;
 mod extra;
 mod generation;
 mod intel;
+pub mod metrics;
 mod msr;
 mod named;
 pub mod period;
 mod shadow;
+mod topdown;
 mod zhaoxin;
 
 pub use self::{
@@ -73,5 +75,6 @@ pub use self::{
         FormatField,
         NamedEvent, //
     },
-    shadow::Shadow, //
+    shadow::Shadow,
+    topdown::TopdownFile, //
 };

@@ -25,7 +25,8 @@ use super::{
     },
     goldmont,
     gracemont,
-    tremont, //
+    topdown, //
+    tremont,
 };
 
 /// In-tree: `intel_skt_event_constraints`.
@@ -59,7 +60,8 @@ pub(super) static DARKMONT: Events = with(Constraints {
     &OFFCORE_CACHE,
     &NO_SUCH_OPERATION,
 ])
-.with_extra(gracemont::CRESTMONT_EXTRA);
+.with_extra(gracemont::CRESTMONT_EXTRA)
+.with_topdown(topdown::DARKMONT);
 
 /// In-tree: `dkt_hw_cache_extra_regs`.
 const OFFCORE_CACHE: [CacheEvents; 2] = [

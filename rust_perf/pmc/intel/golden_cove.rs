@@ -30,7 +30,8 @@ use super::{
         NO_SUCH_OPERATION,
         PSEUDO,
         REF_CYCLES, //
-    }, //
+    },
+    topdown, //
 };
 
 /// What the fixed counters count, on Panther Cove, too.
@@ -62,6 +63,7 @@ const fn model(extra: ExtraEvents) -> Events {
         .with_named(&[&REF_CYCLES, &NAMED])
         .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
         .with_extra(extra)
+        .with_topdown(topdown::GOLDEN_COVE)
 }
 
 /// In-tree: `intel_glc_event_constraints`.
