@@ -8,9 +8,12 @@
 //! and what has been counted since they were settled last is added to the events.
 //! Slots without metrics are an ordinary event.
 //!
-//! The part of a long time says little about what was added to it last. So both registers
-//! begin at 0 again whenever the events are read. A context switch only saves them, for
-//! users who read them by RDPMC from time to time.
+//! The part of a long time, in eight bits, says little about what was added to it last. So
+//! both registers begin at 0 again whenever the events are settled.
+//!
+//! If the leader is mapped for RDPMC, they do so only when the events are read. A context
+//! switch saves and restores them, so that user mode can subtract what it has read before.
+//! That loses what is less than a 255th of all slots, each time.
 //!
 //! # An event's words
 //!
@@ -143,7 +146,7 @@ impl CorePmu {
         cpu.window.while_stopping(|| {
             self.while_stopped(cpu, || {
                 let registers = match counter {
-                    Counter::SLOTS => Registers::Save,
+                    Counter::SLOTS if event.is_user_readable() => Registers::Save,
                     _ => Registers::Clear,
                 };
                 let wrapped = self.settle(on, registers);
@@ -209,13 +212,18 @@ impl CorePmu {
     /// was last done. Returns whether fixed counter 3 has wrapped. No counter is running.
     pub(super) fn settle(&self, on: &OnCpu<'_, Self>, registers: Registers) -> bool {
         let cpu = on.state();
+        // Look before `settling` is set: an NMI that stops these events afterwards relies on it
+        // that they are settled here.
+        let leader = self.leader(on).filter(|leader| !leader.is_up_to_date());
+        let running = cpu.active().metrics_part();
+        let Some(leader) = leader else {
+            return false;
+        };
         if cpu.settling.swap(true, Relaxed) {
             // The interrupted code does it.
             return false;
         }
-        let wrapped = self
-            .leader(on)
-            .is_some_and(|leader| self.settle_with(on, leader, registers));
+        let wrapped = self.settle_with(on, leader, running, registers);
         cpu.settling.store(false, Relaxed);
         wrapped
     }
@@ -224,13 +232,14 @@ impl CorePmu {
         &self,
         on: &OnCpu<'_, Self>,
         leader: CpuEvent<'_, Self>,
+        running: CounterSet,
         registers: Registers,
     ) -> bool {
         let (cpu, capabilities) = (on.state(), &self.hardware.capabilities);
         let counters = self.counters(cpu);
         let [number, saved_fields] = leader.scratch();
         let before = self.saved(&leader, 0).slots;
-        if leader.is_up_to_date() || counters.known(Counter::SLOTS) == Some(before) {
+        if counters.known(Counter::SLOTS) == Some(before) {
             return false;
         }
         let now = counters.read(Counter::SLOTS);
@@ -240,7 +249,6 @@ impl CorePmu {
         }
         leader.count().fetch_add(gained as i64, Relaxed);
 
-        let running = cpu.active().metrics_part();
         let fields = match running.is_empty() {
             true => 0,
             false => counters.read(Counter::PERF_METRICS),

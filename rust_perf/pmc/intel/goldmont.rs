@@ -41,7 +41,7 @@ pub(super) static GOLDMONT_PLUS: Events = with(SIMPLE)
         &NO_SUCH_OPERATION,
     ])
     .with_extra(EXTRA)
-    .with_topdown(topdown::GOLDMONT);
+    .with_topdown(topdown::GOLDMONT_PLUS);
 
 /// In-tree: `intel_glm_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_core(&[

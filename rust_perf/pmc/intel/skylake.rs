@@ -48,7 +48,7 @@ pub(super) static SKYLAKE: Events = with(Constraints {
 })
 .with_cache(&[&CACHE, &TLB_CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(EXTRA)
-.with_topdown(topdown::SANDY_BRIDGE);
+.with_topdown(topdown::SKYLAKE);
 
 /// In-tree: `intel_skl_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[

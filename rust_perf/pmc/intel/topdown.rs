@@ -9,26 +9,37 @@ use super::super::topdown::{
     TopdownFile, //
 };
 
-/// Sandy Bridge to Skylake, which have four slots a cycle. The threads of a core share them,
+/// Sandy Bridge to Broadwell, which have four slots a cycle. The threads of a core share them,
 /// so with several threads the events that count for all of them are used, and half of each
 /// is a thread's part.
-pub(super) const SANDY_BRIDGE: Topdown = Topdown::events(&[
-    file(c"topdown-slots-issued", "event=0xe,umask=0x1"),
-    file(c"topdown-slots-retired", "event=0xc2,umask=0x2"),
-    file(c"topdown-fetch-bubbles", "event=0x9c,umask=0x1"),
-    per_thread(
-        c"topdown-total-slots",
-        "event=0x3c,umask=0x0",
-        "event=0x3c,umask=0x0,any=1",
-    ),
-    per_thread(c"topdown-total-slots.scale", "4", "2"),
-    per_thread(
-        c"topdown-recovery-bubbles",
-        "event=0xd,umask=0x3,cmask=1",
-        "event=0xd,umask=0x3,cmask=1,any=1",
-    ),
-    per_thread(c"topdown-recovery-bubbles.scale", "4", "2"),
-]);
+pub(super) const SANDY_BRIDGE: Topdown = Topdown::events(&with_recovery(per_thread(
+    c"topdown-recovery-bubbles",
+    "event=0xd,umask=0x3,cmask=1",
+    "event=0xd,umask=0x3,cmask=1,any=1",
+)));
+
+/// Skylake, where the bubbles have another unit mask. In-tree: `intel_pmu_init()`.
+pub(super) const SKYLAKE: Topdown = Topdown::events(&with_recovery(per_thread(
+    c"topdown-recovery-bubbles",
+    "event=0xd,umask=0x1,cmask=1",
+    "event=0xd,umask=0x1,cmask=1,any=1",
+)));
+
+const fn with_recovery(bubbles: TopdownFile) -> [TopdownFile; 7] {
+    [
+        file(c"topdown-slots-issued", "event=0xe,umask=0x1"),
+        file(c"topdown-slots-retired", "event=0xc2,umask=0x2"),
+        file(c"topdown-fetch-bubbles", "event=0x9c,umask=0x1"),
+        per_thread(
+            c"topdown-total-slots",
+            "event=0x3c,umask=0x0",
+            "event=0x3c,umask=0x0,any=1",
+        ),
+        per_thread(c"topdown-total-slots.scale", "4", "2"),
+        bubbles,
+        per_thread(c"topdown-recovery-bubbles.scale", "4", "2"),
+    ]
+}
 
 /// Silvermont.
 pub(super) const SILVERMONT: Topdown = Topdown::events(&[
@@ -40,15 +51,22 @@ pub(super) const SILVERMONT: Topdown = Topdown::events(&[
     file(c"topdown-slots-retired", "event=0xc2,umask=0x10"),
 ]);
 
-/// Goldmont and Goldmont Plus.
-pub(super) const GOLDMONT: Topdown = Topdown::events(&[
-    file(c"topdown-total-slots", "event=0x3c"),
-    file(c"topdown-total-slots.scale", "3"),
-    file(c"topdown-fetch-bubbles", "event=0x9c"),
-    file(c"topdown-recovery-bubbles", "event=0xca,umask=0x02"),
-    file(c"topdown-slots-issued", "event=0x0e"),
-    file(c"topdown-slots-retired", "event=0xc2"),
-]);
+/// Goldmont, which has three slots a cycle.
+pub(super) const GOLDMONT: Topdown = Topdown::events(&with_slots("3"));
+
+/// Goldmont Plus, which has four.
+pub(super) const GOLDMONT_PLUS: Topdown = Topdown::events(&with_slots("4"));
+
+const fn with_slots(per_cycle: &'static str) -> [TopdownFile; 6] {
+    [
+        file(c"topdown-total-slots", "event=0x3c"),
+        file(c"topdown-total-slots.scale", per_cycle),
+        file(c"topdown-fetch-bubbles", "event=0x9c"),
+        file(c"topdown-recovery-bubbles", "event=0xca,umask=0x02"),
+        file(c"topdown-slots-issued", "event=0x0e"),
+        file(c"topdown-slots-retired", "event=0xc2"),
+    ]
+}
 
 /// Tremont and Gracemont.
 pub(super) const TREMONT: Topdown = Topdown::events(&[
