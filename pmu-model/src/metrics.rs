@@ -84,16 +84,17 @@ impl Metrics {
         // A field is the difference of rounded sums, so that those of level 1 add up to FFH.
         let scaled = |part: u128| (part * ALL_SLOTS + self.slots / 2) / self.slots;
         let mut fields = [0; FIELDS];
+        let (level_1, level_2) = fields.split_at_mut(LEVEL_1.into());
+        let (parts, parts_2) = self.parts.split_at(LEVEL_1.into());
         let (mut sum, mut below) = (0, 0);
-        for i in 0..LEVEL_1.into() {
-            sum += self.parts[i];
+        for (field, part) in level_1.iter_mut().zip(parts) {
+            sum += part;
             let up_to = scaled(sum).min(ALL_SLOTS);
-            fields[i] = (up_to - below) as u8;
+            *field = (up_to - below) as u8;
             below = up_to;
         }
-        for i in LEVEL_1.into()..FIELDS {
-            let whole = fields[i - usize::from(LEVEL_1)];
-            fields[i] = scaled(self.parts[i]).min(whole.into()) as u8;
+        for ((field, part), whole) in level_2.iter_mut().zip(parts_2).zip(level_1) {
+            *field = scaled(*part).min((*whole).into()) as u8;
         }
         u64::from_le_bytes(fields)
     }

@@ -99,10 +99,10 @@ fn rounded(parts: [u64; 8], slots: u64) -> [u64; 8] {
     let nearest = |part: u64| (ALL * part + slots / 2) / slots;
     let mut fields = [0; 8];
     let (mut sum, mut below) = (0, 0);
-    for i in 0..LEVEL_1 {
-        sum += parts[i];
-        fields[i] = nearest(sum) - below;
-        below += fields[i];
+    for (field, part) in fields.iter_mut().zip(parts).take(LEVEL_1) {
+        sum += part;
+        *field = nearest(sum) - below;
+        below += *field;
     }
     for i in LEVEL_1..8 {
         fields[i] = nearest(parts[i]).min(fields[i - LEVEL_1]);
