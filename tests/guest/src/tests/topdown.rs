@@ -250,7 +250,7 @@ fn errors(ctx: &Ctx) -> Result<()> {
     }
     // As much as there is: slots, metrics, and every other counter.
     let level_1 = &all[..LEVEL_1];
-    let general = vec![(BRANCHES, PLAIN); 8];
+    let general: [Member; 8] = [(BRANCHES, PLAIN); 8];
     groups.push([&with_slots(level_1), &general[..]].concat());
     groups.push([&with_slots(level_1), &general[..], &[(BRANCHES, PLAIN)]].concat());
     let fixed = [(INSTRUCTIONS, PLAIN), (0x3c, PLAIN), (0x300, PLAIN)];
