@@ -22,6 +22,27 @@
 //! from one point to another, a counter gains the difference between the totals at these
 //! points.
 //!
+//! PERF_METRICS says how the slots were used that fixed-function counter 3 has counted since
+//! both were written. Each instruction takes one cycle, in which the front end delivers one
+//! slot only; the slots of the cycles that it stalls belong to what stalls it:
+//!
+//! | field                       | slots                                |
+//! |-----------------------------|--------------------------------------|
+//! | 0: retiring                 | `I`                                  |
+//! | 1: bad speculation          | `4 * 15 * mispredicted branches`     |
+//! | 2: front-end bound          | `3 * I`                              |
+//! | 3: back-end bound           | `4 * 100 * LLC misses`               |
+//! | 4: heavy operations         | `B`, a part of field 0               |
+//! | 5: branch mispredictions    | as field 1                           |
+//! | 6: fetch latency            | `I`, a part of field 2               |
+//! | 7: memory bound             | as field 3                           |
+//!
+//! A field has 8 bits and is its part of the slots in 255ths. Those of level 1, 0 to 3, add
+//! up to 255: field 0 is rounded to the nearest value, and so are the sums of fields 0 and
+//! 1, and of fields 0 to 2. The fields of level 2, 4 to 7, are rounded to the nearest value
+//! as well, but are never more than the field that they are a part of. All are 0 while no
+//! slot has been counted.
+//!
 //! An event that only some counters of a processor count, according to the tables in
 //! `processor/`, counts instructions there, and nothing on the others.
 //!
@@ -103,6 +124,30 @@ impl Totals {
             instructions: self.instructions + u128::from(retired.instructions),
             branches: self.branches + u128::from(retired.branches),
         }
+    }
+
+    /// The slots.
+    pub(crate) fn slots(self) -> u128 {
+        Event::Slots.total(self)
+    }
+
+    /// The slots of each field of PERF_METRICS.
+    pub(crate) fn slot_uses(self) -> [u128; 8] {
+        let slots = u128::from(SLOTS_PER_CYCLE);
+        let retiring = self.instructions;
+        let bad_speculation = slots * BRANCH_MISS_CYCLES * Event::BranchMisses.total(self);
+        let front_end = (slots - 1) * self.instructions;
+        let back_end = slots * LLC_MISS_CYCLES * Event::LlcMisses.total(self);
+        [
+            retiring,
+            bad_speculation,
+            front_end,
+            back_end,
+            self.branches,
+            bad_speculation,
+            self.instructions,
+            back_end,
+        ]
     }
 
     /// The totals after `n` more instructions, all of them branches.

@@ -36,8 +36,8 @@
 //! # What is not modelled
 //!
 //! - Intel: PEBS and the debug store, last branch records (only the bits that freeze them
-//!   exist), Processor Trace, uncore counters, PERF_METRICS, auto counter reload, and the
-//!   bit that disables RDPMC of one counter in user mode. AnyThread has no effect, because
+//!   exist), Processor Trace, uncore counters, auto counter reload, RDPMC that clears
+//!   PERF_METRICS, and the bit that disables RDPMC of one counter in user mode. AnyThread has no effect, because
 //!   each core has one thread. The status bits of these features can be set and cleared by
 //!   WRMSR where the version has them.
 //! - AMD: IBS, the northbridge's and the L3's counters, the LBR stack, counters that
@@ -95,6 +95,7 @@
 mod config;
 pub mod event;
 mod generation;
+mod metrics;
 pub mod msr;
 mod pmi;
 mod pmu;

@@ -20,6 +20,9 @@ pub const IA32_PERFEVTSEL0: u32 = 0x186;
 pub const IA32_DEBUGCTL: u32 = 0x1d9;
 /// Fixed-function counter 0.
 pub const IA32_FIXED_CTR0: u32 = 0x309;
+/// How the slots were used that fixed-function counter 3 has counted, on processors that
+/// have it (PERF_CAPABILITIES bit 15).
+pub const MSR_PERF_METRICS: u32 = 0x329;
 /// Capabilities of the PMU that CPUID leaf 0AH does not report.
 pub const IA32_PERF_CAPABILITIES: u32 = 0x345;
 /// Control of the fixed-function counters, four bits for each.
@@ -105,6 +108,7 @@ pub(crate) enum Register {
     GlobalStatusSet,
     GlobalInUse,
     PerfCapabilities,
+    PerfMetrics,
     DebugCtl,
     /// A register of one processor, by its index in the table of processors.
     Model(usize),
@@ -201,6 +205,13 @@ pub mod global_status {
     pub const COND_CHGD: u64 = 1 << 63;
 }
 
+/// The bit of PERF_METRICS in GLOBAL_CTRL and GLOBAL_STATUS (SDM vol. 3B, "Performance
+/// Metrics": EN_PERF_METRICS, OVF_PERF_METRICS).
+pub const PERF_METRICS_BIT: u64 = 1 << 48;
+
+/// The ECX with which RDPMC reads PERF_METRICS (SDM vol. 2B, RDPMC: type 2000H).
+pub const RDPMC_METRICS: u32 = 0x2000 << 16;
+
 /// The bit of fixed-function counter 0 in GLOBAL_CTRL and GLOBAL_STATUS.
 pub const FIXED_SHIFT: usize = 32;
 
@@ -210,6 +221,8 @@ pub const PMI_IN_USE: u64 = 1 << 63;
 
 /// PERF_CAPABILITIES: the general-purpose counters have aliases for full-width writes.
 pub const FW_WRITE: u64 = 1 << 13;
+/// PERF_CAPABILITIES: PERF_METRICS exists.
+pub const PERF_METRICS_AVAILABLE: u64 = 1 << 15;
 
 /// The bits of DEBUGCTL (SDM vol. 3B, "IA32_DEBUGCTL MSR").
 pub mod debugctl {

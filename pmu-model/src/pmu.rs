@@ -8,9 +8,11 @@ use crate::{
     config::{Config, ConfigError, Shape, MAX_FIXED, MAX_GENERAL},
     event::{Event, Filter, FilteredEvent, Mode, Retired, Totals},
     generation::{self, FreezeOnPmi, Generation},
+    metrics::Metrics,
     msr::{
         debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE,
-        IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS, PMI_IN_USE,
+        IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, MSR_PERF_METRICS, PERF_CNTR_GLOBAL_STATUS,
+        PERF_METRICS_AVAILABLE, PERF_METRICS_BIT, PMI_IN_USE, RDPMC_METRICS,
     },
     pmi::{Defect, PmiDelivery, PmiFault},
     processor::{self, Core, Processor, Report, MAX_MODEL_MSRS},
@@ -65,6 +67,9 @@ impl Counter {
     }
 }
 
+/// The fixed-function counter that PERF_METRICS belongs to. It counts slots.
+const SLOTS: usize = 3;
+
 /// The state of AMD's virtualization (APM vol. 2, "Secure Virtual Machine").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Svm {
@@ -106,6 +111,7 @@ pub struct Pmu {
     global_status: u64,
     debugctl: u64,
     model_msrs: [u64; MAX_MODEL_MSRS],
+    metrics: Metrics,
     svm: Svm,
     /// By [`Mode`].
     totals: [Totals; 2],
@@ -157,6 +163,7 @@ impl Pmu {
             global_status: 0,
             debugctl: 0,
             model_msrs: Default::default(),
+            metrics: Metrics::default(),
             svm: Svm::default(),
             totals: Default::default(),
             pmi: PmiDelivery::new(defect),
@@ -233,7 +240,29 @@ impl Pmu {
     /// CPUID.1:ECX.PDCM is clear.
     pub fn perf_capabilities(&self) -> Option<u64> {
         self.register(IA32_PERF_CAPABILITIES).ok()?;
-        Some(if self.shape.full_width { FW_WRITE } else { 0 })
+        let full_width = if self.shape.full_width { FW_WRITE } else { 0 };
+        let metrics = match self.metrics_fields() {
+            0 => 0,
+            _ => PERF_METRICS_AVAILABLE,
+        };
+        Some(full_width | metrics)
+    }
+
+    /// The number of fields of PERF_METRICS, 0 if it does not exist. It needs
+    /// fixed-function counter 3.
+    fn metrics_fields(&self) -> u8 {
+        match self.processor {
+            Some(processor) if usize::from(self.shape.fixed) > SLOTS => processor.metrics(),
+            _ => 0,
+        }
+    }
+
+    /// The bit of PERF_METRICS in GLOBAL_CTRL and GLOBAL_STATUS, if it exists.
+    fn metrics_bit(&self) -> u64 {
+        match self.metrics_fields() {
+            0 => 0,
+            _ => PERF_METRICS_BIT,
+        }
     }
 
     /// CPUID.80000001H:ECX.PerfCtrExtCore.
@@ -281,9 +310,21 @@ impl Pmu {
             let sum = u128::from(*value) + gain;
             let mask = self.shape.counter_mask();
             *value = sum as u64 & mask;
-            if sum > mask.into() {
+            let has_overflowed = sum > mask.into();
+            if has_overflowed {
                 overflowed |= active.counter.bit();
                 pmi |= active.pmi;
+            }
+            let metrics = self.global_ctrl & PERF_METRICS_BIT != 0;
+            if active.counter == Counter::Fixed(SLOTS) && metrics {
+                let modes = Mode::ALL.into_iter().map(|mode| mode as usize);
+                for mode in modes.filter(|&mode| active.modes[mode]) {
+                    self.metrics.count(before[mode], self.totals[mode]);
+                }
+                if has_overflowed && self.metrics.overflow(self.shape.width) {
+                    overflowed |= PERF_METRICS_BIT;
+                    pmi = true;
+                }
             }
         }
         self.global_status |= overflowed;
@@ -380,6 +421,9 @@ impl Pmu {
     }
 
     fn register(&self, msr: u32) -> Result<Register, MsrError> {
+        if msr == MSR_PERF_METRICS && self.metrics_fields() > 0 {
+            return Ok(Register::PerfMetrics);
+        }
         let of_model = || Some(Register::Model(self.processor?.msr_index(msr)?));
         self.generation
             .register(&self.shape, msr)
@@ -399,6 +443,11 @@ impl Pmu {
     fn writable_bits(&self, register: Register) -> Option<u64> {
         match register {
             Register::Model(i) => Some(self.processor?.msr(i).writable),
+            Register::PerfMetrics => Some(Metrics::mask(self.metrics_fields())),
+            Register::GlobalCtrl | Register::GlobalStatusReset | Register::GlobalStatusSet => {
+                let bits = self.generation.writable_bits(&self.shape, register)?;
+                Some(bits | self.metrics_bit())
+            }
             _ => self.generation.writable_bits(&self.shape, register),
         }
     }
@@ -434,9 +483,15 @@ impl Pmu {
             Register::GlobalStatusReset | Register::GlobalStatusSet => 0,
             Register::GlobalInUse => self.global_in_use(),
             Register::PerfCapabilities => self.perf_capabilities().unwrap_or(0),
+            Register::PerfMetrics => self.read_metrics(),
             Register::DebugCtl => self.debugctl,
             Register::Model(i) => self.model_msrs[i],
         })
+    }
+
+    /// The value of PERF_METRICS.
+    fn read_metrics(&self) -> u64 {
+        self.metrics.read() & Metrics::mask(self.metrics_fields())
     }
 
     /// The value of GLOBAL_INUSE (SDM vol. 3B, "IA32_PERF_GLOBAL_INUSE MSR").
@@ -486,6 +541,7 @@ impl Pmu {
             Register::GlobalStatusSet => self.global_status |= value,
             Register::DebugCtl => self.debugctl = value,
             Register::Model(i) => self.model_msrs[i] = value,
+            Register::PerfMetrics => self.metrics.write(value, self.fixed[SLOTS]),
             // Generations in which the write does not raise #GP ignore it.
             Register::GlobalStatus => {}
             Register::GlobalInUse | Register::PerfCapabilities => {
@@ -501,6 +557,9 @@ impl Pmu {
     pub fn rdpmc(&self, ecx: u32, cpl0: bool, cr4_pce: bool) -> Result<u64, GeneralProtection> {
         if !cpl0 && !cr4_pce {
             return Err(GeneralProtection);
+        }
+        if ecx == RDPMC_METRICS && self.metrics_fields() > 0 {
+            return Ok(self.read_metrics());
         }
         match self.generation.rdpmc(ecx) {
             Some(Counter::General(i)) if self.shape.has_general(i) => Ok(self.general[i]),
@@ -592,7 +651,7 @@ impl Pmu {
             .iter()
             .any(|&msr| self.register(msr) == Ok(Register::GlobalStatus));
         if has_status {
-            self.global_status |= bits & self.shape.counters();
+            self.global_status |= bits & (self.shape.counters() | self.metrics_bit());
         }
     }
 }
@@ -610,6 +669,7 @@ impl fmt::Debug for Pmu {
             .field("debugctl", &self.debugctl)
             .field("svm", &self.svm)
             .field("model_msrs", &self.model_msrs)
+            .field("metrics", &self.metrics)
             .field("totals", &self.totals)
             .field("pmi", &self.pmi)
             .field("accesses", &self.accesses)

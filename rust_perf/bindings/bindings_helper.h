@@ -27,3 +27,6 @@
 #ifndef PERF_PMU_CAP_MEDIATED_VPMU
 #define PERF_PMU_CAP_MEDIATED_VPMU 0
 #endif
+
+/* bindgen does not evaluate BIT(). */
+static const int RUST_PERF_EV_CAP_SIBLING = PERF_EV_CAP_SIBLING;

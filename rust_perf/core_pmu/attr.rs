@@ -57,6 +57,7 @@ impl CorePmu {
         if attr.wants_branch_stack() {
             return Err(perf::not_supported());
         }
+        self.check_topdown(event, attr)?;
         let [config1, more @ ..] = attr.extended_config();
         let known = match attr.selector() {
             Selector::Config(_) => extra.map_or(0, |extra| extra.value),
@@ -68,6 +69,7 @@ impl CorePmu {
         self.has_auxiliary(event, config)?;
         let eventsel = self.eventsel(attr, config)?;
         self.fits_in_group(event, eventsel, extra)?;
+        self.join_slots(event, eventsel)?;
         event.set_extra_register(extra.map(|extra| perf::ExtraRegister {
             index: extra.register.index(),
             value: extra.value,

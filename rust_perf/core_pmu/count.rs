@@ -41,10 +41,13 @@ impl CorePmu {
             return;
         }
         let cpu = on.state();
-        if !event.is_up_to_date() {
-            self.update(cpu, counter, event);
+        if self.start_topdown(on, counter, event) {
+            return;
         }
-        self.program(cpu, counter, event);
+        if !event.is_up_to_date() {
+            self.update(on, counter, event);
+        }
+        self.program(on, counter, event);
         event.set_running();
         event.update_userpage();
         cpu.activate(counter);
@@ -57,6 +60,10 @@ impl CorePmu {
             return;
         };
         let cpu = on.state();
+        if cpu.is_topdown(counter) {
+            self.stop_topdown(on, counter, event);
+            return;
+        }
         cpu.window.while_stopping(|| {
             cpu.deactivate(counter);
             self.run_active(cpu);
@@ -68,7 +75,7 @@ impl CorePmu {
             if event.is_up_to_date() {
                 return false;
             }
-            let value = self.update(cpu, counter, event);
+            let value = self.update(on, counter, event);
             event.set_up_to_date();
             period::has_wrapped(value, self.hardware.capabilities.width(counter))
         });
@@ -81,7 +88,7 @@ impl CorePmu {
             return;
         }
         if let Some(counter) = Self::counter_of(&event) {
-            self.update(on.state(), counter, event);
+            self.update(on, counter, event);
         }
     }
 
@@ -100,7 +107,17 @@ impl CorePmu {
     }
 
     /// Adds what `counter` has counted to its event, and returns the counter's value.
-    pub(super) fn update(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>) -> u64 {
+    pub(super) fn update(
+        &self,
+        on: &OnCpu<'_, Self>,
+        counter: Counter,
+        event: CpuEvent<'_, Self>,
+    ) -> u64 {
+        let cpu = on.state();
+        if cpu.is_topdown(counter) {
+            self.read_topdown(on);
+            return event.prev_count().load(Relaxed) as u64;
+        }
         let width = self.hardware.capabilities.width(counter);
         let counters = self.counters(cpu);
         let prev_count = event.prev_count();
@@ -130,10 +147,15 @@ impl CorePmu {
     /// If a period has ended, returns it and begins the next one.
     pub(super) fn program(
         &self,
-        cpu: &Cpu,
+        on: &OnCpu<'_, Self>,
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) -> Option<u64> {
+        let cpu = on.state();
+        if cpu.is_topdown(counter) {
+            self.program_topdown(on, counter, event);
+            return None;
+        }
         let capabilities = &self.hardware.capabilities;
         let next = event.period();
         let rearm = period::rearm(

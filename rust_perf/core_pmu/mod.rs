@@ -14,6 +14,7 @@
 //! | `count.rs` | counting and periods: start, stop, read |
 //! | `pmi.rs` | the NMI handler |
 //! | `nmi_window.rs` | PMIs that arrive late |
+//! | `topdown.rs` | metrics, and slots with metrics |
 //! | `ownership.rs` | who has the counters: reservation, hotplug, sleep, shutdown |
 //! | `user_read.rs` | RDPMC in user mode |
 //!
@@ -47,6 +48,7 @@ mod pmi;
 mod registration;
 mod schedule;
 mod sysfs;
+mod topdown;
 mod user_read;
 
 pub(crate) use self::registration::{
@@ -136,6 +138,10 @@ pub(crate) struct Cpu {
     dirty: AtomicU64,
     /// The number of NMIs that may have run the counters. NMIs increase it.
     nmis: AtomicU64,
+    /// Whether fixed counter 3 counts slots for metrics. NMIs leave it as it is.
+    leads_metrics: AtomicBool,
+    /// Whether metrics are being settled. NMIs leave it as it is.
+    settling: AtomicBool,
     /// NMIs take expected PMIs out of it.
     window: NmiWindow,
     /// Whether SVM was enabled when the first event was put on the CPU.

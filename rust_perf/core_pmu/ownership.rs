@@ -146,7 +146,7 @@ impl CorePmu {
         for counter in self.hardware.capabilities.counters {
             if let Some(event) = on.event(counter.index()) {
                 if !event.is_up_to_date() {
-                    self.update(cpu, counter, event);
+                    self.update(on, counter, event);
                 }
                 if event.is_stopped() {
                     event.set_up_to_date();
@@ -162,7 +162,7 @@ impl CorePmu {
         self.counters(cpu).reset();
         for counter in cpu.active() {
             if let Some(event) = on.event(counter.index()) {
-                self.program(cpu, counter, event);
+                self.program(on, counter, event);
                 event.update_userpage();
             }
         }

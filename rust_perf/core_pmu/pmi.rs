@@ -10,6 +10,7 @@
 //! [`CpuEvent::overflow`](crate::perf::CpuEvent::overflow) passes a sample to perf.
 
 use super::{
+    topdown::Registers,
     CorePmu,
     Cpu,
     Handler,
@@ -93,6 +94,10 @@ impl CorePmu {
     /// running.
     fn handle_overflow(&self, on: &OnCpu<'_, Self>, interrupt: &Interrupt<'_>, counter: Counter) {
         let cpu = on.state();
+        if cpu.is_topdown(counter) {
+            self.settle(on, Registers::Clear);
+            return;
+        }
         // A sample of another counter's event may have stopped this one.
         if !cpu.active().contains(counter) {
             return;
@@ -100,8 +105,8 @@ impl CorePmu {
         let Some(event) = on.event(counter.index()) else {
             return;
         };
-        self.update(cpu, counter, event);
-        let ended = self.program(cpu, counter, event);
+        self.update(on, counter, event);
+        let ended = self.program(on, counter, event);
         event.update_userpage();
         if let Some(period) = ended {
             let sample = Sample {

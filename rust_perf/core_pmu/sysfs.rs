@@ -7,7 +7,10 @@ use crate::{
         AttributeGroups,
         File, //
     },
-    pmc::Capabilities,
+    pmc::{
+        Capabilities,
+        EventName, //
+    },
     system::cpumask::CpuMask, //
 };
 use kernel::{
@@ -38,7 +41,14 @@ pub(crate) fn attribute_groups(
     }
 
     let mut events = KVec::new();
+    for (name, text) in capabilities.topdown_files() {
+        events.push(File::new(name, fmt!("{text}"))?, GFP_KERNEL)?;
+    }
+    let with_metrics = !capabilities.metrics.is_empty();
     for event in capabilities.events() {
+        if event.name == EventName::Slots && with_metrics {
+            continue;
+        }
         for name in event.name.files() {
             events.push(
                 File::new(name, format_args!("{}", event.terms()))?,

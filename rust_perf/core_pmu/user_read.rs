@@ -64,6 +64,7 @@ impl CorePmu {
 impl Cpu {
     /// An event has left `counter`.
     pub(super) fn mark_dirty(&self, counter: Counter) {
-        self.dirty.fetch_or(CounterSet::of(counter).bits(), Relaxed);
+        self.dirty
+            .fetch_or(self.registers_of(counter).bits(), Relaxed);
     }
 }

@@ -69,6 +69,7 @@ mod pmu;
 mod record;
 mod registration;
 mod sample;
+mod scratch;
 mod sysfs;
 mod table;
 mod target;

@@ -227,6 +227,7 @@ impl<T: Pmu> Callbacks<T> {
         }
         new.set_index(None);
         new.set_extra_register(None);
+        new.clear_scratch();
         // SAFETY: This is `event_init`.
         match driver.event_init(unsafe { &NewEvent::new(new) }) {
             Ok(data) => {

@@ -36,6 +36,7 @@ use super::{
     period, //
 };
 use core::{
+    ffi::CStr,
     num::NonZeroU8,
     ptr, //
 };
@@ -74,6 +75,11 @@ pub struct Capabilities {
     /// Whether the CPU has SVM, so that EVENTSEL can select the host or guests
     /// ([`EventSel::HOST_ONLY`]).
     pub svm: bool,
+    /// The fields of PERF_METRICS that the driver knows. Events count them together with
+    /// [`Counter::SLOTS`].
+    pub metrics: CounterSet,
+    /// Whether a core has more than one thread.
+    pub(super) threads: bool,
     /// `caps/pmu_name` of the in-tree driver, which it has for Intel's CPUs.
     pub pmu_name: Option<&'static str>,
 }
@@ -84,6 +90,7 @@ impl Capabilities {
     pub fn without_fixed(self) -> Self {
         Capabilities {
             counters: self.counters.gp_part(),
+            metrics: CounterSet::EMPTY,
             ..self
         }
     }
@@ -115,6 +122,9 @@ impl Capabilities {
         let usable = |width| (32..=64).contains(&width);
         let gp = !self.counters.gp_part().is_empty() && usable(self.gp_width);
         let fixed = self.counters.fixed_part().is_empty() || usable(self.fixed_width);
+        if self.generation.global.is_none() || !self.counters.contains(Counter::SLOTS) {
+            self.metrics = CounterSet::EMPTY;
+        }
         (gp && fixed).then_some(self)
     }
 
@@ -124,6 +134,15 @@ impl Capabilities {
             Presence::Fixed(i) => Counter::fixed(i).is_some_and(|i| self.counters.contains(i)),
             Presence::Architectural(_) | Presence::Always => true,
         })
+    }
+
+    /// The files of the topdown events: name and contents. They include slots if slots have
+    /// metrics.
+    pub fn topdown_files(&self) -> impl Iterator<Item = (&'static CStr, &'static str)> + '_ {
+        let topdown = self.events.topdown;
+        let hidden = topdown.metrics != 0 && self.metrics.is_empty();
+        let files = topdown.files.iter().filter(move |_| !hidden);
+        files.map(|file| (file.name, file.text(self.threads)))
     }
 
     /// The encoding in `attr.config` of the generic hardware event
@@ -173,8 +192,18 @@ impl Capabilities {
         self.format & !EventSel::PC.mask()
     }
 
+    /// Whether an event is a metric of this CPU.
+    pub fn is_metric(&self, event: EventSel) -> bool {
+        event
+            .metric()
+            .is_some_and(|metric| self.metrics.contains(metric))
+    }
+
     /// The counters that can count an event.
     pub fn counters_for(&self, event: EventSel) -> CounterSet {
+        if let Some(metric) = event.metric() {
+            return self.metrics & CounterSet::of(metric);
+        }
         self.events.constraints.counters(self.counters, event)
     }
 
@@ -216,6 +245,11 @@ impl Capabilities {
     pub fn is_auxiliary(&self, event: EventSel) -> bool {
         let auxiliary = self.events.extra.auxiliary;
         auxiliary.is_some_and(|(_, code)| code == event.code())
+    }
+
+    /// The counters, and PERF_METRICS if there are metrics: what has a bit in GLOBAL_STATUS.
+    pub(super) fn with_status(&self) -> CounterSet {
+        self.counters | self.metrics.global()
     }
 
     /// The number of bits of a counter.

@@ -4,7 +4,8 @@
 //!
 //! Both use the layout of Intel's IA32_PERF_GLOBAL_CTRL (SDM vol. 3,
 //! "Architectural Performance Monitoring Version 2"): GP counter *i* is bit *i*,
-//! fixed counter *i* is bit 32 + *i*.
+//! fixed counter *i* is bit 32 + *i*. Metric *i* is bit 48 + *i*, where the registers have
+//! only bit 48 for all of them.
 
 use core::ops::{
     BitAnd,
@@ -15,8 +16,11 @@ use core::ops::{
 /// The first bit of the fixed counters.
 const FIXED_BASE: u8 = 32;
 
+/// The first bit of the metrics.
+const METRICS_BASE: u8 = 48;
+
 /// One more than the highest index of a counter.
-pub const MAX_COUNTERS: usize = 48;
+pub const MAX_COUNTERS: usize = 56;
 
 /// Identifies a counter.
 ///
@@ -27,6 +31,12 @@ pub const MAX_COUNTERS: usize = 48;
 pub struct Counter(u8);
 
 impl Counter {
+    /// Fixed counter 3, which counts slots.
+    pub const SLOTS: Self = Counter(FIXED_BASE + 3);
+
+    /// PERF_METRICS as a whole. It shares its index with the first metric.
+    pub const PERF_METRICS: Self = Counter(METRICS_BASE);
+
     /// GP counter `i`, or `None` if `i` is not less than 32.
     pub const fn gp(i: u8) -> Option<Self> {
         if i < FIXED_BASE {
@@ -39,9 +49,19 @@ impl Counter {
 
     /// Fixed counter `i`, or `None` if `i` is not less than 16.
     pub const fn fixed(i: u8) -> Option<Self> {
-        if (i as usize) < MAX_COUNTERS - FIXED_BASE as usize {
-            // INVARIANT: Just checked.
+        if i < METRICS_BASE - FIXED_BASE {
+            // INVARIANT: Less than `METRICS_BASE`, which is less than `MAX_COUNTERS`.
             Some(Counter(FIXED_BASE + i))
+        } else {
+            None
+        }
+    }
+
+    /// The counter of metric `i`, a field of PERF_METRICS, or `None` if `i` is not less than 8.
+    pub const fn metric(i: u8) -> Option<Self> {
+        if (i as usize) < MAX_COUNTERS - METRICS_BASE as usize {
+            // INVARIANT: Just checked.
+            Some(Counter(METRICS_BASE + i))
         } else {
             None
         }
@@ -64,14 +84,24 @@ impl Counter {
 
     /// The number of this counter among the fixed counters, if it is one.
     pub const fn as_fixed(self) -> Option<u8> {
-        self.0.checked_sub(FIXED_BASE)
+        if self.0 < METRICS_BASE {
+            self.0.checked_sub(FIXED_BASE)
+        } else {
+            None
+        }
+    }
+
+    /// The number of this counter among the metrics, if it is one.
+    pub const fn as_metric(self) -> Option<u8> {
+        self.0.checked_sub(METRICS_BASE)
     }
 
     /// The ECX with which RDPMC reads this counter (SDM vol. 2, RDPMC: bit 30
-    /// selects the fixed counters).
+    /// selects the fixed counters, bit 29 PERF_METRICS).
     pub const fn rdpmc(self) -> u32 {
         match self.as_fixed() {
             Some(i) => (1 << 30) | i as u32,
+            None if self.0 >= METRICS_BASE => 1 << 29,
             None => self.0 as u32,
         }
     }
@@ -107,7 +137,7 @@ impl CounterSet {
 
     /// The fixed counters whose bits are set in `mask`.
     pub const fn fixed(mask: u32) -> Self {
-        Self::from_bits((mask as u64) << FIXED_BASE)
+        Self::from_bits((mask as u16 as u64) << FIXED_BASE)
     }
 
     /// The set of one counter.
@@ -144,7 +174,18 @@ impl CounterSet {
 
     /// Its fixed counters.
     pub const fn fixed_part(self) -> Self {
-        CounterSet(self.0 & !((1 << FIXED_BASE) - 1))
+        CounterSet(self.0 & ((1 << METRICS_BASE) - (1 << FIXED_BASE)))
+    }
+
+    /// Its metrics.
+    pub const fn metrics_part(self) -> Self {
+        CounterSet(self.0 & !((1 << METRICS_BASE) - 1))
+    }
+
+    /// The first `n` metrics, all 8 if `n` is more.
+    pub const fn first_metrics(n: u8) -> Self {
+        let n = if n < 8 { n } else { 8 };
+        Self::from_bits(((1 << n) - 1) << METRICS_BASE)
     }
 
     /// The counter to put an event on: the lowest fixed counter, since it can count
@@ -227,6 +268,7 @@ mod tests {
     fn counters_out_of_range_do_not_exist() {
         assert_eq!(Counter::gp(32), None);
         assert_eq!(Counter::fixed(16), None);
+        assert_eq!(Counter::metric(8), None);
         assert_eq!(Counter::from_index(MAX_COUNTERS), None);
         assert_eq!(
             CounterSet::from_bits(u64::MAX).into_iter().count(),
@@ -236,8 +278,24 @@ mod tests {
     }
 
     #[test]
+    fn metrics_come_after_the_fixed_counters() {
+        let metrics = CounterSet::first_metrics(4);
+        assert_eq!(metrics.bits(), 0xf << 48);
+        assert_eq!(CounterSet::first_metrics(9).bits(), 0xff << 48);
+        let set = metrics | CounterSet::fixed(u32::MAX) | CounterSet::first_gp(2);
+        assert_eq!(set.metrics_part(), metrics);
+        assert_eq!(set.fixed_part().len(), 16);
+        let metric = Counter::metric(3).unwrap();
+        assert_eq!((metric.as_metric(), metric.as_fixed()), (Some(3), None));
+        assert_eq!(Counter::SLOTS, Counter::fixed(3).unwrap());
+        assert_eq!(Counter::SLOTS.as_metric(), None);
+        assert_eq!(Counter::PERF_METRICS, Counter::metric(0).unwrap());
+    }
+
+    #[test]
     fn rdpmc_selects_fixed_counters_by_bit_30() {
         assert_eq!(Counter::gp(3).unwrap().rdpmc(), 3);
         assert_eq!(Counter::fixed(1).unwrap().rdpmc(), 0x4000_0001);
+        assert_eq!(Counter::metric(5).unwrap().rdpmc(), 0x2000_0000);
     }
 }

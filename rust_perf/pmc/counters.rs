@@ -98,9 +98,10 @@ impl<'a, R: Registers> Counters<'a, R> {
     pub fn reset(&self) {
         if let Some(global) = self.caps.any_global() {
             self.regs.wrmsr(global.ctrl, 0);
-            self.clear_status(global, self.caps.counters);
+            self.clear_status(global, self.caps.with_status());
         }
         self.shadow.running.set(0);
+        self.shadow.metrics_used.set(0);
         self.shadow.known.set(0);
         self.shadow.known_extra.set(0);
         for counter in self.caps.counters.gp_part() {
@@ -119,6 +120,9 @@ impl<'a, R: Registers> Counters<'a, R> {
         // Others may have run counters that the shadow has as 0.
         self.shadow.known.set(0);
         self.clear(self.caps.counters);
+        if self.shadow.metrics_used.get() != 0 {
+            self.set(Counter::PERF_METRICS, 0);
+        }
         for counter in self.caps.counters.gp_part() {
             if self.shadow.eventsel(counter) != Some(0) {
                 self.write_eventsel(counter, 0);
@@ -132,7 +136,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
         if let Some(global) = self.caps.any_global() {
             // The next user must not find this driver's overflows.
-            self.clear_status(global, self.caps.counters);
+            self.clear_status(global, self.caps.with_status());
             self.regs
                 .wrmsr(global.ctrl, self.shadow.saved_global_ctrl.get());
         }
@@ -142,6 +146,11 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// on when it is run.
     pub fn program(&self, counter: Counter, event: EventSel, value: u64) {
         self.write_value(counter, value);
+        self.program_control(counter, event);
+    }
+
+    /// Programs `counter`, which must not be running, to count `event`.
+    pub(super) fn program_control(&self, counter: Counter, event: EventSel) {
         match counter.as_fixed() {
             Some(i) => {
                 // If the register is not known, no other fixed counter is in use.
@@ -189,6 +198,13 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
+    /// The value of a counter, if it is known without reading it: the counter has not run
+    /// since it was written or read.
+    pub fn known(&self, counter: Counter) -> Option<u64> {
+        let value = self.shadow.value.get(counter.index()).map(LocalWord::get);
+        value.filter(|_| self.shadow.knows(counter))
+    }
+
     /// Reads a counter.
     pub fn read(&self, counter: Counter) -> u64 {
         let value = self.regs.rdpmc(counter.rdpmc());
@@ -198,8 +214,10 @@ impl<'a, R: Registers> Counters<'a, R> {
         value
     }
 
-    /// Runs exactly the counters in `run`, all of which must be programmed.
+    /// Runs exactly the counters in `run`, all of which must be programmed. If any metric is
+    /// among them, PERF_METRICS runs.
     pub fn run(&self, run: CounterSet) {
+        let run = run.global();
         let Shadow { running, known, .. } = self.shadow;
         let before = running.get();
         if before == run.bits() {
@@ -272,7 +290,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         loop {
             // The other bits of GLOBAL_STATUS belong to others, such as Processor Trace.
             let status = CounterSet::from_bits(self.regs.rdmsr(global.status));
-            let new = status & self.caps.counters & !overflowed;
+            let new = status & self.caps.with_status() & !overflowed;
             if new.is_empty() {
                 return overflowed;
             }
@@ -298,9 +316,15 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     fn write_value(&self, counter: Counter, value: u64) {
-        let current = self.shadow.value.get(counter.index()).map(LocalWord::get);
-        if self.shadow.knows(counter) && current == Some(value) {
-            return;
+        if self.known(counter) != Some(value) {
+            self.set(counter, value);
+        }
+    }
+
+    /// Writes a counter, whatever it holds. PERF_METRICS counts as one.
+    pub(super) fn set(&self, counter: Counter, value: u64) {
+        if counter == Counter::PERF_METRICS {
+            self.shadow.metrics_used.set(1);
         }
         self.regs
             .wrmsr(self.caps.generation.counter(counter), value);

@@ -57,6 +57,12 @@ bitfield! {
         4:0 THREAD_BITS;
     }
 
+    /// CPUID.(EAX=0BH,ECX=0):EBX.
+    struct Leaf0bEbx(u32) {
+        /// The number of threads of a core.
+        15:0 THREADS;
+    }
+
     /// CPUID.01H:EBX.
     struct Leaf01Ebx(u32) {
         /// The APIC ID.
@@ -74,6 +80,11 @@ pub fn core_number(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> u32 {
     }
     let threads = Leaf0bEax::from_raw(leaf.eax).get(Leaf0bEax::THREAD_BITS);
     leaf.edx.wrapping_shr(threads)
+}
+
+/// Whether a core has more than one thread.
+pub(super) fn has_threads(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> bool {
+    Leaf0bEbx::from_raw(cpuid(0xb, 0).ebx).get(Leaf0bEbx::THREADS) > 1
 }
 
 /// Who made the CPU.

@@ -42,6 +42,8 @@ pub(super) struct FixedRegisters {
     pub(super) ctrl: Msr,
     /// The counters.
     pub(super) counter: MsrRange,
+    /// PERF_METRICS, which not every CPU has.
+    pub(super) metrics: Msr,
 }
 
 /// The registers that control all counters, in the layout of
@@ -76,6 +78,7 @@ impl Generation {
     pub fn counter(&self, counter: Counter) -> Msr {
         match (counter.as_fixed(), &self.fixed) {
             (Some(i), Some(fixed)) => fixed.counter.nth(i.into()),
+            (None, Some(fixed)) if counter.as_metric().is_some() => fixed.metrics,
             _ => self.counter.nth(counter.index()),
         }
     }

@@ -5,7 +5,7 @@
 //! What an event is ([`event`]), which counters can count it ([`constraint`]),
 //! which one it gets ([`assign`]), which register holds the rest of it (`extra`),
 //! how a period is counted ([`period`]), and how the registers are written
-//! ([`counters`]). [`detect`] finds out what a CPU has.
+//! ([`counters`]), PERF_METRICS with them ([`metrics`]). [`detect`] finds out what a CPU has.
 //! Each vendor has a folder with its registers, generations, detection and
 //! events. A new model is a file there with its table of events, and a line in
 //! that folder's `mod.rs`. So is a new generation.
@@ -34,10 +34,12 @@ pub mod event;
 mod extra;
 mod generation;
 mod intel;
+pub mod metrics;
 mod msr;
 mod named;
 pub mod period;
 mod shadow;
+mod topdown;
 mod zhaoxin;
 
 pub use self::{
@@ -76,5 +78,6 @@ pub use self::{
         FormatField,
         NamedEvent, //
     },
-    shadow::Shadow, //
+    shadow::Shadow,
+    topdown::TopdownFile, //
 };

@@ -13,7 +13,8 @@ use super::{
     },
     constraint::Constraints,
     event::EventSel,
-    extra::ExtraEvents, //
+    extra::ExtraEvents,
+    topdown::Topdown, //
 };
 use core::{
     ffi::CStr,
@@ -30,6 +31,8 @@ pub(super) struct Events {
     pub(super) constraints: Constraints,
     /// Which events need an extra register.
     pub(super) extra: ExtraEvents,
+    /// The events for top-down analysis.
+    pub(super) topdown: Topdown,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
 }
@@ -168,6 +171,11 @@ impl Events {
     /// whose event the CPU has.
     pub(super) const fn with_named(self, named: &'static [&'static [NamedEvent]]) -> Self {
         Events { named, ..self }
+    }
+
+    /// The same events, with these for top-down analysis.
+    pub(super) const fn with_topdown(self, topdown: Topdown) -> Self {
+        Events { topdown, ..self }
     }
 
     /// The same events, with these for perf's cache events.

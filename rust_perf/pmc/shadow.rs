@@ -59,6 +59,8 @@ pub struct Shadow {
     pub(super) value: [LocalWord; MAX_COUNTERS],
     pub(super) known_extra: LocalWord,
     pub(super) extra: [LocalWord; EXTRA_REGISTERS],
+    /// Whether PERF_METRICS has been written since the counters were taken over.
+    pub(super) metrics_used: LocalWord,
     /// GLOBAL_CTRL as it was when the counters were taken over.
     pub(super) saved_global_ctrl: LocalWord,
 }
@@ -73,6 +75,7 @@ impl Default for Shadow {
             value: [const { LocalWord::new(0) }; MAX_COUNTERS],
             known_extra: LocalWord::new(0),
             extra: [const { LocalWord::new(0) }; EXTRA_REGISTERS],
+            metrics_used: LocalWord::new(0),
             saved_global_ctrl: LocalWord::new(0),
         }
     }

@@ -18,6 +18,7 @@ const LEGACY: Counters = Counters {
     fixed: 0,
     width: 48,
     full_width: false,
+    metrics: 0,
 };
 
 const PERF_CTR_EXT_CORE: Counters = Counters {

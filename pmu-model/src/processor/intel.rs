@@ -9,6 +9,7 @@
 //! "Performance Monitoring", the sections on the microarchitectures.
 
 use super::{constraint, Counters, ModelMsr, Models::These, Processor};
+use crate::metrics::{LEVEL_1, LEVEL_2};
 use crate::msr::{
     MSR_OFFCORE_RSP_0, MSR_OFFCORE_RSP_1, MSR_OMR_0, MSR_OMR_1, MSR_OMR_2, MSR_OMR_3,
     MSR_PEBS_FRONTEND, MSR_PEBS_LD_LAT, MSR_SNOOP_RSP_0, MSR_SNOOP_RSP_1,
@@ -82,6 +83,7 @@ const CORE: Counters = Counters {
     fixed: 0,
     width: 40,
     full_width: false,
+    metrics: 0,
 };
 
 /// The first steppings of Merom do not report the fixed-function counters that they have.
@@ -98,6 +100,7 @@ const NEHALEM: Counters = Counters {
     fixed: 3,
     width: 48,
     full_width: false,
+    metrics: 0,
 };
 
 /// Two threads share the eight counters of a core.
@@ -116,13 +119,20 @@ const ICE_LAKE: Counters = Counters {
     version: 5,
     general_of_thread: 8,
     fixed: 4,
+    metrics: LEVEL_1,
     ..SKYLAKE
+};
+
+/// PERF_METRICS has the fields of level 2 as well.
+const GOLDEN_COVE: Counters = Counters {
+    metrics: LEVEL_2,
+    ..ICE_LAKE
 };
 
 /// The processor has ten general-purpose counters, two more than the model can have.
 const LION_COVE: Counters = Counters {
     version: 6,
-    ..ICE_LAKE
+    ..GOLDEN_COVE
 };
 
 const BONNELL: Counters = Counters {
@@ -257,7 +267,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
             // Hybrid: Alder Lake, Raptor Lake, Meteor Lake and Arrow Lake-U.
             (6, These(&[0x97, 0x9a, 0xb7, 0xba, 0xbf, 0xaa, 0xac, 0xb5])),
         ],
-        counters: ICE_LAKE,
+        counters: GOLDEN_COVE,
         msrs: &GOLDEN_COVE_MSRS,
         constraints: constraint::GOLDEN_COVE,
     },

@@ -12,7 +12,7 @@ use core::ops::RangeInclusive;
 
 use crate::{
     config::{ConfigError, Shape, Vendor},
-    msr::EventSel,
+    msr::{EventSel, MSR_PERF_METRICS},
 };
 use constraint::Constraint;
 
@@ -66,6 +66,8 @@ struct Counters {
     fixed: u8,
     width: u8,
     full_width: bool,
+    /// The number of fields of PERF_METRICS, 0 if it does not exist.
+    metrics: u8,
 }
 
 /// Processors whose PMUs are the same.
@@ -112,9 +114,10 @@ pub(crate) fn find(vendor: Vendor, signature: Signature) -> Option<&'static Proc
 /// Whether some processor of the vendor has a register at this address. If one in the
 /// table has none there, an access raises #GP.
 pub(crate) fn is_model_msr(vendor: Vendor, address: u32) -> bool {
-    table(vendor)
-        .iter()
-        .any(|processor| processor.msr_index(address).is_some())
+    table(vendor).iter().any(|processor| {
+        let is_metrics = address == MSR_PERF_METRICS && processor.metrics() > 0;
+        is_metrics || processor.msr_index(address).is_some()
+    })
 }
 
 fn matches(signatures: &[(u16, Models)], signature: Signature) -> bool {
@@ -138,6 +141,7 @@ impl Processor {
             fixed,
             width,
             full_width,
+            metrics: _,
         } = self.counters;
         let shape = Shape {
             general: if smt { general_of_thread } else { general },
@@ -147,6 +151,11 @@ impl Processor {
             full_width,
         };
         (version, shape)
+    }
+
+    /// The number of fields of PERF_METRICS, 0 if it does not exist.
+    pub(crate) fn metrics(&self) -> u8 {
+        self.counters.metrics
     }
 
     /// The general-purpose counters that count an event, as a bitmap. `None` if the list

@@ -23,7 +23,8 @@ use super::super::{
         EventName,
         Events,
         NamedEvent, //
-    }, //
+    },
+    topdown::Topdown, //
 };
 
 /// K7 to family 16H, except for the CPUs below.
@@ -43,6 +44,7 @@ pub(super) const fn before_zen(gp: &'static [Constraint]) -> Events {
         cache: &[&K7_CACHE],
         constraints: Constraints { fixed: &[], gp },
         extra: ExtraEvents::NONE,
+        topdown: Topdown::NONE,
         format: EventSel::AMD,
     }
 }

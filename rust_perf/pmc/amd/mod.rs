@@ -108,6 +108,8 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         missing_events: 0,
         reservable: true,
         svm: features.has(Leaf80000001Ecx::SVM),
+        metrics: CounterSet::EMPTY,
+        threads: false,
         pmu_name: None,
     }
     .check()

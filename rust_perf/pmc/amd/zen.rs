@@ -23,7 +23,8 @@ use super::super::{
         EventName,
         Events,
         NamedEvent, //
-    }, //
+    },
+    topdown::Topdown, //
 };
 
 /// Zen 1 and Zen+, and Hygon.
@@ -44,6 +45,7 @@ const fn zen(named: &'static [&'static [NamedEvent]]) -> Events {
             gp: &ZEN_CONSTRAINTS,
         },
         extra: ExtraEvents::NONE,
+        topdown: Topdown::NONE,
         format: EventSel::AMD,
     }
 }

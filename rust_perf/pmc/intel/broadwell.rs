@@ -24,7 +24,8 @@ use super::{
         THREE_FIXED, //
     },
     haswell,
-    sandy_bridge, //
+    sandy_bridge,
+    topdown, //
 };
 
 /// In-tree: `intel_bdw_event_constraints`.
@@ -43,7 +44,8 @@ pub(super) static BROADWELL: Events = with(Constraints {
     ],
 })
 .with_cache(&[&haswell::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
-.with_extra(sandy_bridge::SERVER_EXTRA);
+.with_extra(sandy_bridge::SERVER_EXTRA)
+.with_topdown(topdown::SANDY_BRIDGE);
 
 /// As on Haswell, but local memory is another bit. In-tree: `intel_pmu_init()`.
 const OFFCORE_CACHE: [CacheEvents; 4] = [

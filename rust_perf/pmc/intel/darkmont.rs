@@ -25,6 +25,7 @@ use super::{
     },
     goldmont,
     gracemont,
+    topdown,
     tremont, //
 };
 
@@ -37,7 +38,8 @@ pub(super) static DARKMONT: Events = with(CONSTRAINTS)
         &OFFCORE_CACHE,
         &NO_SUCH_OPERATION,
     ])
-    .with_extra(gracemont::CRESTMONT_EXTRA);
+    .with_extra(gracemont::CRESTMONT_EXTRA)
+    .with_topdown(topdown::DARKMONT);
 
 /// The efficient cores of hybrid CPUs: Skymont, and Darkmont in Panther Lake.
 pub(super) static SKYMONT: Events = with(CONSTRAINTS)

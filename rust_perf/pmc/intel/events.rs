@@ -27,7 +27,8 @@ use super::super::{
         EventName,
         Events,
         NamedEvent, //
-    }, //
+    },
+    topdown::Topdown, //
 };
 
 /// The events of every CPU with architectural performance monitoring.
@@ -47,6 +48,7 @@ pub(super) const fn with(constraints: Constraints) -> Events {
         cache: &[],
         constraints,
         extra: ExtraEvents::NONE,
+        topdown: Topdown::NONE,
         // PC is ignored. It is named because the in-tree driver names it.
         format: EventSel::COMMON | EventSel::PC.mask(),
     }

@@ -31,7 +31,8 @@ use super::{
         NO_SUCH_OPERATION,
         PSEUDO,
         REF_CYCLES, //
-    }, //
+    },
+    topdown, //
 };
 
 /// What the fixed counters count, on Lion Cove and Panther Cove, too.
@@ -69,6 +70,7 @@ const fn model(extra: ExtraEvents) -> Events {
         .with_named(&[&REF_CYCLES, &NAMED])
         .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
         .with_extra(extra)
+        .with_topdown(topdown::GOLDEN_COVE)
 }
 
 const fn hybrid(extra: ExtraEvents) -> Events {

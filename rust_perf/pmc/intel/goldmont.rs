@@ -22,13 +22,15 @@ use super::{
         with,
         NO_SUCH_OPERATION,
         SIMPLE, //
-    }, //
+    },
+    topdown, //
 };
 
 /// Goldmont.
 pub(super) static GOLDMONT: Events = with(SIMPLE)
     .with_cache(&[&CACHE, &NO_SUCH_OPERATION])
-    .with_extra(EXTRA);
+    .with_extra(EXTRA)
+    .with_topdown(topdown::GOLDMONT);
 
 /// Goldmont Plus.
 pub(super) static GOLDMONT_PLUS: Events = with(SIMPLE)
@@ -38,7 +40,8 @@ pub(super) static GOLDMONT_PLUS: Events = with(SIMPLE)
         &PLUS_OFFCORE_CACHE,
         &NO_SUCH_OPERATION,
     ])
-    .with_extra(EXTRA);
+    .with_extra(EXTRA)
+    .with_topdown(topdown::GOLDMONT_PLUS);
 
 /// In-tree: `intel_glm_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_core(&[

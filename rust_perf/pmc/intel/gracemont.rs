@@ -29,6 +29,7 @@ use super::{
         REF_CYCLES, //
     },
     goldmont,
+    topdown,
     tremont, //
 };
 
@@ -41,7 +42,8 @@ pub(super) static GRACEMONT: Events = with(CONSTRAINTS)
         &OFFCORE_CACHE,
         &NO_SUCH_OPERATION,
     ])
-    .with_extra(EXTRA);
+    .with_extra(EXTRA)
+    .with_topdown(topdown::TREMONT);
 
 /// Crestmont.
 pub(super) static CRESTMONT: Events = with(CONSTRAINTS)
@@ -52,7 +54,8 @@ pub(super) static CRESTMONT: Events = with(CONSTRAINTS)
         &CRESTMONT_CACHE,
         &NO_SUCH_OPERATION,
     ])
-    .with_extra(CRESTMONT_EXTRA);
+    .with_extra(CRESTMONT_EXTRA)
+    .with_topdown(topdown::CRESTMONT);
 
 /// In-tree: `intel_grt_event_constraints`.
 const CONSTRAINTS: Constraints = Constraints {

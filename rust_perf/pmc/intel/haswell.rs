@@ -23,7 +23,8 @@ use super::{
         PSEUDO,
         THREE_FIXED, //
     },
-    sandy_bridge, //
+    sandy_bridge,
+    topdown, //
 };
 
 /// In-tree: `intel_hsw_event_constraints`.
@@ -46,7 +47,8 @@ pub(super) static HASWELL: Events = with(Constraints {
     ],
 })
 .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
-.with_extra(sandy_bridge::SERVER_EXTRA);
+.with_extra(sandy_bridge::SERVER_EXTRA)
+.with_topdown(topdown::SANDY_BRIDGE);
 
 /// What is within the core, on Broadwell, too. In-tree: `hsw_hw_cache_event_ids`.
 pub(super) const CACHE: [CacheEvents; 7] = [

@@ -28,7 +28,8 @@ use super::{
         NO_SUCH_OPERATION,
         PSEUDO, //
     },
-    skylake, //
+    skylake,
+    topdown, //
 };
 
 /// The client's.
@@ -39,7 +40,8 @@ pub(super) static ICE_LAKE: Events = with(CONSTRAINTS)
         &skylake::OFFCORE_CACHE,
         &NO_SUCH_OPERATION,
     ])
-    .with_extra(EXTRA);
+    .with_extra(EXTRA)
+    .with_topdown(topdown::ICE_LAKE);
 
 /// The server's.
 pub(super) static ICE_LAKE_SERVER: Events = with(CONSTRAINTS)
@@ -49,7 +51,8 @@ pub(super) static ICE_LAKE_SERVER: Events = with(CONSTRAINTS)
         &SERVER_CACHE,
         &NO_SUCH_OPERATION,
     ])
-    .with_extra(EXTRA);
+    .with_extra(EXTRA)
+    .with_topdown(topdown::ICE_LAKE);
 
 /// In-tree: `intel_icl_event_constraints`.
 const CONSTRAINTS: Constraints = Constraints {

@@ -25,7 +25,8 @@ use super::{
         THREE_FIXED, //
     },
     nehalem,
-    sandy_bridge, //
+    sandy_bridge,
+    topdown, //
 };
 
 /// The client's.
@@ -39,6 +40,7 @@ const fn model(extra: ExtraEvents) -> Events {
         .with_named(&[&NAMED, &nehalem::FRONTEND_STALLS])
         .with_cache(&[&sandy_bridge::CACHE, &TLB_CACHE, &NO_SUCH_OPERATION])
         .with_extra(extra)
+        .with_topdown(topdown::SANDY_BRIDGE)
 }
 
 /// In-tree: `intel_ivb_event_constraints`.

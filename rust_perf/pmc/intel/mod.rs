@@ -24,6 +24,7 @@ mod panther_cove;
 mod sandy_bridge;
 mod silvermont;
 mod skylake;
+mod topdown;
 mod tremont;
 mod v1;
 pub(super) mod v2;
@@ -50,7 +51,10 @@ use self::{
 };
 use super::{
     counter::CounterSet,
-    cpuid::Signature,
+    cpuid::{
+        has_threads,
+        Signature, //
+    },
     event::EventSel,
     extra::ExtraSet,
     generation::Generation,
@@ -77,8 +81,8 @@ pub(super) fn detect(
 
     // Without full-width writes a write extends bit 31 to the bits above (SDM vol. 3,
     // "Full-Width Writes to Performance Counter Registers").
-    let full_width = perf_capabilities
-        .is_some_and(|bits| PerfCapabilities::from_raw(bits).has(PerfCapabilities::FW_WRITE));
+    let perf_capabilities = PerfCapabilities::from_raw(perf_capabilities.unwrap_or(0));
+    let full_width = perf_capabilities.has(PerfCapabilities::FW_WRITE);
     let generation = match (version, full_width) {
         (0, _) => return None,
         (1, false) => &v1::V1,
@@ -115,6 +119,11 @@ pub(super) fn detect(
         (None, 2..=4) => "generic_arch_v2+",
         (None, _) => "generic_arch_v5+",
     });
+
+    caps.threads = has_threads(&cpuid);
+    if perf_capabilities.has(PerfCapabilities::PERF_METRICS) {
+        caps.metrics = CounterSet::first_metrics(events.topdown.metrics);
+    }
 
     if let (6.., Some(extended)) = (newest, v6::extended_leaf(cpuid)) {
         caps.format |= extended.fields;
@@ -171,6 +180,8 @@ pub(super) fn architectural(
         missing_events: leaf.ebx | beyond,
         reservable: eax.get(Leaf0aEax::VERSION) < 6,
         svm: false,
+        metrics: CounterSet::EMPTY,
+        threads: false,
         pmu_name: None,
     }
     .check()

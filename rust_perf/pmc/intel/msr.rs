@@ -21,6 +21,8 @@ pub(in super::super) const OFFCORE_RSP_0: Msr = Msr::declare(0x1a6);
 pub(in super::super) const OFFCORE_RSP_1: Msr = Msr::declare(0x1a7);
 /// IA32_FIXED_CTRx: the fixed counters.
 pub(in super::super) const FIXED_CTR: MsrRange = MsrRange::declare(0x309, 1, 7);
+/// MSR_PERF_METRICS: see [`metrics`](super::super::metrics).
+pub(in super::super) const PERF_METRICS: Msr = Msr::declare(0x329);
 /// IA32_PERF_CAPABILITIES: see [`PerfCapabilities`].
 pub const PERF_CAPABILITIES: Msr = Msr::declare(0x345);
 /// IA32_FIXED_CTR_CTRL: what the fixed counters count.
@@ -61,6 +63,8 @@ bitfield! {
     /// IA32_PERF_CAPABILITIES (SDM vol. 3, figure "Layout of
     /// IA32_PERF_CAPABILITIES MSR").
     pub(in super::super) struct PerfCapabilities(u64) {
+        /// PERF_METRICS exists.
+        15:15 PERF_METRICS;
         /// IA32_A_PMCx exist.
         13:13 FW_WRITE;
     }

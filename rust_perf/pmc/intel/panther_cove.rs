@@ -29,7 +29,8 @@ use super::{
         PSEUDO,
         REF_CYCLES, //
     },
-    golden_cove, //
+    golden_cove,
+    topdown, //
 };
 
 /// In-tree: `intel_pnc_event_constraints`.
@@ -66,7 +67,8 @@ pub(super) static PANTHER_COVE: Events = with(Constraints {
 })
 .with_named(&[&REF_CYCLES, &NAMED])
 .with_cache(&[&golden_cove::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
-.with_extra(EXTRA);
+.with_extra(EXTRA)
+.with_topdown(topdown::GOLDEN_COVE);
 
 /// The bits that are valid in each MSR_OMR.
 const OMR: u64 = 0x40ff_ffff_0000_ffff;

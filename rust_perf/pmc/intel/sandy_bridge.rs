@@ -34,7 +34,8 @@ use super::{
         PSEUDO,
         THREE_FIXED, //
     },
-    nehalem, //
+    nehalem,
+    topdown, //
 };
 
 /// The client's.
@@ -48,6 +49,7 @@ const fn model(extra: ExtraEvents) -> Events {
         .with_named(&[&NAMED, &nehalem::FRONTEND_STALLS, &BACKEND_STALLS])
         .with_cache(&[&CACHE, &TLB_CACHE, &NO_SUCH_OPERATION])
         .with_extra(extra)
+        .with_topdown(topdown::SANDY_BRIDGE)
 }
 
 /// In-tree: `intel_snb_event_constraints`.

@@ -22,13 +22,15 @@ use super::{
         with,
         NO_SUCH_OPERATION,
         SIMPLE, //
-    }, //
+    },
+    topdown, //
 };
 
 /// The table of the model.
 pub(super) static SILVERMONT: Events = with(SIMPLE)
     .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
-    .with_extra(EXTRA);
+    .with_extra(EXTRA)
+    .with_topdown(topdown::SILVERMONT);
 
 /// In-tree: `intel_slm_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_core(&[

@@ -27,7 +27,8 @@ use super::{
         NO_SUCH_OPERATION,
         PSEUDO,
         THREE_FIXED, //
-    }, //
+    },
+    topdown, //
 };
 
 /// In-tree: `intel_skl_event_constraints`.
@@ -46,7 +47,8 @@ pub(super) static SKYLAKE: Events = with(Constraints {
     ],
 })
 .with_cache(&[&CACHE, &TLB_CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
-.with_extra(EXTRA);
+.with_extra(EXTRA)
+.with_topdown(topdown::SKYLAKE);
 
 /// In-tree: `intel_skl_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[

@@ -23,7 +23,8 @@ use super::{
         NO_SUCH_OPERATION,
         SIMPLE, //
     },
-    goldmont, //
+    goldmont,
+    topdown, //
 };
 
 /// The table of the model.
@@ -34,7 +35,8 @@ pub(super) static TREMONT: Events = with(SIMPLE)
         &OFFCORE_CACHE,
         &NO_SUCH_OPERATION,
     ])
-    .with_extra(EXTRA);
+    .with_extra(EXTRA)
+    .with_topdown(topdown::TREMONT);
 
 /// In-tree: `intel_tnt_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_core(&[

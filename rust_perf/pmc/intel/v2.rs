@@ -46,6 +46,7 @@ const fn generation(counter: MsrRange) -> Generation {
         fixed: Some(FixedRegisters {
             ctrl: msr::FIXED_CTR_CTRL,
             counter: msr::FIXED_CTR,
+            metrics: msr::PERF_METRICS,
         }),
         global: Some(&GLOBAL),
         masks_lvtpc: true,

@@ -31,6 +31,7 @@ pub(super) static V6: Generation = Generation {
     fixed: Some(FixedRegisters {
         ctrl: msr::FIXED_CTR_CTRL,
         counter: msr::FX_CTR,
+        metrics: msr::PERF_METRICS,
     }),
     global: Some(&v2::GLOBAL),
     masks_lvtpc: true,

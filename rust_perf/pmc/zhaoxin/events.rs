@@ -23,7 +23,8 @@ use super::super::{
         EventName,
         Events,
         NamedEvent, //
-    }, //
+    },
+    topdown::Topdown, //
 };
 
 /// All tables.
@@ -40,6 +41,7 @@ pub(in super::super) static ZXC: Events = Events {
         gp: &[],
     },
     extra: ExtraEvents::NONE,
+    topdown: Topdown::NONE,
     format: EventSel::COMMON,
 };
 
@@ -49,6 +51,7 @@ pub(in super::super) static ZXD: Events = Events {
     cache: &[&ZXD_CACHE],
     constraints: ZXD_CONSTRAINTS,
     extra: ExtraEvents::NONE,
+    topdown: Topdown::NONE,
     format: EventSel::COMMON,
 };
 
@@ -58,6 +61,7 @@ pub(in super::super) static ZXE: Events = Events {
     cache: &[&ZXE_CACHE],
     constraints: ZXD_CONSTRAINTS,
     extra: ExtraEvents::NONE,
+    topdown: Topdown::NONE,
     format: EventSel::COMMON,
 };
 

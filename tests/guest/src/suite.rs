@@ -10,7 +10,7 @@ use crate::tests::{
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed, model_events, modes,
     no_pmu, offline, overflow, parameters, perf_tool, probes, processor, rotation, sampling,
-    sharing, sleep, svm, sysfs, tasks, trace, trace_compare, trace_cost, unreserved, user_read,
+    sharing, sleep, svm, sysfs, tasks, topdown, trace, trace_compare, trace_cost, unreserved, user_read,
     watchdog,
 };
 
@@ -73,6 +73,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Svm => svm::TESTS,
         TestGroup::Sysfs => sysfs::TESTS,
         TestGroup::Tasks => tasks::TESTS,
+        TestGroup::Topdown => topdown::TESTS,
         TestGroup::Trace => trace::TESTS,
         TestGroup::TraceCompare => trace_compare::TESTS,
         TestGroup::TraceCost => trace_cost::TESTS,

@@ -144,6 +144,8 @@ test_groups! {
     Sysfs,
     /// tasks.rs
     Tasks,
+    /// topdown.rs: needs a machine with the in-tree driver
+    Topdown,
     /// trace.rs
     Trace,
     /// trace_compare.rs
@@ -432,7 +434,7 @@ const REGISTERS: &[TestGroup] = &[Offline, ForeignWrites, Exclude, EventZero];
 const COMPARE: &[TestGroup] = &[Compare];
 
 /// Which counters of a model can count what, and which registers that takes.
-const MODEL: &[&[TestGroup]] = &[&[Codes, Constraints, ExtraRegisters, ModelEvents]];
+const MODEL: &[&[TestGroup]] = &[&[Codes, Constraints, ExtraRegisters, ModelEvents, Topdown]];
 
 /// The tables of a CPU.
 const CPU: &[&[TestGroup]] = &[&[Codes, CompareSysfs, ModelEvents]];
@@ -511,7 +513,7 @@ const GENERAL: &[Suite] = &[
         .event(SystemEvent::Sleep)
         // The report is on the console, alone.
         .kernel_arguments("loglevel=1"),
-    Suite::new("hw-v5", &[HARDWARE, COMPARE]).on(machine::V5_MOST),
+    Suite::new("hw-v5", &[HARDWARE, COMPARE, &[Topdown]]).on(machine::V5_MOST),
     Suite::new("amd-v2", &[HARDWARE]).on(machine::AMD_V2_MOST),
     Suite::new("amd-core", &[HARDWARE, COMPARE, REGISTERS]).on(machine::AMD_CORE),
     Suite::new("amd-legacy", &[HARDWARE, COMPARE, REGISTERS]).on(machine::AMD_LEGACY),

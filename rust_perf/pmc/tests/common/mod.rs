@@ -124,6 +124,12 @@ impl Cpuid {
         detect(|leaf, subleaf| self.get(leaf, subleaf), None)
     }
 
+    /// What the driver detects with this PERF_CAPABILITIES.
+    pub fn detect_with(&self, perf_capabilities: u64) -> Option<Capabilities> {
+        let cpuid = |leaf, subleaf| self.get(leaf, subleaf);
+        detect(cpuid, Some(perf_capabilities))
+    }
+
     /// What the driver detects if it is restricted to this generation.
     pub fn detect_as(&self, generation: u8) -> Option<Capabilities> {
         detect_as(generation, |leaf, subleaf| self.get(leaf, subleaf), None)

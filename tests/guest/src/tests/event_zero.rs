@@ -10,7 +10,8 @@ use crate::tests;
 pub const TESTS: &[Test] = tests![no_counter_counts_it: [Module, Intel]];
 
 /// Codes that no fixed counter counts: fixed counters 0 and 1 have codes of their own,
-/// and those from 0x8000 on are topdown metrics, which need PERF_METRICS.
+/// and those from 0x8000 on are topdown metrics, which need PERF_METRICS, and slots as their
+/// leader.
 const CODES: [u64; 10] = [
     0x0100, 0x0200, 0x8000, 0x8100, 0x8200, 0x8300, 0x8400, 0x8500, 0x8600, 0x8700,
 ];

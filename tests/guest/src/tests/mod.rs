@@ -43,6 +43,7 @@ pub mod sleep;
 pub mod svm;
 pub mod sysfs;
 pub mod tasks;
+pub mod topdown;
 pub mod trace;
 pub mod trace_compare;
 pub mod trace_cost;

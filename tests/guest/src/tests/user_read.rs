@@ -47,7 +47,7 @@ pub const TESTS: &[Test] = tests![
 ];
 
 /// The mapped control page of an event.
-struct Page(NonNull<perf_event_mmap_page>);
+pub(super) struct Page(NonNull<perf_event_mmap_page>);
 
 /// A consistent copy of a page's fields.
 struct Snapshot {
@@ -61,7 +61,7 @@ struct Snapshot {
 }
 
 impl Page {
-    fn map(event: &Counter) -> Result<Self> {
+    pub fn map(event: &Counter) -> Result<Self> {
         let length = NonZeroUsize::new(4096).expect("not 0");
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: `event` keeps the descriptor open while it is borrowed.
@@ -100,7 +100,7 @@ impl Page {
     }
 
     /// The count, computed as perf_event_open(2) describes.
-    fn count(&self) -> i64 {
+    pub fn count(&self) -> i64 {
         loop {
             let before = self.snapshot();
             let mut count = before.offset;
@@ -117,7 +117,7 @@ impl Page {
     }
 
     /// The RDPMC index. It is an error if the page has none.
-    fn index(&self) -> Result<u32> {
+    pub fn index(&self) -> Result<u32> {
         let page = self.snapshot();
         ensure!(page.may_rdpmc, "the page does not allow RDPMC");
         page.index.context("the page has no RDPMC index")
@@ -169,7 +169,7 @@ impl Drop for Page {
 /// # Safety
 ///
 /// CR4.PCE must be set and the counter must exist, or the process gets SIGSEGV.
-unsafe fn rdpmc(index: u32) -> u64 {
+pub(super) unsafe fn rdpmc(index: u32) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: RDPMC changes EAX and EDX only. It does not fault, because CR4.PCE is set and
     // the counter exists.

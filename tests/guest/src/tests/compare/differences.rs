@@ -314,7 +314,7 @@ pub enum Text {
 
 const ALIASES: &str = "`events/cycles`, `events/branches`";
 const NO_FIXED_COUNTER: &str = "`events/ref-cycles` without a fixed counter for it";
-const SLOTS: &str = "`events/slots` with a fixed counter for it";
+const SLOTS: &str = "`events/slots` with a fixed counter for it, but without PERF_METRICS";
 const NO_ANY_THREAD: &str = "`format/any` below version 3";
 
 pub static FILES: &[FileDifference] = &[

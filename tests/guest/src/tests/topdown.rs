@@ -1,0 +1,799 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Top-down analysis: the events that say how a CPU used its slots. From Ice Lake on they
+//! are metrics, that is, fields of PERF_METRICS, and need the event of slots as their leader.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use anyhow::{ensure, Context, Result};
+use nix::unistd::gettid;
+use perf_event::{Builder, Counter, ReadFormat};
+
+use super::compare::report::{name, Report};
+use super::user_read::{rdpmc, Page};
+use super::{expect, find_undisturbed, switches, undisturbed};
+use crate::ctx::{skip, Ctx, Test, IN_TREE};
+use crate::msr::Msrs;
+use crate::pmu::{read_all, signature, BuilderExt, Mode, Pmu};
+use crate::program::LOOP;
+use crate::setting::{pin, Affinity, Setting};
+use crate::tests;
+use crate::tool::Perf;
+use crate::workload::{self, Workload};
+
+pub const TESTS: &[Test] = tests![
+    all need [InTree, EmulatedPmu, Msrs];
+    files,
+    errors,
+    metrics_of_an_exact_loop,
+    slots_alone,
+    reads_while_counting,
+    context_switches,
+    rdpmc_across_context_switches,
+    kernel_mode,
+    multiplexed,
+    one_metric_at_a_time,
+    without_a_leader,
+    rdpmc_of_metrics,
+    cleared_for_other_tasks,
+    overflow_of_metrics,
+    read_by_samples,
+    perf_stat,
+];
+
+/// The pseudo-encodings (`arch/x86/include/asm/perf_event.h`).
+const SLOTS: u64 = 0x0400;
+const METRICS: [u64; 8] = [
+    0x8000, 0x8100, 0x8200, 0x8300, 0x8400, 0x8500, 0x8600, 0x8700,
+];
+const INSTRUCTIONS: u64 = 0xc0;
+const BRANCHES: u64 = 0xc4;
+/// The metrics of level 1.
+const LEVEL_1: usize = 4;
+/// The value of a field that all slots belong to.
+const ALL: u64 = 0xff;
+
+/// RDPMC of PERF_METRICS (SDM vol. 2B, RDPMC), and of fixed counter 3.
+const RDPMC_METRICS: u32 = 1 << 29;
+const RDPMC_SLOTS: u32 = (1 << 30) | 3;
+
+/// The metrics of this CPU, by its model and PERF_CAPABILITIES: none, those of level 1, or
+/// all. Skips the test if there are none.
+fn metrics() -> Result<&'static [u64]> {
+    match metrics_of_model() {
+        0 => skip("needs a CPU with PERF_METRICS"),
+        n => Ok(&METRICS[..n]),
+    }
+}
+
+fn metrics_of_model() -> usize {
+    match signature() {
+        (6, 0x6a | 0x6c | 0x7d | 0x7e | 0x8c | 0x8d | 0xa7) => LEVEL_1,
+        (6, 0x8f | 0xcf | 0xad | 0xae) | (0x13, 1) => METRICS.len(),
+        _ => 0,
+    }
+}
+
+/// The slots of each metric, and all slots, while a program retires these instructions: see
+/// `pmu-model/src/event.rs`.
+fn truth(instructions: u64, branches: u64) -> ([u64; 8], u64) {
+    let bad_speculation = 4 * 15 * (branches / 64);
+    let back_end = 4 * 100 * (instructions / 4096);
+    let parts = [
+        instructions,
+        bad_speculation,
+        3 * instructions,
+        back_end,
+        branches,
+        bad_speculation,
+        instructions,
+        back_end,
+    ];
+    (parts, parts[..LEVEL_1].iter().sum())
+}
+
+/// The counts of the metrics that eight bits allow: exact ones.
+fn rounded(parts: [u64; 8], slots: u64) -> [u64; 8] {
+    let nearest = |part: u64| (ALL * part + slots / 2) / slots;
+    let mut fields = [0; 8];
+    let (mut sum, mut below) = (0, 0);
+    for (field, part) in fields.iter_mut().zip(parts).take(LEVEL_1) {
+        sum += part;
+        *field = nearest(sum) - below;
+        below += *field;
+    }
+    for i in LEVEL_1..8 {
+        fields[i] = nearest(parts[i]).min(fields[i - LEVEL_1]);
+    }
+    fields.map(|field| slots * field / ALL)
+}
+
+/// Opens slots and metrics as a group, disabled.
+fn open(pmu: &Pmu, metrics: &[u64], mode: Mode) -> Result<Vec<Counter>> {
+    open_with(pmu, metrics, mode, |_| ())
+}
+
+fn open_with(
+    pmu: &Pmu,
+    metrics: &[u64],
+    mode: Mode,
+    change: impl Fn(&mut Builder),
+) -> Result<Vec<Counter>> {
+    let mut builder = pmu.raw(SLOTS);
+    builder.filter(mode);
+    change(&mut builder);
+    let mut group = vec![builder.build().context("open slots")?];
+    for metric in metrics {
+        let mut builder = pmu.raw(*metric);
+        builder.filter(mode).enabled(true);
+        change(&mut builder);
+        let counter = builder.build_with_group(&mut group[0]);
+        group.push(counter.with_context(|| format!("open {metric:#x}"))?);
+    }
+    Ok(group)
+}
+
+/// Checks that `counts`, of slots and metrics, are those of a program. `rounds` is how often
+/// metrics may have been rounded, each time to less than one 255th of the slots.
+fn expect_near(what: &str, counts: &[u64], truth: ([u64; 8], u64), slack: u64) -> Result<()> {
+    let (parts, slots) = truth;
+    println!("# {what}: {counts:?}, expected about {slots} and {parts:?}");
+    ensure!(
+        counts[0].abs_diff(slots) <= slack,
+        "{what}: {} slots, expected {slots}",
+        counts[0]
+    );
+    for (i, (count, part)) in counts[1..].iter().zip(parts).enumerate() {
+        let off = count.abs_diff(part);
+        // Each field is off by less than one.
+        ensure!(
+            off <= slots / ALL + slack,
+            "{what}: metric {i} is {count}, expected {part}: {off} off, of {slots} slots"
+        );
+    }
+    Ok(())
+}
+
+/// The metrics of level 1 are all slots.
+fn expect_sum(what: &str, counts: &[u64], slack: u64) -> Result<()> {
+    let sum: u64 = counts[1..=LEVEL_1].iter().sum();
+    ensure!(
+        sum.abs_diff(counts[0]) <= slack,
+        "{what}: level 1 is {sum} of {} slots",
+        counts[0]
+    );
+    Ok(())
+}
+
+/// Both drivers have the same files, but for slots without PERF_METRICS: see README.
+fn files(ctx: &Ctx) -> Result<()> {
+    let of = |pmu: &Pmu| -> Result<BTreeMap<String, String>> {
+        let mut files = BTreeMap::new();
+        for file in fs::read_dir(pmu.dir().join("events"))? {
+            let file = file?;
+            let name = file.file_name().to_string_lossy().into_owned();
+            if name.starts_with("topdown") || name == "slots" {
+                // The in-tree driver ends some of them without a new line.
+                files.insert(name, fs::read_to_string(file.path())?.trim_end().into());
+            }
+        }
+        Ok(files)
+    };
+    let (mut ours, theirs) = (of(&ctx.pmu()?)?, of(&ctx.in_tree()?)?);
+    println!("# {theirs:?}");
+    let metrics = metrics_of_model();
+    if metrics == 0 {
+        ours.remove("slots");
+    }
+    ensure!(ours == theirs, "{ours:?}, in-tree {theirs:?}");
+    let pseudo = theirs.values().filter(|text| text.contains("event=0x00,"));
+    let expected = if metrics == 0 { 0 } else { metrics + 1 };
+    expect(
+        "events/",
+        "files of metrics",
+        pseudo.count() as u64,
+        expected as u64,
+    )
+}
+
+/// One event of a group: what is changed in its attributes, and whether it counts in user
+/// mode only, like the others.
+type Member = (u64, fn(&mut Builder));
+
+const PLAIN: fn(&mut Builder) = |_| ();
+const SAMPLED: fn(&mut Builder) = |builder| {
+    builder.sample_period(100_003);
+};
+
+/// The same groups have the same errno on both drivers, but for what README lists.
+fn errors(ctx: &Ctx) -> Result<()> {
+    metrics()?;
+    const EDGE: u64 = 1 << 18;
+    const PC: u64 = 1 << 19;
+    const ANY: u64 = 1 << 21;
+    const INV: u64 = 1 << 23;
+    const CMASK: u64 = 1 << 24;
+    let all: Vec<Member> = METRICS.map(|metric| (metric, PLAIN)).into();
+    let slots: Member = (SLOTS, PLAIN);
+    let with_slots = |members: &[Member]| [&[slots], members].concat();
+    let mut groups: Vec<Vec<Member>> = Vec::new();
+    for metric in &all {
+        groups.push(vec![*metric]);
+        groups.push(with_slots(&[*metric]));
+        groups.push(vec![(INSTRUCTIONS, PLAIN), *metric]);
+        groups.push(vec![(INSTRUCTIONS, PLAIN), slots, *metric]);
+        groups.push(with_slots(&[(metric.0, SAMPLED)]));
+        groups.push(vec![(SLOTS, SAMPLED), *metric]);
+        groups.push(with_slots(&[*metric, *metric]));
+        for modifier in [EDGE, PC, ANY, INV, CMASK] {
+            groups.push(with_slots(&[(metric.0 | modifier, PLAIN)]));
+        }
+    }
+    for modifier in [EDGE, PC, ANY, INV, CMASK] {
+        groups.push(vec![(SLOTS | modifier, PLAIN)]);
+    }
+    groups.push(vec![(SLOTS, SAMPLED)]);
+    groups.push(with_slots(&[slots]));
+    let config1: [fn(&mut Builder); 2] = [
+        |builder| {
+            builder.attrs_mut().__bindgen_anon_3.config1 = 2;
+        },
+        |builder| {
+            builder.attrs_mut().__bindgen_anon_4.config2 = 1;
+        },
+    ];
+    for change in config1 {
+        groups.push(vec![(SLOTS, change)]);
+        groups.push(with_slots(&[(METRICS[0], change)]));
+    }
+    // As much as there is: slots, metrics, and every other counter.
+    let level_1 = &all[..LEVEL_1];
+    let general: [Member; 8] = [(BRANCHES, PLAIN); 8];
+    groups.push([&with_slots(level_1), &general[..]].concat());
+    groups.push([&with_slots(level_1), &general[..], &[(BRANCHES, PLAIN)]].concat());
+    let fixed = [(INSTRUCTIONS, PLAIN), (0x3c, PLAIN), (0x300, PLAIN)];
+    groups.push([&with_slots(level_1), &general[..], &fixed[..]].concat());
+
+    let mut report = Report::new(ctx);
+    for group in &groups {
+        let errno = |pmu: &Pmu| -> Result<Vec<i32>> {
+            let mut events: Vec<Counter> = Vec::new();
+            let mut errnos = Vec::new();
+            for (config, change) in group {
+                let mut builder = pmu.raw(*config);
+                change(&mut builder);
+                let result = match events.first_mut() {
+                    None => builder.build(),
+                    Some(leader) => builder.enabled(true).build_with_group(leader),
+                };
+                match result {
+                    Ok(event) => {
+                        events.push(event);
+                        errnos.push(0);
+                    }
+                    Err(error) => errnos.push(error.raw_os_error().context("no errno")?),
+                }
+            }
+            Ok(errnos)
+        };
+        let (ours, mut theirs) = (errno(&ctx.pmu()?)?, errno(&ctx.in_tree()?)?);
+        for errno in &ours {
+            report.called(*errno);
+        }
+        // See "event select 0" in README: the in-tree driver counts nothing for the metrics
+        // that the CPU does not have.
+        if ctx.is_rust_pmu() {
+            for ((config, _), errno) in group.iter().zip(&mut theirs) {
+                let metric = METRICS.iter().position(|it| *it == config & 0xffff);
+                if metric.is_some_and(|i| i >= metrics_of_model()) {
+                    *errno = libc::EINVAL;
+                }
+            }
+        }
+        if ours != theirs {
+            let codes: Vec<_> = group.iter().map(|(config, _)| config).collect();
+            let names = |errnos: &[i32]| errnos.iter().copied().map(name).collect::<Vec<_>>();
+            report.wrong(format!(
+                "{codes:#x?}: {:?}, in-tree {:?}",
+                names(&ours),
+                names(&theirs)
+            ));
+        }
+    }
+    report.finish()?;
+    if !ctx.is_rust_pmu() {
+        return Ok(());
+    }
+    // Metrics in another mode than their slots, which README lists.
+    let mut leader = ctx.pmu()?.raw(SLOTS).build()?;
+    let mut metric = ctx.pmu()?.raw(METRICS[0]);
+    let error = metric
+        .filter(Mode::Both)
+        .build_with_group(&mut leader)
+        .err()
+        .context("a metric of another mode opens")?;
+    ensure!(error.raw_os_error() == Some(libc::EINVAL), "{error}");
+    Ok(())
+}
+
+/// Measures a workload that no other task interrupts, with a new group each time.
+fn measure(pmu: &Pmu, metrics: &[u64], workload: &Workload) -> Result<Vec<u64>> {
+    find_undisturbed(|| {
+        let mut group = open(pmu, metrics, Mode::User)?;
+        let alone = undisturbed(|| workload.measure(&group[0]))?;
+        Ok(alone.then_some(read_all(&mut group)?))
+    })
+}
+
+/// The counts are exact, given the eight bits.
+fn metrics_of_an_exact_loop(ctx: &Ctx) -> Result<()> {
+    let metrics = metrics()?;
+    let pmu = ctx.pmu()?;
+    for periods in [1, 10, 250] {
+        let workload = workload::whole_periods(periods);
+        let (parts, slots) = truth(workload.instructions(), workload.branches());
+        let expected = rounded(parts, slots);
+        let counts = measure(&pmu, metrics, &workload)?;
+        println!("# {}: {counts:?}", workload.name());
+        expect(workload.name(), "slots", counts[0], slots)?;
+        for (i, (count, expected)) in counts[1..].iter().zip(expected).enumerate() {
+            let what = format!("{}, metric {i}", workload.name());
+            expect(&what, "slots", *count, expected)?;
+        }
+    }
+    Ok(())
+}
+
+/// Slots without metrics are an event like any other.
+fn slots_alone(ctx: &Ctx) -> Result<()> {
+    metrics()?;
+    let pmu = ctx.pmu()?;
+    let workload = workload::whole_periods(100);
+    let (_, slots) = truth(workload.instructions(), workload.branches());
+    let counts = measure(&pmu, &[], &workload)?;
+    expect(workload.name(), "slots", counts[0], slots)?;
+    // Samples, too, and with a group of other events.
+    let count = find_undisturbed(|| {
+        let mut event = pmu.raw(SLOTS).sample_period(100_003).build()?;
+        let alone = undisturbed(|| workload.measure(&event))?;
+        Ok(alone.then_some(event.read()?))
+    })?;
+    expect(workload.name(), "sampled slots", count, slots)?;
+    // Registers that metrics have left behind do not matter.
+    let group = open(&pmu, metrics()?, Mode::User)?;
+    workload.measure(&group[0])?;
+    drop(group);
+    let counts = measure(&pmu, &[], &workload)?;
+    expect("after metrics", "slots", counts[0], slots)
+}
+
+/// The values of a group that its leader was opened to read at once.
+fn read_group(group: &mut [Counter]) -> Result<Vec<u64>> {
+    let values = group[0].read_group()?;
+    Ok(group.iter().map(|counter| values[counter]).collect())
+}
+
+/// Opens a group that is read at once.
+fn open_read_at_once(pmu: &Pmu, metrics: &[u64], mode: Mode) -> Result<Vec<Counter>> {
+    open_with(pmu, metrics, mode, |builder| {
+        builder.read_format(ReadFormat::GROUP | ReadFormat::ID);
+    })
+}
+
+/// Each value that is read is right, and nothing is lost in between.
+fn reads_while_counting(ctx: &Ctx) -> Result<()> {
+    const READS: u64 = 20;
+    let metrics = metrics()?;
+    let pmu = ctx.pmu()?;
+    let workload = workload::whole_periods(250);
+    for mode in [Mode::User, Mode::Both] {
+        let mut group = open_read_at_once(&pmu, metrics, mode)?;
+        let members = group.len();
+        group[0].enable()?;
+        let mut last = vec![0; members];
+        for _ in 0..READS {
+            workload.run();
+            let values = read_group(&mut group)?;
+            let gained: Vec<u64> = values
+                .iter()
+                .zip(&last)
+                .map(|(now, then)| now - then)
+                .collect();
+            // In kernel mode the reads of the members come one after the other.
+            let slack = 4 * members as u64 + gained[0] / 50;
+            expect_sum("between two reads", &gained, slack)?;
+            ensure!(gained[0] >= 4 * workload.instructions(), "{gained:?}");
+            last = values;
+        }
+        group[0].disable()?;
+        if mode == Mode::User {
+            let n = READS * workload.instructions();
+            let branches = READS * workload.branches();
+            // What runs between the ioctls, and rounded branch misses.
+            let slack = READS * 50_000;
+            expect_near(
+                "all reads",
+                &read_group(&mut group)?,
+                truth(n, branches),
+                slack,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// While another task has the same CPU from time to time.
+fn with_competitor<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _pinned = Affinity::pinned_to(0)?;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let competitor = scope.spawn(|| -> Result<()> {
+            pin(gettid(), 0)?;
+            while !stop.load(Relaxed) {
+                workload::branches(1_000).run();
+            }
+            Ok(())
+        });
+        let result = work();
+        stop.store(true, Relaxed);
+        competitor.join().expect("the competitor panicked")?;
+        result
+    })
+}
+
+/// Rounding at each switch adds up to no more than rounding once, also if the second half of
+/// the program uses its slots differently.
+fn context_switches(ctx: &Ctx) -> Result<()> {
+    let metrics = metrics()?;
+    let pmu = ctx.pmu()?;
+    let first = workload::branches(5_000_000);
+    let second = workload::block(6_000_000);
+    let counts = with_competitor(|| {
+        let mut group = open(&pmu, metrics, Mode::User)?;
+        let before = switches()?;
+        first.measure(&group[0])?;
+        second.measure(&group[0])?;
+        let switched = switches()? - before;
+        println!("# {switched} context switches");
+        ensure!(switched >= 5, "only {switched} context switches");
+        Ok(read_all(&mut group)?)
+    })?;
+    let n = first.instructions() + second.instructions();
+    let branches = first.branches() + second.branches();
+    // At each switch a miss of either kind may be another task's.
+    let (_, slots) = truth(n, branches);
+    expect_near(
+        "with context switches",
+        &counts,
+        truth(n, branches),
+        slots / 200,
+    )?;
+    expect_sum("with context switches", &counts, slots / ALL)
+}
+
+/// What RDPMC reads goes on after a context switch, on either driver.
+fn rdpmc_across_context_switches(ctx: &Ctx) -> Result<()> {
+    let metrics = metrics()?;
+    let workload = workload::branches(5_000_000);
+    for pmu in [ctx.in_tree()?, ctx.pmu()?] {
+        let gained = with_competitor(|| {
+            let mut group = open(&pmu, metrics, Mode::User)?;
+            let _pages = group.iter().map(Page::map).collect::<Result<Vec<_>>>()?;
+            group[0].enable()?;
+            // SAFETY: the events are mapped, so the kernel allows RDPMC.
+            let read = || unsafe { (rdpmc(RDPMC_SLOTS), rdpmc(RDPMC_METRICS)) };
+            let retiring = |(slots, fields): (u64, u64)| slots * (fields & ALL) / ALL;
+            let before = (switches()?, read());
+            workload.run();
+            let after = (switches()?, read());
+            let switched = after.0 - before.0;
+            ensure!(switched >= 5, "only {switched} context switches");
+            let slots = after.1 .0.checked_sub(before.1 .0);
+            let slots = slots.with_context(|| format!("{}: they begin anew", pmu.name))?;
+            Ok([slots, retiring(after.1) - retiring(before.1)])
+        })?;
+        let (parts, slots) = truth(workload.instructions(), workload.branches());
+        println!("# {}: {gained:?} of {slots}, {}", pmu.name, parts[0]);
+        ensure!(gained[0].abs_diff(slots) <= slots / 100, "{gained:?}");
+        ensure!(gained[1].abs_diff(parts[0]) <= slots / 20, "{gained:?}");
+    }
+    Ok(())
+}
+
+/// Both modes: level 1 is all slots, however much runs in the kernel.
+fn kernel_mode(ctx: &Ctx) -> Result<()> {
+    let metrics = metrics()?;
+    let pmu = ctx.pmu()?;
+    for mode in [Mode::Kernel, Mode::Both] {
+        let mut group = open(&pmu, metrics, mode)?;
+        workload::syscalls(5_000).measure(&group[0])?;
+        let counts = read_all(&mut group)?;
+        println!("# {mode:?}: {counts:?}");
+        ensure!(counts[0] > 1_000_000, "{mode:?}: {} slots", counts[0]);
+        expect_sum("system calls", &counts, counts[0] / ALL)?;
+        // Each instruction takes one slot, and the front end loses three.
+        ensure!(
+            counts[3].abs_diff(3 * counts[1]) <= 4 * counts[0] / ALL,
+            "{mode:?}: {counts:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Two groups share fixed counter 3 in turns. Each slot is counted by one of them.
+fn multiplexed(ctx: &Ctx) -> Result<()> {
+    let metrics = metrics()?;
+    let pmu = ctx.pmu()?;
+    let workload = workload::tight_loop(60_000_000);
+    let mut groups = [
+        open(&pmu, metrics, Mode::User)?,
+        open(&pmu, &metrics[..LEVEL_1], Mode::User)?,
+    ];
+    for group in &mut groups {
+        group[0].enable()?;
+    }
+    workload.run();
+    for group in &mut groups {
+        group[0].disable()?;
+    }
+    let mut sum = 0;
+    for group in &mut groups {
+        let counts = read_all(group)?;
+        println!("# {counts:?}");
+        ensure!(counts[0] > 1_000_000, "a group did not run: {counts:?}");
+        expect_sum("a group", &counts, 2 * counts[0] / ALL)?;
+        sum += counts[0];
+    }
+    let (_, slots) = truth(workload.instructions(), workload.branches());
+    ensure!(
+        sum.abs_diff(slots) <= slots / 100,
+        "{sum} slots, expected {slots}"
+    );
+    Ok(())
+}
+
+/// A metric that is disabled misses what runs meanwhile, and nothing else.
+fn one_metric_at_a_time(ctx: &Ctx) -> Result<()> {
+    metrics()?;
+    let pmu = ctx.pmu()?;
+    let workload = workload::whole_periods(250);
+    let retiring = workload.instructions();
+    let mut group = open(&pmu, &METRICS[..LEVEL_1], Mode::User)?;
+    // Retiring, then front-end bound, then both, then none.
+    for [first, third] in [[true, false], [false, true], [true, true], [false, false]] {
+        for (i, on) in [(1, first), (3, third)] {
+            match on {
+                true => group[i].enable()?,
+                false => group[i].disable()?,
+            }
+        }
+        group[0].enable()?;
+        workload.run();
+        group[0].disable()?;
+    }
+    let counts = read_all(&mut group)?;
+    println!("# {counts:?}, {retiring} instructions at a time");
+    let off = counts[0] / ALL + 20_000;
+    for (count, expected) in [(counts[1], 2 * retiring), (counts[3], 6 * retiring)] {
+        ensure!(
+            count.abs_diff(expected) <= off,
+            "{count}, expected {expected}"
+        );
+    }
+    // A metric that joins a leader that counts already.
+    let mut leader = pmu.raw(SLOTS).build()?;
+    leader.enable()?;
+    workload.run();
+    let mut metric = pmu
+        .raw(METRICS[0])
+        .enabled(true)
+        .build_with_group(&mut leader)?;
+    workload.run();
+    leader.disable()?;
+    let counts = [leader.read()?, metric.read()?];
+    let (_, slots) = truth(workload.instructions(), workload.branches());
+    println!("# joined: {counts:?}");
+    ensure!(counts[0].abs_diff(2 * slots) <= off, "{counts:?}");
+    ensure!(counts[1].abs_diff(retiring) <= off, "{counts:?}");
+    Ok(())
+}
+
+/// A metric that has lost its leader cannot be read any more, on either driver.
+fn without_a_leader(ctx: &Ctx) -> Result<()> {
+    metrics()?;
+    for pmu in [ctx.in_tree()?, ctx.pmu()?] {
+        let mut group = open(&pmu, &METRICS[..1], Mode::User)?;
+        group[0].enable()?;
+        let mut metric = group.pop().context("no metric")?;
+        drop(group);
+        ensure!(metric.read().is_err(), "{}: it can be read", pmu.name);
+        metric.enable()?;
+        ensure!(metric.read().is_err(), "{}: it is enabled", pmu.name);
+    }
+    Ok(())
+}
+
+/// The pages say how to read both registers, as those of the in-tree driver do, and what
+/// is read that way is what has been counted since the last read.
+fn rdpmc_of_metrics(ctx: &Ctx) -> Result<()> {
+    let metrics = metrics()?;
+    let workload = workload::whole_periods(250);
+    for pmu in [ctx.in_tree()?, ctx.pmu()?] {
+        let mut group = open(&pmu, metrics, Mode::User)?;
+        let pages = group.iter().map(Page::map).collect::<Result<Vec<_>>>()?;
+        group[0].enable()?;
+        expect(
+            &pmu.name,
+            "as the index",
+            pages[0].index()?.into(),
+            RDPMC_SLOTS.into(),
+        )?;
+        for page in &pages[1..] {
+            expect(
+                &pmu.name,
+                "as the index",
+                page.index()?.into(),
+                RDPMC_METRICS.into(),
+            )?;
+        }
+        workload.run();
+        // SAFETY: the pages have an index, so the kernel allows RDPMC.
+        let (slots, fields) = unsafe { (rdpmc(RDPMC_SLOTS), rdpmc(RDPMC_METRICS)) };
+        let (_, least) = truth(workload.instructions(), workload.branches());
+        ensure!((least..2 * least).contains(&slots), "{}: {slots}", pmu.name);
+        let sum: u64 = fields.to_le_bytes()[..LEVEL_1]
+            .iter()
+            .copied()
+            .map(u64::from)
+            .sum();
+        expect(&pmu.name, "in level 1", sum, ALL)?;
+        group[0].disable()?;
+    }
+    if !ctx.is_rust_pmu() {
+        return Ok(());
+    }
+    // The count of slots stays right when another thread's read begins them anew.
+    let mut group = open(&ctx.pmu()?, metrics, Mode::User)?;
+    let page = Page::map(&group[0])?;
+    group[0].enable()?;
+    let mut last = 0;
+    for _ in 0..20 {
+        workload.run();
+        let mapped = page.count() as u64;
+        let read = group[0].read()?;
+        ensure!(mapped > last && read >= mapped, "{last}, {mapped}, {read}");
+        ensure!(read - mapped < 200_000, "mapped {mapped}, read {read}");
+        last = read;
+    }
+    Ok(())
+}
+
+/// RDPMC finds nothing of an event that is closed.
+fn cleared_for_other_tasks(ctx: &Ctx) -> Result<()> {
+    const ALWAYS: u32 = 2;
+    let metrics = metrics()?;
+    let file = Pmu::find(IN_TREE)?.dir().join("rdpmc");
+    let _setting = Setting::change(file, ALWAYS)?;
+    let _pinned = Affinity::pinned_to(0)?;
+    let pmu = ctx.pmu()?;
+    let group = open(&pmu, metrics, Mode::User)?;
+    // Keeps the counters in our hands.
+    let _other = pmu.raw(BRANCHES).build()?;
+    workload::whole_periods(250).measure(&group[0])?;
+    drop(group);
+    // SAFETY: with this setting the kernel allows RDPMC to all.
+    let left = unsafe { (rdpmc(RDPMC_SLOTS), rdpmc(RDPMC_METRICS)) };
+    ensure!(left == (0, 0), "{left:#x?} are left");
+    Ok(())
+}
+
+/// GLOBAL_STATUS says that PERF_METRICS has overflowed, and another counter interrupts: the
+/// handler clears the bit, and nothing is lost.
+fn overflow_of_metrics(ctx: &Ctx) -> Result<()> {
+    const GLOBAL_STATUS: u32 = 0x38e;
+    const GLOBAL_STATUS_SET: u32 = 0x391;
+    const OVF_PERF_METRICS: u64 = 1 << 48;
+    const ROUNDS: u64 = 10;
+    let metrics = metrics()?;
+    let pmu = ctx.pmu()?;
+    let _pinned = Affinity::pinned_to(0)?;
+    let msrs = Msrs::of_cpu(0)?;
+    let workload = workload::whole_periods(250);
+    let mut group = open(&pmu, metrics, Mode::User)?;
+    let mut sampled = pmu.raw(BRANCHES).sample_period(100_003).build()?;
+    sampled.enable()?;
+    group[0].enable()?;
+    for _ in 0..ROUNDS {
+        msrs.write(GLOBAL_STATUS_SET, OVF_PERF_METRICS)?;
+        let status = msrs.read(GLOBAL_STATUS)?;
+        ensure!(status & OVF_PERF_METRICS != 0, "{status:#x}");
+        workload.run();
+        let status = msrs.read(GLOBAL_STATUS)?;
+        ensure!(status & OVF_PERF_METRICS == 0, "{status:#x} after a PMI");
+    }
+    group[0].disable()?;
+    sampled.disable()?;
+    let n = ROUNDS * workload.instructions();
+    let branches = ROUNDS * workload.branches();
+    let counts = read_all(&mut group)?;
+    expect_near(
+        "with overflows",
+        &counts,
+        truth(n, branches),
+        ROUNDS * 4 * 10_000,
+    )
+}
+
+/// Samples of another event of the group have the metrics: they are settled in an NMI.
+fn read_by_samples(ctx: &Ctx) -> Result<()> {
+    use super::sampling::{for_each_sample, RING};
+    use perf_event::SampleFlag;
+    const PERIOD: u64 = 50_021;
+    let metrics = metrics()?;
+    let pmu = ctx.pmu()?;
+    let workload = workload::whole_periods(250);
+    let mut group = open_read_at_once(&pmu, metrics, Mode::User)?;
+    let mut builder = pmu.raw(INSTRUCTIONS);
+    builder
+        .sample_period(PERIOD)
+        .enabled(true)
+        .sample(SampleFlag::READ)
+        .read_format(ReadFormat::GROUP | ReadFormat::ID);
+    let mut samples = builder.build_with_group(&mut group[0])?.sampled(RING)?;
+    workload.measure(&group[0])?;
+    let mut k = 0;
+    for_each_sample(&mut samples, |sample| {
+        k += 1;
+        let values = sample.values().context("no READ")?;
+        let values: Vec<u64> = values.entries().map(|entry| entry.value()).collect();
+        let what = format!("sample {k}");
+        let (_, slots) = truth(k * PERIOD, k * PERIOD / 2);
+        ensure!(
+            values[0].abs_diff(slots) <= 2_000,
+            "{what}: {} slots, expected {slots}",
+            values[0]
+        );
+        expect_sum(&what, &values, values[0] / ALL)
+    })?;
+    expect("in total", "samples", k, workload.instructions() / PERIOD)?;
+    let counts = read_group(&mut group)?;
+    let expected = truth(workload.instructions(), workload.branches());
+    expect_near("in the end", &counts, expected, 2_000)
+}
+
+/// The perf tool, unchanged, on a whole program.
+fn perf_stat(ctx: &Ctx) -> Result<()> {
+    let metrics = metrics()?;
+    const NAMES: [&str; 9] = [
+        "slots",
+        "topdown-retiring",
+        "topdown-bad-spec",
+        "topdown-fe-bound",
+        "topdown-be-bound",
+        "topdown-heavy-ops",
+        "topdown-br-mispredict",
+        "topdown-fetch-lat",
+        "topdown-mem-bound",
+    ];
+    let pmu = ctx.pmu()?;
+    let names = &NAMES[..=metrics.len()];
+    let events: Vec<_> = names
+        .iter()
+        .map(|event| format!("{}/{event}/u", pmu.name))
+        .collect();
+    let group = format!("{{{}}}", events.join(","));
+    let program = LOOP.install()?;
+    let perf = Perf::stat().args(["-e", &group]).args(["--"]);
+    let rows = perf.args([program.path()]).rows()?;
+    expect("perf stat", "rows", rows.len() as u64, names.len() as u64)?;
+    let counts: Vec<u64> = rows.iter().map(|row| row.value as u64).collect();
+    for (row, event) in rows.iter().zip(&events) {
+        ensure!(row.event == *event, "{} instead of {event}", row.event);
+        ensure!(row.running == 100.0, "{event} was multiplexed");
+    }
+    // One instruction in two is a branch.
+    let expected = truth(LOOP.instructions, LOOP.instructions / 2);
+    expect_near("perf stat", &counts, expected, expected.1 / 500)
+}
