@@ -138,7 +138,8 @@ pub(crate) struct Cpu {
     dirty: AtomicU64,
     /// The number of NMIs that may have run the counters. NMIs increase it.
     nmis: AtomicU64,
-    /// Whether fixed counter 3 counts slots for metrics. NMIs leave it as it is.
+    /// Whether fixed counter 3 counts slots for metrics, from the start of that event until it
+    /// leaves the CPU. NMIs leave it as it is.
     leads_metrics: AtomicBool,
     /// Whether metrics are being settled. NMIs leave it as it is.
     settling: AtomicBool,

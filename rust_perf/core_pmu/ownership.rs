@@ -142,6 +142,8 @@ impl CorePmu {
     /// Interrupts disabled.
     fn save_counts(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
+        // Settling metrics must not run the counters again.
+        let enabled = cpu.enabled.swap(false, Relaxed);
         self.counters(cpu).run(CounterSet::EMPTY);
         for counter in self.hardware.capabilities.counters {
             if let Some(event) = on.event(counter.index()) {
@@ -153,6 +155,7 @@ impl CorePmu {
                 }
             }
         }
+        cpu.enabled.store(enabled, Relaxed);
     }
 
     /// Programs the counters again after they have lost their state. Interrupts

@@ -82,6 +82,9 @@ impl CorePmu {
         let cpu = on.state();
         self.stop_event(on, event, true);
         cpu.mark_dirty(counter);
+        if counter == Counter::SLOTS {
+            cpu.leads_metrics.store(false, Relaxed);
+        }
         self.release_extra(on, &mut schedule.extra, &event);
         let assignment = &mut schedule.counters;
         assignment.remove(counter);

@@ -57,6 +57,16 @@ pub(crate) fn attribute_groups(
         }
     }
 
+    if let Some([umask, event]) = capabilities.auxiliary() {
+        events.push(
+            File::new(
+                c"mem-loads-aux",
+                fmt!("event=0x{event:02x},umask=0x{umask:02x}"),
+            )?,
+            GFP_KERNEL,
+        )?;
+    }
+
     let mut caps = KVec::new();
     // Without PEBS a sample is where the PMI was taken.
     caps.push(File::new(c"max_precise", fmt!("0"))?, GFP_KERNEL)?;

@@ -13,7 +13,7 @@
 //!
 //! If the leader is mapped for RDPMC, they do so only when the events are read. A context
 //! switch saves and restores them, so that user mode can subtract what it has read before.
-//! That loses what is less than a 255th of all slots, each time.
+//! Each time, a metric may lose up to a 255th of the slots that are saved.
 //!
 //! # An event's words
 //!
@@ -26,8 +26,9 @@
 //! # NMIs
 //!
 //! Settling takes several steps, so an NMI that arrives meanwhile does not settle: the
-//! counters are stopped, and its samples have the counts from before.
-//! Nothing here allocates, locks, sleeps, prints or panics, except for `check_topdown`.
+//! counters are stopped, and some counts of the group in its samples may be from before.
+//! Nothing here allocates, locks, sleeps, prints or panics, except for `check_topdown` and
+//! `join_slots`, which run when an event is opened.
 
 use super::{
     CorePmu,
@@ -109,16 +110,23 @@ impl CorePmu {
         let cpu = on.state();
         if counter == Counter::SLOTS {
             let [number, _] = event.scratch();
-            let leads = number.load(Relaxed) != 0;
+            let number = number.load(Relaxed);
+            if number == NEVER_STARTED && !event.is_up_to_date() {
+                // It was stopped as an ordinary event: the counter has the rest of its count.
+                cpu.leads_metrics.store(false, Relaxed);
+                self.update(on, counter, event);
+            }
+            let leads = number != 0;
             cpu.leads_metrics.store(leads, Relaxed);
             if !leads {
                 return false;
             }
-            self.program_topdown(on, counter, event);
-            event.set_running();
+            self.while_stopped(cpu, || {
+                self.program_topdown(on, counter, event);
+                event.set_running();
+                cpu.activate(counter);
+            });
             event.update_userpage();
-            cpu.activate(counter);
-            self.run_active(cpu);
             return true;
         }
         if counter.as_metric().is_none() {
@@ -166,7 +174,8 @@ impl CorePmu {
         let Some(leader) = self.leader(on) else {
             return;
         };
-        // perf reads the events of a group one after the other.
+        // perf reads the events of a group one after the other. What the first one has settled
+        // is right for the others if the counter has not moved since, as in user mode alone.
         let settled = leader.prev_count().load(Relaxed);
         if leader.is_up_to_date() || self.extended(counters.read(Counter::SLOTS)) == settled {
             return;

@@ -201,8 +201,10 @@ impl Capabilities {
 
     /// The counters that can count an event.
     pub fn counters_for(&self, event: EventSel) -> CounterSet {
-        if let Some(metric) = event.metric() {
-            return self.metrics & CounterSet::of(metric);
+        // AMD's CPUs have other events with these codes.
+        let metric = event.metric();
+        if let Some(metric) = metric.filter(|metric| self.metrics.contains(*metric)) {
+            return CounterSet::of(metric);
         }
         self.events.constraints.counters(self.counters, event)
     }
@@ -239,6 +241,12 @@ impl Capabilities {
     pub fn needs_auxiliary(&self, event: EventSel) -> bool {
         let auxiliary = self.events.extra.auxiliary;
         auxiliary.is_some_and(|(code, _)| code == event.code())
+    }
+
+    /// The unit mask and event select of what [`Self::needs_auxiliary`] asks for.
+    pub fn auxiliary(&self) -> Option<[u8; 2]> {
+        let (_, code) = self.events.extra.auxiliary?;
+        Some(code.to_be_bytes())
     }
 
     /// Whether `event` is what [`Self::needs_auxiliary`] asks for.

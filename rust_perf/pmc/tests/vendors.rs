@@ -238,6 +238,19 @@ fn large_increments_are_refused() {
     }
 }
 
+/// Its codes are those of Intel's metrics, which only CPUs with PERF_METRICS have.
+#[test]
+fn event_select_0_is_an_event_of_amds() {
+    for umask in [0x01, 0x04, 0x80, 0x87] {
+        for family in [0x0f, 0x17, 0x1a] {
+            let caps = amd_cpu(family, 0).detect().unwrap();
+            let all = Some(caps.counters.bits());
+            assert_eq!(counters(&caps, amd_event(0x000, umask)), all);
+            assert_eq!(counters(&caps, amd_event(0x100, umask)), all);
+        }
+    }
+}
+
 #[test]
 fn zhaoxin_has_encodings_of_its_own() {
     let general = 0xf;

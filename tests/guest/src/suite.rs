@@ -8,10 +8,10 @@ use crate::ctx::Test;
 use crate::tests::{
     attr, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
-    foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed, model_events, modes,
-    no_pmu, offline, overflow, parameters, perf_tool, probes, processor, rotation, sampling,
-    sharing, sleep, svm, sysfs, tasks, topdown, trace, trace_compare, trace_cost, unreserved, user_read,
-    watchdog,
+    foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed,
+    model_events, modes, no_pmu, offline, overflow, parameters, perf_tool, probes, processor,
+    rotation, sampling, sharing, sleep, svm, sysfs, tasks, topdown, trace, trace_compare,
+    trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.

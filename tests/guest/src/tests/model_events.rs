@@ -109,7 +109,8 @@ fn cache_events(ctx: &Ctx) -> Result<()> {
 
 /// perf's hardware events. See "event select 0" in README for the exception.
 fn hardware_events(ctx: &Ctx) -> Result<()> {
-    let no_counter = CpuPmu::probe().fixed_mask & 0b100 == 0;
+    let cpu = CpuPmu::probe();
+    let no_counter = !cpu.is_amd() && cpu.fixed_mask & 0b100 == 0;
     let exception = |id| id == REF_CYCLES && no_counter;
     compare(ctx, PERF_TYPE_HARDWARE, 0..11, exception)
 }
@@ -129,7 +130,8 @@ fn files(ctx: &Ctx) -> Result<()> {
         "ref-cycles",
     ];
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
-    let no_counter = CpuPmu::probe().fixed_mask & 0b100 == 0;
+    let cpu = CpuPmu::probe();
+    let no_counter = !cpu.is_amd() && cpu.fixed_mask & 0b100 == 0;
     let mut report = Report::new(ctx);
     for file in FILES {
         let text = |pmu: &Pmu| fs::read_to_string(pmu.dir().join("events").join(file)).ok();
