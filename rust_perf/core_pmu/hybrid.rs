@@ -95,7 +95,15 @@ impl Handler {
         part.cpus.assign_this_cpu(irqs, member);
     }
 
-    /// The same for all CPUs that are online. Those that come online later are assigned
+    /// This CPU goes offline, and another one may get its number.
+    pub(super) fn unassign_this_cpu(&self, irqs: IrqsDisabled<'_>) {
+        if let Some(part) = &self.driver().part {
+            // `of_type` stays: events that are still on the CPU may raise NMIs.
+            part.cpus.assign_this_cpu(irqs, false);
+        }
+    }
+
+    /// [`Self::assign_this_cpu`] for all CPUs that are online. Those that come online later are assigned
     /// then. Task context, may sleep.
     pub(super) fn assign_all(&self) {
         if self.driver().part.is_some() {

@@ -200,6 +200,7 @@ impl hotplug::Handler for Handler {
     }
 
     fn offline(&self, irqs: IrqsDisabled<'_>) {
+        self.unassign_this_cpu(irqs);
         let on = self.0.cpus().this(irqs);
         let cpu = on.state();
         // If there are events, the last one that leaves gives the counters back.

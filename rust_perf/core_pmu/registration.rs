@@ -96,10 +96,14 @@ pub(crate) fn register(
 
     // The PMUs come last: they may get events as soon as they are registered.
     let nmi = register_nmi(handlers)?;
-    let mut pmus = KVec::new();
+    let mut prepared = KVec::new();
     for (instance, cpus) in instances {
-        let pmu = register_pmu(instance, cpus, named_events, module)?;
-        pmus.push(pmu, GFP_KERNEL)?;
+        let pmu = Prepared::new(instance, cpus, named_events)?;
+        prepared.push(pmu, GFP_KERNEL)?;
+    }
+    let mut pmus = KVec::with_capacity(prepared.len(), GFP_KERNEL)?;
+    for pmu in prepared {
+        pmus.push(pmu.register(module)?, GFP_KERNEL)?;
     }
     Ok(Some(Registrations {
         _pmus: pmus,
@@ -118,51 +122,69 @@ fn register_nmi(mut handlers: KVec<Handler>) -> Result<NmiRegistration> {
     Ok(NmiRegistration::One(nmi))
 }
 
-/// Registers the PMU of `instance`, which is on `cpus` only if there are any.
-fn register_pmu(
+/// All that a PMU needs before perf may have events for it.
+struct Prepared {
     instance: Arc<perf::Instance<CorePmu>>,
-    cpus: Option<Arc<CpuMask>>,
-    named_events: bool,
-    module: &'static ThisModule,
-) -> Result<PmuRegistration> {
-    let Hardware {
-        core_type,
-        capabilities,
-        ..
-    } = instance.driver().hardware;
-    let name = hybrid::name(core_type);
-    let groups = sysfs::attribute_groups(&capabilities, named_events, cpus.as_ref())?;
-    let handler = Handler(instance.clone());
+    groups: perf::AttributeGroups,
+    hotplug: Pin<KBox<hotplug::Registration<Handler>>>,
+    syscore: Pin<KBox<syscore::Registration<Handler>>>,
+}
 
-    let hotplug = KBox::pin_init(
-        hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),
-        GFP_KERNEL,
-    )?;
-    handler.assign_all();
-    let syscore = KBox::pin_init(syscore::Registration::register(handler), GFP_KERNEL)?;
-    let pmu = KBox::pin_init(
-        perf::Registration::register(name, groups, instance, module),
-        GFP_KERNEL,
-    )?;
+impl Prepared {
+    /// Prepares the PMU of `instance`, which is on `cpus` only if there are any.
+    fn new(
+        instance: Arc<perf::Instance<CorePmu>>,
+        cpus: Option<Arc<CpuMask>>,
+        named_events: bool,
+    ) -> Result<Self> {
+        let capabilities = instance.driver().hardware.capabilities;
+        let groups = sysfs::attribute_groups(&capabilities, named_events, cpus.as_ref())?;
+        let handler = Handler(instance.clone());
+        let hotplug = KBox::pin_init(
+            hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),
+            GFP_KERNEL,
+        )?;
+        handler.assign_all();
+        Ok(Prepared {
+            instance,
+            groups,
+            hotplug,
+            syscore: KBox::pin_init(syscore::Registration::register(handler), GFP_KERNEL)?,
+        })
+    }
 
-    let (events_of, model) = match capabilities.pmu_name {
-        Some(name) => (", events of ", name),
-        None => ("", ""),
-    };
-    pr_info!(
-        "{}: {}, {} general counters of {} bits, {} fixed of {}{}{}\n",
-        name,
-        capabilities.generation.name,
-        capabilities.counters.gp_part().len(),
-        capabilities.gp_width,
-        capabilities.counters.fixed_part().len(),
-        capabilities.fixed_width,
-        events_of,
-        model,
-    );
-    Ok(PmuRegistration {
-        _pmu: pmu,
-        _syscore: syscore,
-        _hotplug: hotplug,
-    })
+    /// Registers the PMU.
+    fn register(self, module: &'static ThisModule) -> Result<PmuRegistration> {
+        let Hardware {
+            core_type,
+            capabilities,
+            ..
+        } = self.instance.driver().hardware;
+        let name = hybrid::name(core_type);
+        let pmu = KBox::pin_init(
+            perf::Registration::register(name, self.groups, self.instance, module),
+            GFP_KERNEL,
+        )?;
+
+        let (events_of, model) = match capabilities.pmu_name {
+            Some(name) => (", events of ", name),
+            None => ("", ""),
+        };
+        pr_info!(
+            "{}: {}, {} general counters of {} bits, {} fixed of {}{}{}\n",
+            name,
+            capabilities.generation.name,
+            capabilities.counters.gp_part().len(),
+            capabilities.gp_width,
+            capabilities.counters.fixed_part().len(),
+            capabilities.fixed_width,
+            events_of,
+            model,
+        );
+        Ok(PmuRegistration {
+            _pmu: pmu,
+            _syscore: self.syscore,
+            _hotplug: self.hotplug,
+        })
+    }
 }

@@ -219,9 +219,13 @@ impl<T: Pmu> Callbacks<T> {
                 if generic => {}
             _ => return ENOENT.to_errno(),
         }
-        // SAFETY: perf sets it before it opens the event. It is -1 if the event is on any CPU.
-        if let (Some(cpus), Ok(cpu)) = (only_on, u32::try_from(unsafe { (*event).cpu })) {
-            if !cpus.contains_online(cpu) {
+        // SAFETY: perf sets both before it opens the event.
+        let (cpu, is_inherited) = unsafe { ((*event).cpu, !(*event).parent.is_null()) };
+        // It is -1 if the event is on any CPU.
+        if let (Some(cpus), Ok(cpu)) = (only_on, u32::try_from(cpu)) {
+            // The parent was on one of these CPUs. That may be offline now: a task can be
+            // forked all the same.
+            if !is_inherited && !cpus.contains_online(cpu) {
                 return ENOENT.to_errno();
             }
         }

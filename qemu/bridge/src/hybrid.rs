@@ -6,12 +6,16 @@ use pmu_model::CoreType;
 
 /// The type of core of vCPU `cpu` of `cpus`. `text` is `E` or `E+L`: the last L vCPUs are
 /// low-power cores, the E before them efficient ones, and the others performance cores.
-/// `None` if it is neither, or leaves no performance core or nothing else.
+/// `None` if it is neither, or leaves no performance core or nothing else, or if there is no
+/// such vCPU.
 pub(crate) fn core_type(text: &str, cpu: u32, cpus: u32) -> Option<CoreType> {
     let (efficient, low_power) = match text.split_once('+') {
         Some((efficient, low_power)) => (number(efficient)?, number(low_power)?),
         None => (number(text)?, 0),
     };
+    if cpu >= cpus {
+        return None;
+    }
     let performance = cpus.checked_sub(efficient.checked_add(low_power)?)?;
     if performance == 0 || performance == cpus {
         return None;

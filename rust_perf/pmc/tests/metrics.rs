@@ -35,12 +35,12 @@ fn processor(width: u8) -> Config {
 fn driven(width: u8) -> Driven {
     let config = processor(width);
     let fixed_and_general = [
-        (width as u32) << 16 | 0x0800_0805,
+        ((width as u32) << 16) | 0x0800_0805,
         0,
         0,
-        0x8004 | (width as u32) << 5,
+        0x8004 | ((width as u32) << 5),
     ];
-    let caps = capabilities(0x8f, fixed_and_general, 1 << 15 | 1 << 13);
+    let caps = capabilities(0x8f, fixed_and_general, (1 << 15) | (1 << 13));
     Driven::take_over(common::Cpu::new(config), caps)
 }
 
@@ -194,7 +194,7 @@ fn registers_are_written_together_or_not_at_all() {
     // What runs is not known any more. One write runs both.
     assert_eq!(driven.cpu.cost(|| driven.run(both())), (0, 1));
     let ctrl = driven.cpu.pmu.borrow().rdmsr(GLOBAL_CTRL);
-    assert_eq!(ctrl, Ok(1 << 48 | 1 << 35));
+    assert_eq!(ctrl, Ok((1 << 48) | (1 << 35)));
     driven.run(CounterSet::EMPTY);
     assert_eq!(driven.counters().known(Counter::SLOTS), None);
     assert_eq!(set(255, 0x41), (0, 2));
@@ -271,7 +271,7 @@ fn overflows_are_taken() {
 fn an_overflow_from_before_is_not_ours() {
     let cpu = common::Cpu::new(processor(48));
     cpu.pmu.borrow_mut().inject_status(1 << 48);
-    let caps = capabilities(0x8f, LEAF_A, 1 << 15 | 1 << 13);
+    let caps = capabilities(0x8f, LEAF_A, (1 << 15) | (1 << 13));
     let driven = Driven::take_over(cpu, caps);
     assert!(driven.take_overflows(caps.counters).is_empty());
     // Other CPUs do not have the bit: to write it raises #GP.
