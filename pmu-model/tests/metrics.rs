@@ -78,7 +78,7 @@ fn processors_with_perf_metrics() {
         };
         for bit in 0..64 {
             let written = pmu.wrmsr(MSR_PERF_METRICS, 1 << bit);
-            assert_eq!(written.is_ok(), writable >> bit & 1 == 1, "{what} {bit}");
+            assert_eq!(written.is_ok(), (writable >> bit) & 1 == 1, "{what} {bit}");
         }
         for msr in [IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS_RESET] {
             pmu.wrmsr(msr, PERF_METRICS_BIT).unwrap();

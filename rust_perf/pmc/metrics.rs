@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn one_bit_enables_all_metrics() {
-        let set = CounterSet::from_bits(0xc0 << 48 | 0b101);
-        assert_eq!(set.global().bits(), 1 << 48 | 0b101);
+        let set = CounterSet::from_bits((0xc0 << 48) | 0b101);
+        assert_eq!(set.global().bits(), (1 << 48) | 0b101);
         assert_eq!(CounterSet::from_bits(0b101).global().bits(), 0b101);
     }
 
@@ -148,7 +148,7 @@ mod tests {
             borders.sort();
             let [a, b, c] = borders;
             let fields = [a, b - a, c - b, 0xff - c].map(u64::from);
-            let fields = fields.iter().rev().fold(0, |word, field| word << 8 | field);
+            let fields = fields.iter().rev().fold(0, |word, field| (word << 8) | field);
             let metrics = Metrics { slots, fields };
             let sum: u64 = (0..4).map(|i| metrics.of(Counter::metric(i).unwrap())).sum();
             // Each is rounded down.
