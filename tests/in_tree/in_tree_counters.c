@@ -4,7 +4,7 @@
  *
  * A file of /sys/kernel/debug/in_tree_counters belongs to a PMU of that driver. The 8 bytes at
  * offset 8 * config are the counters for that config: bit i is general counter i, bit 32 + i
- * is fixed counter i. The answer is what the driver itself says: its get_event_constraints()
+ * is fixed counter i, bit 48 + i is field i of PERF_METRICS. The answer is what the driver itself says: its get_event_constraints()
  * is called for an event that is not open. The file has no end; reading it takes as long as
  * the reader likes.
  *
@@ -95,6 +95,14 @@ static void *look_up(const char *name)
 	return (void *)lookup(name);
 }
 
+/* The fields of PERF_METRICS that there are. */
+static u64 metrics(union perf_capabilities capabilities)
+{
+	int n = driver->num_topdown_events;
+
+	return capabilities.perf_metrics ? GENMASK_ULL(n - 1, 0) << INTEL_PMC_IDX_METRIC_BASE : 0;
+}
+
 static void remove(void)
 {
 	debugfs_remove(folder);
@@ -133,7 +141,8 @@ static int __init in_tree_counters_init(void)
 
 	if (!n) {
 		in_tree[0].counters = driver->cntr_mask64 |
-				      driver->fixed_cntr_mask64 << INTEL_PMC_IDX_FIXED;
+				      driver->fixed_cntr_mask64 << INTEL_PMC_IDX_FIXED |
+				      metrics(driver->intel_cap);
 		debugfs_create_file("cpu", 0400, folder, &in_tree[0], &operations);
 		return 0;
 	}
@@ -142,7 +151,8 @@ static int __init in_tree_counters_init(void)
 
 		in_tree[i].pmu = &hybrid->pmu;
 		in_tree[i].counters = hybrid->cntr_mask64 |
-				      hybrid->fixed_cntr_mask64 << INTEL_PMC_IDX_FIXED;
+				      hybrid->fixed_cntr_mask64 << INTEL_PMC_IDX_FIXED |
+				      metrics(hybrid->intel_cap);
 		debugfs_create_file(hybrid->name, 0400, folder, &in_tree[i], &operations);
 	}
 	return 0;

@@ -392,7 +392,8 @@ fn files(pmu: &Pmu) -> Result<BTreeMap<String, String>> {
             let path = entry?.path();
             let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             let path = path.strip_prefix(pmu.dir())?;
-            files.insert(path.display().to_string(), text);
+            // Some of the in-tree driver's files do not end with a newline.
+            files.insert(path.display().to_string(), format!("{}\n", text.trim_end()));
         }
     }
     Ok(files)

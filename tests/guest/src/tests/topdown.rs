@@ -68,7 +68,8 @@ fn metrics() -> Result<&'static [u64]> {
     }
 }
 
-fn metrics_of_model() -> usize {
+/// How many metrics this CPU has, by its model.
+pub(super) fn metrics_of_model() -> usize {
     match signature() {
         (6, 0x6a | 0x6c | 0x7d | 0x7e | 0x8c | 0x8d | 0xa7) => LEVEL_1,
         (6, 0x8f | 0xcf | 0xad | 0xae) | (0x13, 1) => METRICS.len(),
