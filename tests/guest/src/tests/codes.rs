@@ -120,6 +120,12 @@ fn is_on_fixed_with_umask2(config: u64, ours: u64, theirs: u64) -> bool {
     config & UMASK2 != 0 && ours & !GENERAL == 0 && theirs & GENERAL == ours
 }
 
+/// Whether this is a field of PERF_METRICS with modifiers. The in-tree driver's
+/// intel_pmu_hw_config() refuses it before it looks for a counter.
+fn is_modified_metric(modifiers: u64, theirs: u64) -> bool {
+    modifiers != 0 && theirs >> 48 != 0
+}
+
 /// Whether the event needs two of AMD's counters, which rust_pmu cannot merge: see README.
 fn needs_two_counters(cpu: &CpuPmu, config: u64) -> bool {
     let event = config & (EVENT_HIGH | 0xff);
@@ -155,6 +161,9 @@ fn compare(ctx: &Ctx, capabilities: &Capabilities, in_tree: &InTree) -> Result<(
             }
             if is_on_fixed_with_umask2(config, ours, theirs) {
                 on_fixed += usize::from(ours != theirs);
+                continue;
+            }
+            if ours == 0 && is_modified_metric(modifiers, theirs) {
                 continue;
             }
             if ours == 0 && needs_two_counters(&cpu, config) {
