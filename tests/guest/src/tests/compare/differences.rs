@@ -327,7 +327,8 @@ pub static FILES: &[FileDifference] = &[
     },
     FileDifference {
         what: ALIASES,
-        on: |_| true,
+        // ZX-C has no event of branches.
+        on: |cpu| (cpu.perfmon.vendor, cpu.perfmon.family) != (Vendor::Zhaoxin, 6),
         file: "events/branches",
         ours: Some(Text::Of("events/branch-instructions")),
     },
