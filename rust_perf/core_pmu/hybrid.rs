@@ -2,10 +2,11 @@
 
 //! The PMUs of a hybrid CPU, one for each type of core.
 //!
-//! Each has its own [`CorePmu`](super::CorePmu), with the capabilities of its type. perf puts the events of a
-//! PMU on the CPUs of its [`Part`] only, so all other code is the same as on a CPU whose cores
-//! are alike. perf does call [`Pmu::enable`](crate::perf::Pmu::enable) and `disable` on all
-//! CPUs, where they do nothing if there are no events.
+//! Each has its own [`CorePmu`](super::CorePmu), with the capabilities of its type. perf puts
+//! the events of a PMU on the CPUs of its [`Part`] only, so all other code is the same as on a
+//! CPU whose cores are alike. perf calls [`Pmu::enable`](crate::perf::Pmu::enable) and `disable`
+//! on CPUs of other types, too. There they write no register, because no counter has an event,
+//! is dirty or is running.
 
 use super::Handler;
 use crate::{
@@ -34,7 +35,7 @@ use kernel::{
 /// The part of a hybrid CPU that a PMU is for.
 pub(crate) struct Part {
     core_type: CoreType,
-    /// The CPUs of this type that have been online.
+    /// The CPUs of this type that are online.
     pub(super) cpus: Arc<CpuMask>,
     /// Whether this PMU is the one that reports a CPU that no PMU is for.
     reports: bool,
@@ -103,8 +104,8 @@ impl Handler {
         }
     }
 
-    /// [`Self::assign_this_cpu`] for all CPUs that are online. Those that come online later are assigned
-    /// then. Task context, may sleep.
+    /// [`Self::assign_this_cpu`] for all CPUs that are online. Those that come online later
+    /// are assigned then. Task context, may sleep.
     pub(super) fn assign_all(&self) {
         if self.driver().part.is_some() {
             irq::on_each_cpu(|_| true, |irqs| self.assign_this_cpu(irqs));
