@@ -116,29 +116,29 @@ fn counts_nothing_while_disabled(_: &Ctx) -> Result<()> {
     })
 }
 
-/// What /proc says of a thread: how often it was switched from, of its own will and in
-/// all.
-fn switches_of(thread: Pid) -> Result<(u64, u64)> {
+/// How often a thread was switched from, by /proc.
+fn switches_of(thread: Pid) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
     let field = |name: &str| -> Result<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let value = line.with_context(|| format!("no {name} in {status}"))?;
         Ok(value.trim().parse()?)
     };
-    let voluntary = field("voluntary_ctxt_switches:")?;
-    Ok((voluntary, voluntary + field("nonvoluntary_ctxt_switches:")?))
+    Ok(field("voluntary_ctxt_switches:")? + field("nonvoluntary_ctxt_switches:")?)
 }
 
-/// Waits until a thread has given the CPU away, and returns how often it was switched from
-/// until then.
-fn wait_until_asleep(thread: Pid, voluntary: u64) -> Result<u64> {
-    loop {
-        let (now, all) = switches_of(thread)?;
-        if now > voluntary {
-            return Ok(all);
-        }
+/// Waits until a thread sleeps in futex() and is off its CPU: the kernel writes the number
+/// of the system call only then (collect_syscall() in lib/syscall.c). Returns how often it
+/// was switched from until then.
+///
+/// Once the sender has let go of the channel, nothing but an empty channel makes the
+/// receiver sleep there, and it sleeps until the next message.
+fn wait_until_asleep(thread: Pid) -> Result<u64> {
+    let futex = format!("{} ", libc::SYS_futex);
+    while !fs::read_to_string(format!("/proc/self/task/{thread}/syscall"))?.starts_with(&futex) {
         thread::yield_now();
     }
+    switches_of(thread)
 }
 
 /// A thread that sleeps whenever its event is enabled and read: it is switched to as often
@@ -153,7 +153,7 @@ fn another_thread(_: &Ctx) -> Result<()> {
             while told.recv().is_ok() {}
         });
         let thread = introduced.recv()?;
-        let mut all = wait_until_asleep(thread, 0)?;
+        let mut all = wait_until_asleep(thread)?;
         let result = (|| {
             let mut leader = Builder::new(Software::CONTEXT_SWITCHES)
                 .include_kernel()
@@ -166,9 +166,8 @@ fn another_thread(_: &Ctx) -> Result<()> {
             leader.enable_group()?;
             let first = all;
             for _ in 0..TIMES {
-                let (voluntary, _) = switches_of(thread)?;
                 tell.send(())?;
-                all = wait_until_asleep(thread, voluntary)?;
+                all = wait_until_asleep(thread)?;
             }
             leader.disable_group()?;
             let count = event.read()?;
