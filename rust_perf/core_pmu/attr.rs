@@ -50,6 +50,14 @@ impl CorePmu {
         if attr.precise_ip() != 0 {
             return Err(perf::not_supported());
         }
+        if event.is_sampling() && !attr.is_frequency() {
+            let config = match attr.selector() {
+                Selector::Config(config) => EventSel::from_raw(config),
+                // Those with a limit of their own are not generic.
+                Selector::Hardware(_) | Selector::HwCache(_) => EventSel::default(),
+            };
+            self.check_period_of(config, attr.sample_period())?;
+        }
         if attr.sampled_registers() & EXTENDED_REGISTERS != 0 {
             return Err(EINVAL);
         }
@@ -82,6 +90,13 @@ impl CorePmu {
             event.set_period(period.map_or(1, |period| period.max(1)));
         }
         NonZeroU64::new(eventsel.into_raw()).map(Word).ok_or(EINVAL)
+    }
+
+    /// Fails with `EINVAL` if the CPU cannot count an event with this period.
+    pub(super) fn check_period_of(&self, event: EventSel, period: u64) -> Result {
+        let capabilities = &self.hardware.capabilities;
+        let allowed = capabilities.is_period_allowed(event, period);
+        allowed.then_some(()).ok_or(EINVAL)
     }
 
     /// The encoding of an event in `attr.config`, and the extra register that it needs.

@@ -171,7 +171,8 @@ impl CorePmu {
         event.period_left().store(rearm.period_left, Relaxed);
 
         let width = capabilities.width(counter);
-        let value = period::start_value(rearm.until_wrap, width);
+        let until_wrap = capabilities.limit_period(Self::eventsel_of(&event), rearm.until_wrap);
+        let value = period::start_value(until_wrap, width);
         // The mapped page shows this to user mode, which adds the sign-extended counter.
         event
             .prev_count()

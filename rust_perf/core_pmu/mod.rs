@@ -240,6 +240,10 @@ impl Pmu for CorePmu {
         Ok(eventsel)
     }
 
+    fn check_period(&self, event: &Event<Self>, period: u64) -> Result {
+        self.check_period_of(Self::eventsel_of(event), period)
+    }
+
     fn event_destroy(&self, _: &Word, cpus: &PerCpu<Self>) {
         self.release(cpus);
     }

@@ -116,6 +116,14 @@ pub trait Pmu: Send + Sync + Sized + 'static {
     /// of `struct pmu`. Task context, may sleep.
     fn event_init(&self, event: &NewEvent<'_, Self>) -> Result<Self::EventData>;
 
+    /// Whether the user of a sampling event may give it this period, which is not 0.
+    ///
+    /// perf reports every error as `EINVAL`. Task context, may sleep, perf's context mutex
+    /// held.
+    fn check_period(&self, _event: &Event<Self>, _period: u64) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// An event that [`Self::event_init`] accepted is gone. Its data is dropped after
     /// this. Task context, may sleep.
     fn event_destroy(&self, _data: &Self::EventData, _cpus: &PerCpu<Self>) {

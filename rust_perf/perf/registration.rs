@@ -84,6 +84,8 @@ impl<T: Pmu> Registration<T> {
                     start: Some(Callbacks::<T>::start),
                     stop: Some(Callbacks::<T>::stop),
                     read: Some(Callbacks::<T>::read),
+                    check_period: T::HAS_CHECK_PERIOD
+                        .then_some(Callbacks::<T>::check_period),
                     event_idx: T::HAS_USER_INDEX.then_some(Callbacks::<T>::event_idx),
                     event_mapped: T::HAS_EVENT_MAPPED.then_some(Callbacks::<T>::event_mapped),
                     event_unmapped: T::HAS_EVENT_UNMAPPED
@@ -243,6 +245,16 @@ impl<T: Pmu> Callbacks<T> {
             }
             Err(error) => error.to_errno(),
         }
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    unsafe extern "C" fn check_period(event: *mut bindings::perf_event, period: u64) -> c_int {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
+        let checked = driver.check_period(event, period);
+        checked.map_or_else(Error::to_errno, |()| 0)
     }
 
     /// # Safety

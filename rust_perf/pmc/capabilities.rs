@@ -325,6 +325,17 @@ impl Capabilities {
         self.generation.global.or(self.bypassed_global)
     }
 
+    /// How many events before the wrap a counter of `event` is started if `until_wrap` are
+    /// left of the period.
+    pub fn limit_period(&self, event: EventSel, until_wrap: u64) -> u64 {
+        self.events.period_limit.apply(event, until_wrap)
+    }
+
+    /// Whether an event can be sampled with this period, which is not 0.
+    pub fn is_period_allowed(&self, event: EventSel, period: u64) -> bool {
+        self.limit_period(event, period) <= period
+    }
+
     /// The largest number of events before the wrap at which every counter can be
     /// started.
     pub fn max_period(&self) -> u64 {

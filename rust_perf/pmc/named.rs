@@ -14,6 +14,7 @@ use super::{
     constraint::Constraints,
     event::EventSel,
     extra::ExtraEvents,
+    period::PeriodLimit,
     topdown::Topdown, //
 };
 use core::{
@@ -33,6 +34,8 @@ pub(super) struct Events {
     pub(super) extra: ExtraEvents,
     /// The events for top-down analysis.
     pub(super) topdown: Topdown,
+    /// From where on counters count right.
+    pub(super) period_limit: PeriodLimit,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
 }
@@ -176,6 +179,14 @@ impl Events {
     /// The same events, with these for top-down analysis.
     pub(super) const fn with_topdown(self, topdown: Topdown) -> Self {
         Events { topdown, ..self }
+    }
+
+    /// The same events, which count right from here on.
+    pub(super) const fn with_period_limit(self, period_limit: PeriodLimit) -> Self {
+        Events {
+            period_limit,
+            ..self
+        }
     }
 
     /// The same events, with these for perf's cache events.

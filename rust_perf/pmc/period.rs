@@ -7,6 +7,8 @@
 //! next sample in `period_left`. That can be more than a counter can hold, and
 //! it is 0 or less once a sample is due.
 
+use super::event::EventSel;
+
 /// How to restart a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rearm {
@@ -93,6 +95,56 @@ pub const fn max_period(width: u8) -> u64 {
     mask(width) >> 1
 }
 
+/// The distances to the wrap from which a kind of CPU counts right.
+///
+/// If the rest of a period is shorter, the counter is started further away, and the next
+/// period is as much shorter.
+#[derive(Clone, Copy)]
+pub(super) struct PeriodLimit {
+    /// The shortest one for any event.
+    shortest: u64,
+    /// The shortest one for [`INST_RETIRED_ALL`].
+    shortest_inst_retired: u64,
+    /// What those of [`INST_RETIRED_ALL`] are multiples of, a power of two.
+    granule_inst_retired: u64,
+}
+
+/// The code of INST_RETIRED.ALL, whose counts have the errata.
+const INST_RETIRED_ALL: u16 = 0x01c0;
+
+impl PeriodLimit {
+    /// Every distance is right.
+    pub(super) const NONE: Self = Self::at_least(1);
+
+    /// No event may be started nearer than this.
+    pub(super) const fn at_least(shortest: u64) -> Self {
+        PeriodLimit {
+            shortest,
+            shortest_inst_retired: shortest,
+            granule_inst_retired: 1,
+        }
+    }
+
+    /// The same for INST_RETIRED.ALL, for which the distance must be a multiple of
+    /// `granule`, a power of two, as well.
+    pub(super) const fn inst_retired_at_least(self, shortest: u64, granule: u64) -> Self {
+        PeriodLimit {
+            shortest_inst_retired: shortest,
+            granule_inst_retired: granule,
+            ..self
+        }
+    }
+
+    /// The right distance for an event that should be started `until_wrap` events before
+    /// the wrap.
+    pub(super) fn apply(&self, event: EventSel, until_wrap: u64) -> u64 {
+        if event.code() != INST_RETIRED_ALL {
+            return until_wrap.max(self.shortest);
+        }
+        until_wrap.max(self.shortest_inst_retired) & self.granule_inst_retired.wrapping_neg()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +182,40 @@ mod tests {
         }
         assert_eq!(left, 0);
         assert_eq!(rounds, (1u64 << 40).div_ceil(max));
+    }
+
+    /// Periods on the model whose limits these are: the nearest starts, and the average.
+    #[test]
+    fn a_counter_that_is_started_early_makes_up_for_it() {
+        let inst_retired = EventSel::from_raw(INST_RETIRED_ALL.into());
+        let haswell = PeriodLimit::at_least(32).inst_retired_at_least(128, 1);
+        let broadwell = PeriodLimit::NONE.inst_retired_at_least(128, 64);
+        let other = EventSel::from_raw(0x00c0);
+        assert_eq!([1, 32, 33].map(|it| haswell.apply(other, it)), [32, 32, 33]);
+        assert_eq!(
+            [1, 129].map(|it| haswell.apply(inst_retired, it)),
+            [128, 129]
+        );
+        assert_eq!([1, 129].map(|it| broadwell.apply(other, it)), [1, 129]);
+        for (wanted, right) in [(1, 128), (128, 128), (191, 128), (192, 192), (1000, 960)] {
+            assert_eq!(broadwell.apply(inst_retired, wanted), right);
+        }
+
+        for limit in [haswell, broadwell] {
+            for period in [130, 200, 1000] {
+                let (mut left, mut counted, mut samples) = (0, 0, 0);
+                for _ in 0..1000 {
+                    let step = rearm(left, period, max_period(48));
+                    samples += u64::from(step.period_ended);
+                    let until_wrap = limit.apply(inst_retired, step.until_wrap);
+                    left = step.period_left - until_wrap as i64;
+                    counted += until_wrap;
+                }
+                // The first step ends a period of 0 events.
+                let ended = (samples - 1) * period;
+                assert_eq!(counted as i64, ended as i64 + (period as i64 - left));
+            }
+        }
     }
 
     proptest! {

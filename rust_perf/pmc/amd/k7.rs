@@ -24,6 +24,7 @@ use super::super::{
         Events,
         NamedEvent, //
     },
+    period::PeriodLimit,
     topdown::Topdown, //
 };
 
@@ -45,6 +46,7 @@ pub(super) const fn before_zen(gp: &'static [Constraint]) -> Events {
         constraints: Constraints { fixed: &[], gp },
         extra: ExtraEvents::NONE,
         topdown: Topdown::NONE,
+        period_limit: PeriodLimit::NONE,
         format: EventSel::AMD,
     }
 }

@@ -24,6 +24,7 @@ use super::super::{
         Events,
         NamedEvent, //
     },
+    period::PeriodLimit,
     topdown::Topdown, //
 };
 
@@ -46,6 +47,7 @@ const fn zen(named: &'static [&'static [NamedEvent]]) -> Events {
         },
         extra: ExtraEvents::NONE,
         topdown: Topdown::NONE,
+        period_limit: PeriodLimit::NONE,
         format: EventSel::AMD,
     }
 }

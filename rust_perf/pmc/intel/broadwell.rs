@@ -15,7 +15,8 @@ use super::{
             Constraints,
             UnitMask, //
         },
-        named::Events, //
+        named::Events,
+        period::PeriodLimit, //
     },
     events::{
         with,
@@ -45,7 +46,9 @@ pub(super) static BROADWELL: Events = with(Constraints {
 })
 .with_cache(&[&haswell::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(sandy_bridge::SERVER_EXTRA)
-.with_topdown(topdown::SANDY_BRIDGE);
+.with_topdown(topdown::SANDY_BRIDGE)
+// Errata BDM11 and BDM55. In-tree: `bdw_limit_period()`.
+.with_period_limit(PeriodLimit::NONE.inst_retired_at_least(128, 64));
 
 /// As on Haswell, but local memory is another bit. In-tree: `intel_pmu_init()`.
 const OFFCORE_CACHE: [CacheEvents; 4] = [

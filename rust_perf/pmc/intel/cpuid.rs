@@ -36,6 +36,14 @@ bitfield! {
         23:0 NATIVE_MODEL;
     }
 
+    /// CPUID.(EAX=07H,ECX=0):EDX (SDM vol. 2, CPUID; `arch/x86/include/asm/cpufeatures.h`).
+    pub(in super::super) struct Leaf07Edx(u32) {
+        /// TSX_FORCE_ABORT exists.
+        13:13 TSX_FORCE_ABORT;
+        /// Every transaction aborts.
+        11:11 RTM_ALWAYS_ABORT;
+    }
+
     /// CPUID.(EAX=07H,ECX=1):EAX (SDM vol. 2, CPUID).
     pub(in super::super) struct Leaf07_1Eax(u32) {
         /// Leaf 23H exists.

@@ -28,6 +28,7 @@ use super::super::{
         Events,
         NamedEvent, //
     },
+    period::PeriodLimit,
     topdown::Topdown, //
 };
 
@@ -49,6 +50,7 @@ pub(super) const fn with(constraints: Constraints) -> Events {
         constraints,
         extra: ExtraEvents::NONE,
         topdown: Topdown::NONE,
+        period_limit: PeriodLimit::NONE,
         // PC is ignored. It is named because the in-tree driver names it.
         format: EventSel::COMMON | EventSel::PC.mask(),
     }

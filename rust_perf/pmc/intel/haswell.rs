@@ -15,7 +15,8 @@ use super::{
             Constraint,
             Constraints, //
         },
-        named::Events, //
+        named::Events,
+        period::PeriodLimit, //
     },
     events::{
         with,
@@ -48,7 +49,10 @@ pub(super) static HASWELL: Events = with(Constraints {
 })
 .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(sandy_bridge::SERVER_EXTRA)
-.with_topdown(topdown::SANDY_BRIDGE);
+.with_topdown(topdown::SANDY_BRIDGE)
+// Erratum HSW11. With less than 32 of other events, one NMI may find two overflows. In-tree:
+// `hsw_limit_period()`.
+.with_period_limit(PeriodLimit::at_least(32).inst_retired_at_least(128, 1));
 
 /// What is within the core, on Broadwell, too. In-tree: `hsw_hw_cache_event_ids`.
 pub(super) const CACHE: [CacheEvents; 7] = [

@@ -43,6 +43,7 @@ pub use self::{
 
 use self::{
     cpuid::{
+        Leaf07Edx,
         Leaf0aEax,
         Leaf0aEdx, //
     },
@@ -104,6 +105,9 @@ pub(super) fn detect(
     if let (Some(_), Some((hybrid, core_type))) = (core_type, hybrid) {
         caps.counters = hybrid.counters(core_type, caps.counters);
     }
+    if needs_counter_3_for_transactions(&cpuid) {
+        caps.counters = caps.counters & !CounterSet::gp(1 << 3);
+    }
     if full_width || version >= 6 {
         caps.writable_width = caps.gp_width;
     }
@@ -131,6 +135,14 @@ pub(super) fn detect(
         caps.missing_events = extended.missing_events.unwrap_or(caps.missing_events);
     }
     caps.check()
+}
+
+/// Whether microcode uses GP counter 3 for transactions, unless TSX_FORCE_ABORT makes them abort
+/// ("Performance Monitoring Impact of Intel Transactional Synchronization Extension Memory
+/// Ordering Issue", Intel document 604224). In-tree: `PMU_FL_TFA`.
+fn needs_counter_3_for_transactions(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> bool {
+    let edx = Leaf07Edx::from_raw(cpuid(7, 0).edx);
+    edx.has(Leaf07Edx::TSX_FORCE_ABORT) && !edx.has(Leaf07Edx::RTM_ALWAYS_ABORT)
 }
 
 /// As [`detect`], restricted to version `generation`. `None` if the CPU does not

@@ -26,7 +26,8 @@ use super::{
             EventName,
             Events,
             NamedEvent, //
-        }, //
+        },
+        period::PeriodLimit, //
     },
     events::{
         with,
@@ -56,7 +57,9 @@ pub(super) static NEHALEM: Events = with(Constraints {
 })
 .with_named(&[&NAMED, &BRANCH_MISSES, &FRONTEND_STALLS, &BACKEND_STALLS])
 .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
-.with_extra(EXTRA);
+.with_extra(EXTRA)
+// In-tree: `nhm_limit_period()`.
+.with_period_limit(PeriodLimit::at_least(32));
 
 /// In-tree: `intel_nehalem_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_core(&[

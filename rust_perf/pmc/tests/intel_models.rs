@@ -26,6 +26,26 @@ fn with_all_counters(family: u8, model: u8) -> Capabilities {
         .unwrap()
 }
 
+/// Where microcode uses counter 3 for transactions, there are the others.
+#[test]
+fn counter_3_is_left_to_transactions() {
+    let counters = |edx| {
+        let skylake = Cpuid::new(b"GenuineIntel", 6, 0x5e, 3);
+        let skylake = skylake.with(0xa, 0, [0x0730_0404, 0, 0, 0x603]);
+        skylake
+            .with(7, 0, [0, 0, 0, edx])
+            .detect()
+            .unwrap()
+            .counters
+    };
+    let (force_abort, always_abort) = (1 << 13, 1 << 11);
+    let fixed = CounterSet::fixed(0b111);
+    assert_eq!(counters(force_abort), CounterSet::gp(0b0111) | fixed);
+    for edx in [0, always_abort, force_abort | always_abort] {
+        assert_eq!(counters(edx), CounterSet::gp(0b1111) | fixed);
+    }
+}
+
 /// A CPU with so many GP counters and the fixed counters of this bitmap.
 fn with_counters(family: u8, model: u8, gp: u8, fixed: u32) -> Capabilities {
     // Leaf 0AH counts the fixed counters before the first gap.

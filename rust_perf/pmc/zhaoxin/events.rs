@@ -24,6 +24,7 @@ use super::super::{
         Events,
         NamedEvent, //
     },
+    period::PeriodLimit,
     topdown::Topdown, //
 };
 
@@ -42,6 +43,7 @@ pub(in super::super) static ZXC: Events = Events {
     },
     extra: ExtraEvents::NONE,
     topdown: Topdown::NONE,
+    period_limit: PeriodLimit::NONE,
     format: EventSel::COMMON,
 };
 
@@ -52,6 +54,7 @@ pub(in super::super) static ZXD: Events = Events {
     constraints: ZXD_CONSTRAINTS,
     extra: ExtraEvents::NONE,
     topdown: Topdown::NONE,
+    period_limit: PeriodLimit::NONE,
     format: EventSel::COMMON,
 };
 
@@ -62,6 +65,7 @@ pub(in super::super) static ZXE: Events = Events {
     constraints: ZXD_CONSTRAINTS,
     extra: ExtraEvents::NONE,
     topdown: Topdown::NONE,
+    period_limit: PeriodLimit::NONE,
     format: EventSel::COMMON,
 };
 

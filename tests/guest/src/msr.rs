@@ -116,6 +116,28 @@ impl PmuMsrs {
         Self::of(&CpuPmu::probe())
     }
 
+    /// The bits of the counters that may run.
+    pub fn running(&self, msrs: &Msrs) -> Result<u64> {
+        self.global_ctrl.map_or(Ok(u64::MAX), |it| msrs.read(it))
+    }
+
+    /// The EVENTSELs of the general counters that run, and the addresses of the counters. The
+    /// EVENTSEL of a counter that is off may be anything.
+    pub fn running_general(&self, msrs: &Msrs) -> Result<impl Iterator<Item = (u64, u32)>> {
+        const EN: u64 = 1 << 22;
+        let running = self.running(msrs)?;
+        let mask = CpuPmu::probe().general_mask;
+        let numbers = (0..64).filter(|i| mask & (1 << i) != 0);
+        let mut general = Vec::new();
+        for ((eventsel, counter), i) in self.eventsels.iter().zip(&self.counters).zip(numbers) {
+            let eventsel = msrs.read(*eventsel)?;
+            if running & (1 << i) != 0 && eventsel & EN != 0 {
+                general.push((eventsel, *counter));
+            }
+        }
+        Ok(general.into_iter())
+    }
+
     fn of(cpu: &CpuPmu) -> Self {
         let general = || (0..64).filter(|i| cpu.general_mask & (1 << i) != 0);
         let fixed = (0..16).filter(|i| cpu.fixed_mask & (1 << i) != 0);

@@ -17,7 +17,7 @@ use super::compare::case::eventsel::{CMASK_1, EDGE, INV};
 use super::compare::report::{name, Report};
 use crate::ctx::{Ctx, Test};
 use crate::msr::{Msrs, PmuMsrs};
-use crate::pmu::{CpuPmu, Pmu};
+use crate::pmu::Pmu;
 use crate::setting::Affinity;
 use crate::tests;
 
@@ -284,20 +284,10 @@ pub struct Programmed {
 impl Programmed {
     /// Reads the registers.
     pub fn on(msrs: &Msrs) -> Result<Self> {
-        const EN: u64 = 1 << 22;
         let addresses = PmuMsrs::of_this_cpu();
-        // A counter that is off may have any EVENTSEL.
-        let running = addresses
-            .global_ctrl
-            .map_or(Ok(u64::MAX), |it| msrs.read(it))?;
-        let numbers = (0..64).filter(|i| CpuPmu::probe().general_mask & (1 << i) != 0);
-        let mut eventsels = Vec::new();
-        for (address, i) in addresses.eventsels.iter().zip(numbers) {
-            let value = msrs.read(*address)?;
-            if running & (1 << i) != 0 && value & EN != 0 {
-                eventsels.push(value);
-            }
-        }
+        let running = addresses.running(msrs)?;
+        let general = addresses.running_general(msrs)?;
+        let mut eventsels: Vec<_> = general.map(|(eventsel, _)| eventsel).collect();
         eventsels.sort_unstable();
         let mut fixed = addresses.fixed_ctrl.map_or(Ok(0), |it| msrs.read(it))?;
         for i in (0..16).filter(|i| running & (1 << (32 + i)) == 0) {

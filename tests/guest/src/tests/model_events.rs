@@ -9,11 +9,12 @@ use libc::{EINVAL, ENOENT};
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter, SampleFlag};
 
+use super::compare::alike::set_period;
 use super::compare::report::{name, Report};
 use super::extra_registers::Programmed;
 use crate::ctx::{Ctx, Test};
 use crate::ktap::about;
-use crate::msr::Msrs;
+use crate::msr::{Msrs, PmuMsrs};
 use crate::pmu::{CpuPmu, Pmu};
 use crate::tests;
 
@@ -22,6 +23,7 @@ pub const TESTS: &[Test] = tests![
     cache_events,
     hardware_events,
     files,
+    short_periods,
     data_sources: [Intel],
 ];
 
@@ -144,6 +146,77 @@ fn files(ctx: &Ctx) -> Result<()> {
             report.wrong(format!("{file}: {found:?}, expected {expected:?}"));
         }
     }
+    report.finish()
+}
+
+/// The value of the general counter that counts an event with this code.
+fn counter_of(msrs: &Msrs, code: u64) -> Result<u64> {
+    let mut general = PmuMsrs::of_this_cpu().running_general(msrs)?;
+    let found = general.find(|(eventsel, _)| eventsel & 0xffff == code);
+    msrs.read(found.context("no counter has the event")?.1)
+}
+
+/// Sample periods that a CPU cannot count are refused, and what is left of a period is
+/// lengthened: both drivers start a counter at the same value. The event counts nothing.
+fn short_periods(ctx: &Ctx) -> Result<()> {
+    const CPU: usize = 0;
+    const LONG: u64 = 1 << 20;
+    // INST_RETIRED.ALL, for which there are errata, and an event like any other.
+    const CODES: [u64; 2] = [0x01c0, 0x0149];
+    // One sample in 2 is one in 1 for us: see README.
+    let periods = || (2..=300).chain([1023, 1024, 4097, LONG]);
+    let msrs = Msrs::of_cpu(CPU)?;
+    let mut report = Report::new(ctx);
+    let [mut refused, mut moved] = [0; 2];
+    for code in CODES {
+        let open = |pmu: &Pmu, period| {
+            let mut builder = pmu.raw(code);
+            builder
+                .exclude_user(true)
+                .exclude_kernel(true)
+                .sample_period(period)
+                .any_pid()
+                .one_cpu(CPU)
+                .pinned(true)
+                .enabled(true);
+            builder.build()
+        };
+        let start = |pmu: &Pmu, period| match open(pmu, period) {
+            Ok(_counter) => Ok(Ok(counter_of(&msrs, code)?)),
+            Err(error) => Ok(Err(error.raw_os_error().context("no errno")?)),
+        };
+        let change = |pmu: &Pmu, period| -> Result<Result<u64, i32>> {
+            let counter = open(pmu, LONG)?;
+            match set_period(&counter, period) {
+                0 => Ok(Ok(counter_of(&msrs, code)?)),
+                errno => Ok(Err(errno)),
+            }
+        };
+        for period in periods() {
+            for (what, try_it) in [
+                ("opened", &start as &dyn Fn(&Pmu, u64) -> Result<_>),
+                ("changed", &change),
+            ] {
+                let (ours, theirs) = (
+                    try_it(&ctx.pmu()?, period)?,
+                    try_it(&ctx.in_tree()?, period)?,
+                );
+                report.called(ours.err().unwrap_or(0));
+                match theirs {
+                    Err(_) => refused += 1,
+                    Ok(value) => {
+                        moved += u32::from(value as u32 != (period as u32).wrapping_neg());
+                    }
+                }
+                if ours != theirs {
+                    report.wrong(format!(
+                        "{code:#x} {what}, period {period}: {ours:x?}, in-tree {theirs:x?}"
+                    ));
+                }
+            }
+        }
+    }
+    println!("# {refused} refused, {moved} started elsewhere");
     report.finish()
 }
 

@@ -228,7 +228,7 @@ const IOCTLS: &[(&str, Ioctl)] = &[
     }),
 ];
 
-fn set_period(event: &OwnedFd, period: u64) -> i32 {
+pub fn set_period(event: &impl AsRawFd, period: u64) -> i32 {
     // The kernel takes a pointer, although the binding's type is u64.
     let pointer = std::ptr::from_ref(&period) as u64;
     // SAFETY: the event is open. `period` outlives the call, and the kernel only reads it.
