@@ -2,7 +2,7 @@
 
 //! The configuration of a PMU: vendor, version and counters.
 
-use core::fmt;
+use core::{fmt, ptr};
 
 use crate::{
     generation::{self, Generation},
@@ -125,6 +125,15 @@ impl Config {
             core_type: None,
             shape,
         })
+    }
+
+    /// Whether the table of processors has one row for the processors of both.
+    pub fn has_processor_of(&self, other: &Self) -> bool {
+        let row = |it: &Self| {
+            let signature = it.signature?;
+            processor::find(it.vendor, signature).map(ptr::from_ref)
+        };
+        row(self) == row(other)
     }
 
     /// The PMU of a core of this type of a hybrid processor.

@@ -223,6 +223,8 @@ pub struct Suite {
     groups: &'static [&'static [TestGroup]],
     /// Whether `make test` runs it without `ALL=1`.
     pub by_default: bool,
+    /// The suite with another CPU whose tables are the same. CI runs only that.
+    pub like: Option<&'static str>,
 }
 
 impl Suite {
@@ -241,6 +243,7 @@ impl Suite {
             event: SystemEvent::None,
             groups,
             by_default: true,
+            like: None,
         }
     }
 
@@ -325,6 +328,13 @@ impl Suite {
     /// The suite of a CPU of [`CPUS`].
     pub(crate) const fn cpu(name: &'static str, machine: Machine) -> Self {
         Self::new(name, CPU).on(machine).cpus(1).with_all()
+    }
+
+    pub(crate) const fn like(self, name: &'static str) -> Self {
+        Self {
+            like: Some(name),
+            ..self
+        }
     }
 
     /// The groups of its tests.

@@ -30,12 +30,14 @@ pub struct Request {
     pub tests: Option<Filter>,
     /// Whether to run every suite that comes into question.
     pub all: bool,
+    /// Whether to leave out suites that are like another one ([`Suite::like`]).
+    pub leave_out_alike: bool,
 }
 
 impl Request {
     /// Whether this is a run of all suites, whole.
     pub fn is_full(&self) -> bool {
-        self.all && self.suites.is_none() && self.tests.is_none()
+        self.all && !self.leave_out_alike && self.suites.is_none() && self.tests.is_none()
     }
 
     /// The suites to run, in the order of [`SUITES`].
@@ -82,7 +84,9 @@ impl Request {
     pub fn suites(&self) -> Result<Vec<&'static Suite>> {
         let Some(filter) = &self.suites else {
             let wanted = |suite: &&Suite| suite.by_default || self.all || self.tests.is_some();
-            return Ok(SUITES.iter().filter(wanted).collect());
+            let left_out = |suite: &&Suite| self.leave_out_alike && suite.like.is_some();
+            let suites = SUITES.iter().filter(wanted);
+            return Ok(suites.filter(|suite| !left_out(suite)).collect());
         };
         let names = || SUITES.iter().map(|suite| suite.name);
         if let Some(glob) = filter.unmatched(names()).first() {

@@ -42,7 +42,8 @@ pub struct Options {
     /// Run every suite.
     #[arg(long, env = "RUST_PERF_ALL", value_parser = FalseyValueParser::new())]
     all: bool,
-    /// CI=true in the environment means --all, unless suites or tests are named.
+    /// CI=true in the environment means --all, unless suites or tests are named. Of CPUs
+    /// with the same tables it means one.
     #[arg(long, env = "CI", hide = true, value_parser = FalseyValueParser::new())]
     ci: bool,
     #[command(flatten)]
@@ -57,6 +58,7 @@ impl Options {
             suites: filter(&self.suite),
             tests: filter(&self.test),
             all: self.all || (self.ci && !named),
+            leave_out_alike: self.ci && !self.all && !named,
         }
     }
 }
