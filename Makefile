@@ -15,9 +15,9 @@ $(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU KERNEL KDIR CLIP
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test generations bench rust-headers update clean clean-cache help
+.PHONY: module demo shell guest test generations bench rust-headers event-lists update clean clean-cache help
 
-module demo shell guest test generations bench rust-headers update:
+module demo shell guest test generations bench rust-headers event-lists update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -56,6 +56,8 @@ define usage
 |   EXAMPLE=name      build out/name.ko from rust_perf/examples/name.rs instead
 | make rust-headers   make a stock Debian kernel's build tree fit for Rust modules, and
 |                     print where it is and how to use it
+| make event-lists    unpack Intel's event lists from the kernel's source, and print where they
+|                     are; `make test` does so as well
 | make bench          measure what the emulated PMU costs
 | make update         look for a newer kernel in the package index
 | make clean          remove what this checkout has built, and its logs

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::callgraph;
 use crate::context::Context;
+use crate::event_lists;
 use crate::kernel::Kernel;
 use crate::module;
 use crate::step::{indent, Step};
@@ -57,6 +58,10 @@ pub fn test(ctx: &Context, kernel: &Kernel, tally: &mut Tally) -> Result<()> {
     tally.check(|| module::lint(ctx, kernel));
     tally.check(|| callgraph::check(&module::for_kernel(ctx, kernel)?));
 
+    // Without them the test that reads them says what to do.
+    if let Err(error) = event_lists::link(ctx, kernel) {
+        tally.check(|| Err(error));
+    }
     let step = Step::start(ctx, "cargo-test", "host tests")?;
     let ran = step.run(cargo(ctx, "test").args(["--workspace", "--locked", "--no-fail-fast"]));
     let log = fs::read_to_string(step.log())?;

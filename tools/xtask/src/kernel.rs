@@ -91,7 +91,8 @@ impl Kernel {
         format!("linux-{kind}-{}", self.release)
     }
 
-    fn source_package(&self) -> String {
+    /// The package with its source.
+    pub fn source_package(&self) -> String {
         format!("linux-source-{}", self.series())
     }
 

@@ -15,6 +15,7 @@ mod callgraph;
 mod context;
 mod cpus;
 mod demo;
+mod event_lists;
 mod generations;
 mod guest;
 mod guest_tests;
@@ -72,6 +73,8 @@ enum Command {
     Module(module::Options),
     /// Make the stock Debian kernel's build tree fit for Rust modules.
     RustHeaders,
+    /// Unpack Intel's event lists from the kernel's source.
+    EventLists,
     /// Measure what the emulated PMU costs.
     Bench(bench::Options),
     /// Look for a newer kernel in the package index.
@@ -101,6 +104,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         }
         Command::Module(options) => module::module(&ctx, &cli.kernel, options),
         Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),
+        Command::EventLists => event_lists::event_lists(&ctx, &cli.kernel),
         Command::Bench(options) => bench::bench(&ctx, &cli.kernel, options),
         Command::Update => kernel::update(&ctx, &cli.kernel),
         Command::Run { argv } => {
