@@ -115,7 +115,7 @@ impl Hybrid {
 
 /// The hybrid models that `intel_pmu_init()` in `arch/x86/events/intel/core.c` names, except
 /// for Nova Lake (`arch/x86/include/asm/intel-family.h`).
-static HYBRIDS: [Hybrid; 6] = [
+static HYBRIDS: &[Hybrid] = &[
     // Alder Lake and Raptor Lake.
     Hybrid {
         name: "alderlake_hybrid",

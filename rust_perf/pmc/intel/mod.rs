@@ -232,7 +232,7 @@ impl Model {
 
 /// The models that `intel_pmu_init()` in `arch/x86/events/intel/core.c` names, except for
 /// hybrid ones (`arch/x86/include/asm/intel-family.h`), which `hybrid.rs` has.
-static MODELS: [Model; 25] = [
+static MODELS: &[Model] = &[
     Model::new("core", 6, &[0x0e], &core2::CORE),
     Model::new("core2", 6, &[0x0f, 0x16, 0x17, 0x1d], &core2::CORE2),
     Model::new("nehalem", 6, &[0x1a, 0x1e, 0x2e], &nehalem::NEHALEM),
