@@ -2,9 +2,9 @@
 
 //! Where the driver's tables differ from Intel's lists, and why.
 //!
-//! The driver has the in-tree driver's tables (`arch/x86/events/intel/core.c`), and the guest
-//! tests compare the two for every code. So each of these is a difference of the in-tree driver,
-//! too.
+//! Each of these is a difference of the in-tree driver, too: the driver has its tables
+//! (`arch/x86/events/intel/core.c`). The guest tests compare the two for every code, except on
+//! hybrid CPUs.
 
 use crate::{
     difference::{
