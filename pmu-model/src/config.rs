@@ -194,6 +194,13 @@ impl Config {
         }
     }
 
+    /// Whether two counters can be merged: AMD's processors from family 17H on. Nothing
+    /// enumerates it (PPR family 17H, "Large Increment per Cycle Events").
+    pub(crate) fn has_pairs(&self) -> bool {
+        let signature = self.signature;
+        self.vendor == Vendor::Amd && signature.is_some_and(|it| it.family >= 0x17)
+    }
+
     /// The core of a hybrid processor.
     pub(crate) fn core(&self) -> Option<Core> {
         processor::find_core(self.vendor, self.signature?, self.core_type?).ok()

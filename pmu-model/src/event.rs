@@ -17,6 +17,13 @@
 //! | core cycles           | `I + 15 * mispredicted branches + 100 * LLC misses` |
 //! | reference cycles      | `core cycles * 3 / 4`                               |
 //! | slots                 | `core cycles * 4`                                   |
+//! | AMD: FLOPs            | `7 * I` for each bit that is set in the unit mask   |
+//!
+//! FLOPs are floating-point operations, event 003H of AMD from family 17H on. Without a unit
+//! mask it counts nothing. From three bits on, more than 15 occur in the cycle of an
+//! instruction. A counter adds at most 15 in a cycle, so that it counts `15 * I` then. All are
+//! counted by two counters that are merged: an even one with the event, and the next one with
+//! event FFFH, which counts nothing itself. See `pair.rs`.
 //!
 //! A counter that counts in both modes adds up the totals of both. While a program runs
 //! from one point to another, a counter gains the difference between the totals at these
@@ -58,7 +65,8 @@
 //!
 //! In each cycle, core cycles occur once and slots occur four times. Every other event is
 //! a pulse: it occurs at most once in a cycle and ends before the cycle does. Pulses in
-//! successive cycles therefore have separate edges.
+//! successive cycles therefore have separate edges. The FLOPs of an instruction are one pulse,
+//! which is counted as often as there are FLOPs if CMASK and EDGE are 0.
 //!
 //! | CMASK   | INV     | a pulse counts           | with EDGE | core cycles and slots count |
 //! |---------|---------|--------------------------|-----------|-----------------------------|
@@ -69,7 +77,8 @@
 //! | beyond  | 1       | core cycles              | nothing   | core cycles                 |
 //!
 //! CMASK is reached if it is at most the number of times that the event can occur in a
-//! cycle, which is 4 for slots and 1 for all other events. Core cycles and slots have no
+//! cycle, which is 4 for slots, the number that the counter can add for FLOPs, and 1 for all
+//! other events. Core cycles and slots have no
 //! edges, so with EDGE they count nothing.
 //!
 //! With EQ, which version 6 adds, CMASK is reached if it equals that number; every other
@@ -199,6 +208,8 @@ pub enum Event {
     RefCycles,
     /// Issue slots.
     Slots,
+    /// Floating-point operations, so many in each instruction.
+    Flops(u8),
 }
 
 impl Event {
@@ -220,6 +231,7 @@ impl Event {
             }
             Event::RefCycles => Event::Cycles.total(totals) * 3 / 4,
             Event::Slots => u128::from(SLOTS_PER_CYCLE) * Event::Cycles.total(totals),
+            Event::Flops(n) => u128::from(n) * instructions,
         }
     }
 
@@ -261,19 +273,26 @@ impl FilteredEvent {
             eq,
             cmask,
         } = filter;
+        // The pulses of FLOPs are those of instructions.
+        let (pulse, max_of_pulse) = match event {
+            Event::Flops(n) => (Event::Instructions, n),
+            _ => (event, 1),
+        };
         let per_cycle = event.per_cycle();
-        let max_per_cycle = per_cycle.unwrap_or(1);
+        let max_per_cycle = per_cycle.unwrap_or(max_of_pulse);
         let reached = cmask == max_per_cycle || cmask < max_per_cycle && !eq;
         let cycles = FilteredEvent::Occurrences(Event::Cycles);
-        if edge && (per_cycle.is_some() || cmask > 1) {
+        if edge && (per_cycle.is_some() || cmask > max_per_cycle) {
             return None;
         }
         match cmask {
+            0 if event == Event::Flops(0) => None,
+            0 if edge => Some(FilteredEvent::Occurrences(pulse)),
             0 => Some(FilteredEvent::Occurrences(event)),
             _ if !reached => inv.then_some(cycles),
             _ if per_cycle.is_some() => (!inv).then_some(cycles),
-            _ if inv && !edge => Some(FilteredEvent::CyclesWithout(event)),
-            _ => Some(FilteredEvent::Occurrences(event)),
+            _ if inv && !edge => Some(FilteredEvent::CyclesWithout(pulse)),
+            _ => Some(FilteredEvent::Occurrences(pulse)),
         }
     }
 

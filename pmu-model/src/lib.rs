@@ -21,7 +21,8 @@
 //!   general-purpose counters of 32 to 48 bits and the fixed-function counters of the
 //!   version.
 //! - AMD: the four legacy counters, the six of PerfCtrExtCore, and PerfMonV2, which has 1
-//!   to 15 counters, global control and global status.
+//!   to 15 counters, global control and global status. From family 17H on, event 003H counts
+//!   floating-point operations, and two counters can be merged for it (event FFFH).
 //! - Zhaoxin and Centaur: version 2 of Intel's with other events.
 //!
 //! Each generation is one file in `generation/`, which holds what the generation adds to
@@ -40,8 +41,8 @@
 //!   PERF_METRICS, and the bit that disables RDPMC of one counter in user mode. AnyThread has no effect, because
 //!   each core has one thread. The status bits of these features can be set and cleared by
 //!   WRMSR where the version has them.
-//! - AMD: IBS, the northbridge's and the L3's counters, the LBR stack, counters that
-//!   freeze on a PMI, and merged counters (event FFFH).
+//! - AMD: IBS, the northbridge's and the L3's counters, the LBR stack, and counters that
+//!   freeze on a PMI.
 //!
 //! # No definitions shared with the driver
 //!
@@ -97,6 +98,7 @@ pub mod event;
 mod generation;
 mod metrics;
 pub mod msr;
+mod pair;
 mod pmi;
 mod pmu;
 mod processor;

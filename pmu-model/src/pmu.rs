@@ -14,6 +14,7 @@ use crate::{
         IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, MSR_PERF_METRICS, PERF_CNTR_GLOBAL_STATUS,
         PERF_METRICS_AVAILABLE, PERF_METRICS_BIT, PMI_IN_USE, RDPMC_METRICS,
     },
+    pair,
     pmi::{Defect, PmiDelivery, PmiFault},
     processor::{self, Core, Processor, Report, MAX_MODEL_MSRS},
 };
@@ -88,6 +89,8 @@ struct Active {
     modes: [bool; 2],
     /// Whether an overflow requests a PMI.
     pmi: bool,
+    /// Whether it is merged with the next counter.
+    merged: bool,
 }
 
 /// The PMU of one logical processor.
@@ -303,14 +306,11 @@ impl Pmu {
                     active.event.between(before, after)
                 })
                 .sum();
-            let value = match active.counter {
-                Counter::General(i) => &mut self.general[i],
-                Counter::Fixed(i) => &mut self.fixed[i],
+            let has_overflowed = match active.counter {
+                Counter::General(i) if active.merged => pair::add(&mut self.general, i, gain),
+                Counter::General(i) => add(&mut self.general[i], self.shape.counter_mask(), gain),
+                Counter::Fixed(i) => add(&mut self.fixed[i], self.shape.counter_mask(), gain),
             };
-            let sum = u128::from(*value) + gain;
-            let mask = self.shape.counter_mask();
-            *value = sum as u64 & mask;
-            let has_overflowed = sum > mask.into();
             if has_overflowed {
                 overflowed |= active.counter.bit();
                 pmi |= active.pmi;
@@ -391,6 +391,9 @@ impl Pmu {
                     .generation
                     .event(eventsel)
                     .or(Some(Event::Instructions)),
+                None if self.config.has_pairs() && pair::is_flops(eventsel) => {
+                    Some(pair::flops(eventsel, self.is_merged(i)))
+                }
                 None => self.generation.event(eventsel),
             };
             if let Some(event) = event.and_then(|event| FilteredEvent::new(event, filter)) {
@@ -399,6 +402,7 @@ impl Pmu {
                     event,
                     modes,
                     pmi: eventsel.has(EventSel::INT),
+                    merged: self.is_merged(i),
                 });
             }
         }
@@ -415,8 +419,29 @@ impl Pmu {
                     event: FilteredEvent::Occurrences(event),
                     modes,
                     pmi: ctrl & fixed_ctrl::PMI != 0,
+                    merged: false,
                 });
             }
+        }
+    }
+
+    /// Whether a general-purpose counter and the next one are programmed to be one of 64 bits.
+    fn is_pair(&self, first: usize) -> bool {
+        let second = self.eventsel.get(first + 1);
+        let exists = self.config.has_pairs() && first % 2 == 0 && self.shape.has_general(first + 1);
+        exists && second.is_some_and(|&eventsel| pair::is_merge(eventsel))
+    }
+
+    /// Whether a general-purpose counter and the next one count as one.
+    fn is_merged(&self, first: usize) -> bool {
+        self.is_pair(first) && self.global_ctrl & Counter::General(first + 1).bit() != 0
+    }
+
+    /// What reading a general-purpose counter returns.
+    fn read_general(&self, index: usize) -> u64 {
+        match self.is_pair(index) {
+            true => pair::value(&self.general, index),
+            false => self.general[index],
         }
     }
 
@@ -474,7 +499,7 @@ impl Pmu {
         self.count_access(msr)?;
         Ok(match register {
             Register::EventSel(i) => self.eventsel[i].0,
-            Register::Pmc(i) | Register::PmcFullWidth(i) => self.general[i],
+            Register::Pmc(i) | Register::PmcFullWidth(i) => self.read_general(i),
             Register::FixedCtr(i) => self.fixed[i],
             Register::FixedCtrCtrl => self.fixed_ctr_ctrl,
             Register::GlobalCtrl => self.global_ctrl,
@@ -562,7 +587,7 @@ impl Pmu {
             return Ok(self.read_metrics());
         }
         match self.generation.rdpmc(ecx) {
-            Some(Counter::General(i)) if self.shape.has_general(i) => Ok(self.general[i]),
+            Some(Counter::General(i)) if self.shape.has_general(i) => Ok(self.read_general(i)),
             Some(Counter::Fixed(i)) if i < self.shape.fixed.into() => Ok(self.fixed[i]),
             _ => Err(GeneralProtection),
         }
@@ -597,11 +622,15 @@ impl Pmu {
         let (current, other) = (mode as usize, mode.other() as usize);
         let mut budget = [Pmu::UNLIMITED; 2];
         for active in &self.active {
-            let value = match active.counter {
-                Counter::General(i) => self.general[i],
-                Counter::Fixed(i) => self.fixed[i],
+            let range = self.shape.counter_mask() + 1;
+            let mut until_overflow = match active.counter {
+                Counter::General(i) if active.merged => {
+                    // A pair that is further away needs no larger budget.
+                    pair::until_overflow(&self.general, i).min(range)
+                }
+                Counter::General(i) => range - self.general[i],
+                Counter::Fixed(i) => range - self.fixed[i],
             };
-            let mut until_overflow = self.shape.counter_mask() - value + 1;
             if active.modes[other] {
                 let n = if active.modes[current] {
                     // Leave the other mode a quarter of what is left until the overflow.
@@ -654,6 +683,13 @@ impl Pmu {
             self.global_status |= bits & (self.shape.counters() | self.metrics_bit());
         }
     }
+}
+
+/// Adds to a counter with these bits. Returns whether it has overflowed.
+fn add(value: &mut u64, mask: u64, gain: u128) -> bool {
+    let sum = u128::from(*value) + gain;
+    *value = sum as u64 & mask;
+    sum > mask.into()
 }
 
 impl fmt::Debug for Pmu {
