@@ -14,7 +14,6 @@ use crate::{
     },
     pmc::{
         assign::Assignment,
-        counter::CounterSet,
         event::{
             EventSel,
             Modes, //
@@ -170,7 +169,7 @@ impl CorePmu {
                 let choices = self.hardware.capabilities.extra_choices(eventsel, extra);
                 in_use.take(choices).ok_or(EINVAL)?;
             }
-            let placement = group.place(self.counters_for(eventsel));
+            let placement = self.hardware.capabilities.place(&mut group, eventsel);
             placement.map(|_| ()).ok_or(EINVAL)
         };
         event
@@ -190,11 +189,6 @@ impl CorePmu {
         let found =
             event.any_in_group(|member| capabilities.is_auxiliary(Self::eventsel_of(member)));
         found.then_some(()).ok_or_else(perf::no_data)
-    }
-
-    /// The counters that can count an event.
-    pub(super) fn counters_for(&self, eventsel: EventSel) -> CounterSet {
-        self.hardware.capabilities.counters_for(eventsel)
     }
 
     /// The EVENTSEL of an open event. Any context.

@@ -16,10 +16,7 @@ use crate::{
         OnCpu, //
     },
     pmc::{
-        counter::{
-            Counter,
-            CounterSet, //
-        },
+        counter::Counter,
         event::EventSel,
         period, //
     }, //
@@ -177,8 +174,6 @@ impl CorePmu {
         event
             .prev_count()
             .store(period::sign_extend(value, width), Relaxed);
-        cpu.dirty
-            .fetch_and(!CounterSet::of(counter).bits(), Relaxed);
         let counters = self.counters(cpu);
         let mut eventsel = self.eventsel_on(cpu, event);
         if let Some(extra) = Self::extra_of(&event) {
@@ -186,6 +181,8 @@ impl CorePmu {
             eventsel = capabilities.event_in(eventsel, extra.register);
         }
         counters.program(counter, eventsel, value);
+        cpu.dirty
+            .fetch_and(!cpu.registers_of(counter).bits(), Relaxed);
         ended
     }
 

@@ -55,8 +55,10 @@ impl CorePmu {
         event: &AddedEvent<'_, Self>,
     ) -> Result {
         let cpu = on.state();
-        let counters = self.counters_for(Self::eventsel_of(event));
-        let placement = assignment.place(counters).ok_or(EAGAIN)?;
+        let capabilities = &self.hardware.capabilities;
+        let placement = capabilities
+            .place(assignment, Self::eventsel_of(event))
+            .ok_or(EAGAIN)?;
         for (from, to) in placement.moves() {
             self.make_room(on, event, from, to);
         }
@@ -82,6 +84,7 @@ impl CorePmu {
         let cpu = on.state();
         self.stop_event(on, event, true);
         cpu.mark_dirty(counter);
+        self.counters(cpu).unmerge(counter);
         if counter == Counter::SLOTS {
             cpu.leads_metrics.store(false, Relaxed);
         }
@@ -95,7 +98,7 @@ impl CorePmu {
     }
 
     /// Moves an event of this CPU to another counter, which is free, to make room for
-    /// `added`.
+    /// `added`. An event that has a pair of counters is never moved.
     fn make_room(
         &self,
         on: &OnCpu<'_, Self>,

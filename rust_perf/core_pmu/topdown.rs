@@ -355,10 +355,10 @@ pub(super) enum Registers {
 }
 
 impl Cpu {
-    /// The registers that hold what the event on `counter` has counted. PERF_METRICS is the
-    /// leader's.
+    /// The registers that hold what the event on `counter` has counted, both of a pair.
+    /// PERF_METRICS is the leader's.
     pub(super) fn registers_of(&self, counter: Counter) -> CounterSet {
-        let registers = CounterSet::of(counter);
+        let registers = self.shadow.with_merged(CounterSet::of(counter));
         match self.is_topdown(counter) {
             true if counter == Counter::SLOTS => registers | CounterSet::of(Counter::PERF_METRICS),
             true => CounterSet::EMPTY,

@@ -5,7 +5,10 @@
 //! Each event has a set of counters that can count it. [`Assignment::place`] adds
 //! one event to those already placed. It succeeds whenever all of them fit at
 //! once. It moves events to other counters only if it has to. This is bipartite
-//! matching by augmenting paths.
+//! matching by augmenting paths. [`Assignment::place_pair`] adds an event that takes two
+//! counters.
+
+mod pair;
 
 use super::counter::{
     Counter,
@@ -17,11 +20,16 @@ use super::counter::{
 ///
 /// # Invariants
 ///
-/// For each counter in `used`, its entry in `allowed` contains that counter.
+/// - For each counter in `used`, its entry in `allowed` contains that counter.
+/// - For each counter in `pairs`, it and the next one are in `used`, and nothing else is in
+///   their entries in `allowed`: they cannot be moved.
+#[derive(Clone)]
 pub struct Assignment {
     used: CounterSet,
     /// For each used counter, the counters that its event may be on.
     allowed: [CounterSet; MAX_COUNTERS],
+    /// The counters whose event has the next counter as well.
+    pairs: CounterSet,
 }
 
 /// Where a new event goes, and which events move to make room.
@@ -30,9 +38,12 @@ pub struct Assignment {
 pub struct Placement {
     /// The counter for the new event. It is free once the moves have been made.
     pub counter: Counter,
-    moves: [(u8, u8); MAX_COUNTERS],
+    moves: [(u8, u8); MAX_MOVES],
     len: usize,
 }
+
+/// To place an event moves at most one event off each counter. A pair needs that twice.
+const MAX_MOVES: usize = 2 * MAX_COUNTERS;
 
 impl Placement {
     /// The moves `(from, to)`, in an order in which each `to` is free when its move
@@ -49,6 +60,7 @@ impl Default for Assignment {
         Assignment {
             used: CounterSet::EMPTY,
             allowed: [CounterSet::EMPTY; MAX_COUNTERS],
+            pairs: CounterSet::EMPTY,
         }
     }
 }
@@ -89,7 +101,7 @@ impl Assignment {
 
         // Go back along the path, and free a counter with each step. A path contains no counter
         // twice, which bounds its length.
-        let mut moves = [(0, 0); MAX_COUNTERS];
+        let mut moves = [(0, 0); MAX_MOVES];
         let mut len = 0;
         let mut to = free;
         for slot in moves.iter_mut() {
@@ -109,9 +121,12 @@ impl Assignment {
         })
     }
 
-    /// Removes the event on `counter`.
+    /// Removes the event on `counter`. For a pair, that is its first counter.
     pub fn remove(&mut self, counter: Counter) {
-        self.used = self.used & !CounterSet::of(counter);
+        let event = CounterSet::of(counter);
+        let second = (self.pairs & event).successors();
+        self.used = self.used & !(event | second);
+        self.pairs = self.pairs & !event;
     }
 
     /// The counters that have an event.

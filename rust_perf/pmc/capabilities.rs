@@ -3,6 +3,10 @@
 //! What a CPU's counters can do.
 
 use super::{
+    assign::{
+        Assignment,
+        Placement, //
+    },
     cache::CacheEvent,
     counter::{
         Counter,
@@ -80,6 +84,8 @@ pub struct Capabilities {
     pub metrics: CounterSet,
     /// Whether a core has more than one thread.
     pub(super) threads: bool,
+    /// Whether any event takes a pair of counters.
+    pub(super) pairs: bool,
     /// `caps/pmu_name` of the in-tree driver, which it has for Intel's CPUs.
     pub pmu_name: Option<&'static str>,
 }
@@ -119,6 +125,7 @@ impl Capabilities {
     /// The same, with the counters that have registers, if the driver can work with them.
     pub(super) fn check(mut self) -> Option<Self> {
         self.counters = self.counters & self.generation.addressable();
+        self.pairs = self.events.constraints.have_pairs();
         let usable = |width| (32..=64).contains(&width);
         let gp = !self.counters.gp_part().is_empty() && usable(self.gp_width);
         let fixed = self.counters.fixed_part().is_empty() || usable(self.fixed_width);
@@ -199,7 +206,8 @@ impl Capabilities {
             .is_some_and(|metric| self.metrics.contains(metric))
     }
 
-    /// The counters that can count an event.
+    /// The counters that can count an event. If it takes a pair, they are the first ones of
+    /// pairs.
     pub fn counters_for(&self, event: EventSel) -> CounterSet {
         // AMD's CPUs have other events with these codes.
         let metric = event.metric();
@@ -207,6 +215,22 @@ impl Capabilities {
             return CounterSet::of(metric);
         }
         self.events.constraints.counters(self.counters, event)
+    }
+
+    /// Whether an event takes a pair of counters: the one that it is on, and the next.
+    pub fn needs_pair(&self, event: EventSel) -> bool {
+        self.pairs && self.events.constraints.needs_pair(event)
+    }
+
+    /// Finds a counter, or a pair, for one more event. `None`, and nothing changed, if the
+    /// event and those already placed do not fit at once.
+    pub fn place(&self, assignment: &mut Assignment, event: EventSel) -> Option<Placement> {
+        let counters = self.counters_for(event);
+        if self.needs_pair(event) {
+            assignment.place_pair(counters)
+        } else {
+            assignment.place(counters)
+        }
     }
 
     /// The extra registers that events of this CPU need.

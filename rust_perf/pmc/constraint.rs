@@ -28,15 +28,34 @@ impl Constraints {
             .find(|fixed| fixed.code == event.code() && event.is_plain())
             .and_then(|fixed| Counter::fixed(fixed.counter))
             .map_or(CounterSet::EMPTY, CounterSet::of);
-        let gp = self
-            .gp
-            .iter()
-            .find(|constraint| constraint.covers(event))
-            .map_or(present, |constraint| present & constraint.counters)
-            .gp_part();
-        (fixed & present) | gp
+        let gp = match self.gp_constraint(event) {
+            None => present,
+            Some(constraint) if constraint.pair => {
+                present.with_successor() & EVEN & constraint.counters
+            }
+            Some(constraint) => present & constraint.counters,
+        };
+        (fixed & present) | gp.gp_part()
+    }
+
+    /// Whether `event` takes a pair of counters: the one that it is on, and the next.
+    pub fn needs_pair(&self, event: EventSel) -> bool {
+        self.gp_constraint(event)
+            .is_some_and(|constraint| constraint.pair)
+    }
+
+    /// Whether any event takes a pair of counters.
+    pub fn have_pairs(&self) -> bool {
+        self.gp.iter().any(|constraint| constraint.pair)
+    }
+
+    fn gp_constraint(&self, event: EventSel) -> Option<&'static Constraint> {
+        self.gp.iter().find(|constraint| constraint.covers(event))
     }
 }
+
+/// The GP counters with even numbers.
+const EVEN: CounterSet = CounterSet::gp(0x5555_5555);
 
 /// What a fixed counter counts.
 pub struct FixedEvent {
@@ -61,6 +80,7 @@ pub struct Constraint {
     last: u16,
     umask: UnitMask,
     counters: CounterSet,
+    pair: bool,
 }
 
 impl Constraint {
@@ -74,6 +94,7 @@ impl Constraint {
             last: code,
             umask,
             counters: CounterSet::gp(counters),
+            pair: false,
         }
     }
 
@@ -96,6 +117,16 @@ impl Constraint {
             last: last as u16,
             umask: UnitMask::Any,
             counters: CounterSet::gp(counters),
+            pair: false,
+        }
+    }
+
+    /// The events with this event select of 12 bits. They take an even counter and the next
+    /// one together.
+    pub const fn pair(event: u16) -> Self {
+        Constraint {
+            pair: true,
+            ..Self::new(0xfff, event, UnitMask::Any, u32::MAX)
         }
     }
 

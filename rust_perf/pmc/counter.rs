@@ -188,6 +188,16 @@ impl CounterSet {
         Self::from_bits(((1 << n) - 1) << METRICS_BASE)
     }
 
+    /// The counters that follow those in the set: each index is one higher.
+    pub const fn successors(self) -> Self {
+        Self::from_bits(self.0 << 1)
+    }
+
+    /// The counters in the set whose successor is in the set, too.
+    pub const fn with_successor(self) -> Self {
+        CounterSet(self.0 & (self.0 >> 1))
+    }
+
     /// The counter to put an event on: the lowest fixed counter, since it can count
     /// nothing else, otherwise the lowest GP counter.
     pub fn preferred(self) -> Option<Counter> {
@@ -275,6 +285,15 @@ mod tests {
             MAX_COUNTERS
         );
         assert!((!CounterSet::from_bits(u64::MAX)).is_empty());
+    }
+
+    #[test]
+    fn counters_have_successors() {
+        let set = CounterSet::gp(0b101_1011);
+        assert_eq!(set.successors(), CounterSet::gp(0b1011_0110));
+        assert_eq!(set.with_successor(), CounterSet::gp(0b000_1001));
+        let last = Counter::from_index(MAX_COUNTERS - 1).unwrap();
+        assert!(CounterSet::of(last).successors().is_empty());
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub trait Registers {
 /// read again: the first value may be old, and the shadow may have learned it. Extra
 /// registers belong to no counter; an NMI writes what is in them already.
 pub struct Counters<'a, R> {
-    shadow: &'a Shadow,
+    pub(super) shadow: &'a Shadow,
     caps: &'a Capabilities,
     regs: &'a R,
 }
@@ -101,6 +101,7 @@ impl<'a, R: Registers> Counters<'a, R> {
             self.clear_status(global, self.caps.with_status());
         }
         self.shadow.running.set(0);
+        self.shadow.merged.set(0);
         self.shadow.metrics_used.set(0);
         self.shadow.known.set(0);
         self.shadow.known_extra.set(0);
@@ -117,6 +118,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// pending, and GLOBAL_CTRL is what it was. IRQs disabled.
     pub fn give_back(&self) {
         self.run(CounterSet::EMPTY);
+        self.shadow.merged.set(0);
         // Others may have run counters that the shadow has as 0.
         self.shadow.known.set(0);
         self.clear(self.caps.counters);
@@ -143,8 +145,11 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     /// Programs `counter`, which must not be running, to count `event` from `value`
-    /// on when it is run.
+    /// on when it is run. If the event takes a pair, `counter` is its first one.
     pub fn program(&self, counter: Counter, event: EventSel, value: u64) {
+        if self.caps.needs_pair(event) {
+            self.merge(counter);
+        }
         self.write_value(counter, value);
         self.program_control(counter, event);
     }
@@ -215,9 +220,9 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     /// Runs exactly the counters in `run`, all of which must be programmed. If any metric is
-    /// among them, PERF_METRICS runs.
+    /// among them, PERF_METRICS runs. With the first counter of a pair runs the second one.
     pub fn run(&self, run: CounterSet) {
-        let run = run.global();
+        let run = self.shadow.with_merged(run.global());
         let Shadow { running, known, .. } = self.shadow;
         let before = running.get();
         if before == run.bits() {
@@ -233,7 +238,10 @@ impl<'a, R: Registers> Counters<'a, R> {
                     UNKNOWN => self.caps.counters,
                     before => CounterSet::from_bits(before ^ run.bits()) & self.caps.counters,
                 };
-                for counter in changed {
+                // The counter with the merge event starts before the other one of the pair, and
+                // stops after it. Otherwise that would count alone meanwhile.
+                let first = changed & run & self.shadow.merged();
+                for counter in first.into_iter().chain(changed & !first) {
                     let eventsel = self.shadow.eventsel(counter).unwrap_or(0);
                     let eventsel = EventSel::from_raw(eventsel)
                         .with(EventSel::EN, run.contains(counter).into());
@@ -315,7 +323,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
-    fn write_value(&self, counter: Counter, value: u64) {
+    pub(super) fn write_value(&self, counter: Counter, value: u64) {
         if self.known(counter) != Some(value) {
             self.set(counter, value);
         }
@@ -331,7 +339,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         self.shadow.learn(counter, value);
     }
 
-    fn write_eventsel(&self, counter: Counter, value: u64) {
+    pub(super) fn write_eventsel(&self, counter: Counter, value: u64) {
         self.regs
             .wrmsr(self.caps.generation.eventsel(counter), value);
         if let Some(word) = self.shadow.eventsel.get(counter.index()) {

@@ -3,9 +3,10 @@
 //! Performance monitoring counters, apart from the kernel.
 //!
 //! What an event is ([`event`]), which counters can count it ([`constraint`]),
-//! which one it gets ([`assign`]), which register holds the rest of it (`extra`),
-//! how a period is counted ([`period`]), and how the registers are written
-//! ([`counters`]), PERF_METRICS with them ([`metrics`]). [`detect`] finds out what a CPU has.
+//! which one it gets, or which two ([`assign`]), which register holds the rest of it (`extra`),
+//! how a period is counted ([`period`]), and how the registers are written ([`counters`]), two
+//! counters for one event (`pair`) and PERF_METRICS ([`metrics`]) with them. [`detect`] finds
+//! out what a CPU has.
 //! Each vendor has a folder with its registers, generations, detection and
 //! events. A new model is a file there with its table of events, and a line in
 //! that folder's `mod.rs`. So is a new generation.
@@ -37,6 +38,7 @@ mod intel;
 pub mod metrics;
 mod msr;
 mod named;
+mod pair;
 pub mod period;
 mod shadow;
 mod topdown;

@@ -55,6 +55,8 @@ pub struct Shadow {
     pub(super) running: LocalWord,
     pub(super) eventsel: [LocalWord; MAX_COUNTERS],
     pub(super) fixed_ctr_ctrl: LocalWord,
+    /// The second counters of pairs, those that have the merge event. No event is on these.
+    pub(super) merged: LocalWord,
     pub(super) known: LocalWord,
     pub(super) value: [LocalWord; MAX_COUNTERS],
     pub(super) known_extra: LocalWord,
@@ -71,6 +73,7 @@ impl Default for Shadow {
             running: LocalWord::new(0),
             eventsel: [const { LocalWord::new(UNKNOWN) }; MAX_COUNTERS],
             fixed_ctr_ctrl: LocalWord::new(UNKNOWN),
+            merged: LocalWord::new(0),
             known: LocalWord::new(0),
             value: [const { LocalWord::new(0) }; MAX_COUNTERS],
             known_extra: LocalWord::new(0),

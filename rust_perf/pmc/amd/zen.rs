@@ -13,8 +13,7 @@ use super::super::{
     },
     constraint::{
         Constraint,
-        Constraints,
-        UnitMask, //
+        Constraints, //
     },
     event::EventSel,
     extra::ExtraEvents,
@@ -52,10 +51,12 @@ const fn zen(named: &'static [&'static [NamedEvent]]) -> Events {
     }
 }
 
-/// PPR family 17H, "Large Increment per Cycle Events": more floating-point
-/// operations can retire in a cycle than one counter can add. The event needs two
-/// merged counters, which the assignment does not support.
-static ZEN_CONSTRAINTS: [Constraint; 1] = [Constraint::new(0xfff, 0x003, UnitMask::Any, 0)];
+/// PPR family 17H, "Large Increment per Cycle Events": more floating-point operations can
+/// retire in a cycle than one counter can add, so that the event takes two, which are merged
+/// (`amd_is_pair_event_code()`). Nothing enumerates that. In-tree, all CPUs from family 17H on
+/// have it if they have PerfCtrExtCore, which only a hypervisor can take away
+/// (`amd_core_pmu_init()`).
+static ZEN_CONSTRAINTS: [Constraint; 1] = [Constraint::pair(0x003)];
 
 /// `amd_zen1_perfmon_event_map`
 const ZEN1_NAMED: [NamedEvent; 8] = [

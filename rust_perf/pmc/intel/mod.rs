@@ -194,6 +194,7 @@ pub(super) fn architectural(
         svm: false,
         metrics: CounterSet::EMPTY,
         threads: false,
+        pairs: false,
         pmu_name: None,
     }
     .check()

@@ -230,12 +230,25 @@ fn a_northbridge_that_cores_share_is_out_of_bounds() {
 }
 
 #[test]
-fn large_increments_are_refused() {
-    for (family, expected) in [(0x10, 0x3f), (0x17, 0), (0x19, 0), (0x1a, 0)] {
+fn large_increments_take_an_even_counter_and_the_next() {
+    let flops = EventSel::from_raw(amd_event(0x003, 0xff));
+    for (family, expected) in [(0x10, 0x3f), (0x17, 0x15), (0x19, 0x15), (0x1a, 0x15)] {
         let caps = amd_cpu(family, 0).detect().unwrap();
         assert_eq!(counters(&caps, amd_event(0x003, 0xff)), Some(expected));
         assert_eq!(counters(&caps, amd_event(0x103, 0xff)), Some(0x3f));
+        assert_eq!(caps.needs_pair(flops), family >= 0x17);
+        assert!(!caps.needs_pair(EventSel::from_raw(amd_event(0x103, 0xff))));
     }
+    let hygon = Cpuid::new(b"HygonGenuine", 0x18, 0, 1).with(CORE.0, CORE.1, CORE.2);
+    assert!(hygon.detect().unwrap().needs_pair(flops));
+    // The last counter has no next one.
+    for (n, expected) in [(1, 0), (2, 0b1), (3, 0b1), (5, 0b101), (15, 0x1555)] {
+        let zen4 = amd_cpu(0x1a, 0).with(0x8000_0022, 0, [1, n, 0, 0]);
+        let caps = zen4.detect().unwrap();
+        assert_eq!(counters(&caps, amd_event(0x003, 0xff)), Some(expected));
+    }
+    let three = hygon.detect().unwrap().limit_gp(3.try_into().unwrap());
+    assert_eq!(counters(&three, amd_event(0x003, 0xff)), Some(0b1));
 }
 
 /// Its codes are those of Intel's metrics, which only CPUs with PERF_METRICS have.

@@ -13,7 +13,7 @@ use pmc::{
     event::{EventSel, Modes},
     Capabilities, Counters, CpuidLeaf, Msr, Registers, Shadow,
 };
-use pmu_model::{Config, Pmu, Retired, Vendor};
+use pmu_model::{Config, Pmu, Retired, Signature, Vendor};
 use std::cell::{Cell, RefCell};
 
 /// The PMU model as a CPU. It counts the accesses to its registers.
@@ -21,6 +21,7 @@ pub struct Cpu {
     /// The model.
     pub pmu: RefCell<Pmu>,
     vendor: Vendor,
+    signature: Option<Signature>,
     reads: Cell<u32>,
     writes: Cell<u32>,
 }
@@ -31,6 +32,7 @@ impl Cpu {
         Cpu {
             pmu: RefCell::new(Pmu::new(config).unwrap()),
             vendor: config.vendor,
+            signature: config.signature,
             reads: Cell::new(0),
             writes: Cell::new(0),
         }
@@ -61,6 +63,13 @@ impl Cpu {
                 Vendor::Amd => b"AuthenticAMD",
                 Vendor::Zhaoxin => b"  Shanghai  ",
             }),
+            1 => CpuidLeaf {
+                eax: self.signature.map_or(0, |it| {
+                    let family = u32::from(it.family);
+                    leaf_01_eax(family, it.model.into(), it.stepping.into())
+                }),
+                ..CpuidLeaf::default()
+            },
             0x8000_0001 if pmu.perfctr_core() => CpuidLeaf {
                 ecx: 1 << 23,
                 ..CpuidLeaf::default()
@@ -99,12 +108,7 @@ impl Cpuid {
     /// A CPU of this vendor, family, model and stepping.
     pub fn new(name: &[u8; 12], family: u8, model: u8, stepping: u8) -> Self {
         let [family, model, stepping] = [family, model, stepping].map(u32::from);
-        let base = family.min(0xf);
-        let signature = stepping
-            | ((model & 0xf) << 4)
-            | (base << 8)
-            | ((model >> 4) << 16)
-            | ((family - base) << 20);
+        let signature = leaf_01_eax(family, model, stepping);
         let CpuidLeaf { eax, ebx, ecx, edx } = vendor(name);
         Cpuid(vec![
             ((0, 0), [eax, ebx, ecx, edx]),
@@ -141,6 +145,12 @@ impl Cpuid {
             CpuidLeaf { eax, ebx, ecx, edx }
         })
     }
+}
+
+/// EAX of CPUID leaf 1.
+fn leaf_01_eax(family: u32, model: u32, stepping: u32) -> u32 {
+    let base = family.min(0xf);
+    stepping | ((model & 0xf) << 4) | (base << 8) | ((model >> 4) << 16) | ((family - base) << 20)
 }
 
 /// CPUID leaf 0 of the vendor with this name.
@@ -193,6 +203,17 @@ pub fn config(version: u8, general: u8, fixed: u8, width: u8) -> Config {
 pub fn amd(version: u8, counters: u8) -> Config {
     let mut config = Config::new(Vendor::Amd, version).unwrap();
     config.shape.general = counters;
+    config
+}
+
+/// The same of a CPU of this family, from 17H on a Zen.
+pub fn amd_family(family: u16, version: u8, counters: u8) -> Config {
+    let mut config = amd(version, counters);
+    config.signature = Some(Signature {
+        family,
+        model: 1,
+        stepping: 0,
+    });
     config
 }
 
