@@ -46,6 +46,8 @@ pub enum Need {
     Intel,
     /// A CPU with AMD's PMU.
     Amd,
+    /// A CPU with AMD's event of floating-point operations, which needs two counters.
+    LargeIncrements,
     /// At least this many CPUs are online.
     Cpus(usize),
     /// The PMU under test is rust_pmu.
@@ -98,6 +100,10 @@ impl Need {
             Self::GlobalControl => (cpu.global_control, String::new()),
             Self::Intel => (cpu.vendor == Vendor::Intel, format!("{:?}", cpu.vendor)),
             Self::Amd => (cpu.is_amd(), format!("{:?}", cpu.vendor)),
+            Self::LargeIncrements => (
+                cpu.is_amd() && cpu.family >= 0x17,
+                format!("{:?}, family {:#x}", cpu.vendor, cpu.family),
+            ),
             Self::Cpus(n) => {
                 let online = online_cpus();
                 (online >= n, online.to_string())
@@ -137,6 +143,7 @@ impl fmt::Display for Need {
             Self::GlobalControl => f.write_str("global control of the counters"),
             Self::Intel => f.write_str("a CPU of Intel"),
             Self::Amd => f.write_str("AMD's PMU"),
+            Self::LargeIncrements => f.write_str("AMD's family 17H or later"),
             Self::Cpus(n) => write!(f, "{n} CPUs"),
             Self::Module => write!(f, "{RUST_PMU} as the PMU under test"),
             Self::InTree => f.write_str("the in-tree driver"),

@@ -9,9 +9,9 @@ use crate::tests::{
     attr, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed,
-    model_events, modes, no_pmu, offline, overflow, parameters, perf_tool, probes, processor,
-    rotation, sampling, sharing, sleep, svm, sysfs, tasks, topdown, trace, trace_compare,
-    trace_cost, unreserved, user_read, watchdog,
+    model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_tool, probes,
+    processor, rotation, sampling, sharing, sleep, svm, sysfs, tasks, topdown, trace,
+    trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -59,6 +59,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Overflow => overflow::TESTS,
         TestGroup::OverflowQuick => overflow::QUICK,
         TestGroup::OverflowWidth => overflow::WIDTH,
+        TestGroup::Pairs => pairs::TESTS,
         TestGroup::Parameters => parameters::TESTS,
         TestGroup::PerfTool => perf_tool::TESTS,
         TestGroup::Processor => processor::TESTS,

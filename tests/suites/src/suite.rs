@@ -116,6 +116,8 @@ test_groups! {
     OverflowQuick,
     /// overflow.rs: what depends on the width of the counters
     OverflowWidth,
+    /// pairs.rs
+    Pairs,
     /// parameters.rs: needs that the module is not loaded
     Parameters,
     /// perf_tool.rs
@@ -524,8 +526,8 @@ const GENERAL: &[Suite] = &[
         // The report is on the console, alone.
         .kernel_arguments("loglevel=1"),
     Suite::new("hw-v5", &[HARDWARE, COMPARE, &[Topdown]]).on(machine::V5_MOST),
-    Suite::new("amd-v2", &[HARDWARE]).on(machine::AMD_V2_MOST),
-    Suite::new("amd-core", &[HARDWARE, COMPARE, REGISTERS]).on(machine::AMD_CORE),
+    Suite::new("amd-v2", &[HARDWARE, &[Pairs]]).on(machine::AMD_V2_MOST),
+    Suite::new("amd-core", &[HARDWARE, COMPARE, REGISTERS, &[Pairs]]).on(machine::AMD_CORE),
     Suite::new("amd-legacy", &[HARDWARE, COMPARE, REGISTERS]).on(machine::AMD_LEGACY),
     Suite::new("hw-v1", &[HARDWARE]).on(machine::V1_MOST),
     Suite::new("hw-v2", &[HARDWARE]).on(machine::V2_MOST),
@@ -536,7 +538,7 @@ const GENERAL: &[Suite] = &[
     Suite::new("hw-v6", &[HARDWARE])
         .on(machine::V6_MOST)
         .with_all(),
-    Suite::new("hygon", &[HARDWARE]).on(machine::HYGON),
+    Suite::new("hygon", &[HARDWARE, &[Pairs]]).on(machine::HYGON),
     Suite::new("zhaoxin", &[HARDWARE]).on(machine::ZHAOXIN),
     Suite::new("hw-v1-fewest", &[HARDWARE])
         .on(machine::V1_FEWEST)
@@ -561,7 +563,7 @@ const GENERAL: &[Suite] = &[
         .on(machine::V6_FEWEST)
         .with_all(),
     Suite::new("hw-v6-gaps", &[HARDWARE, REGISTERS]).on(machine::V6_GAPS),
-    Suite::new("amd-v2-fewest", &[HARDWARE])
+    Suite::new("amd-v2-fewest", &[HARDWARE, &[Pairs]])
         .on(machine::AMD_V2_FEWEST)
         .with_all(),
     Suite::new("trace", &[&[TraceCompare, Trace]]).kernel_arguments(SCHEDSTATS),
@@ -625,7 +627,7 @@ const GENERAL: &[Suite] = &[
     Suite::new("svm-legacy", &[&[Svm]])
         .on(machine::AMD_LEGACY)
         .with_all(),
-    Suite::new("compare-amd-v2", &[COMPARE, REGISTERS]).on(machine::AMD_V2),
+    Suite::new("compare-amd-v2", &[COMPARE, REGISTERS, &[Pairs]]).on(machine::AMD_V2),
     Suite::new(
         "icount",
         &[&[CountingQuick, Modes, Events, SamplingQuick, RotationSteady]],
@@ -650,7 +652,7 @@ const GENERAL: &[Suite] = &[
     Suite::new("processor-gracemont", &[&[Processor]])
         .on(machine::GRACEMONT_DEFAULT)
         .with_all(),
-    Suite::new("processor-zen-3", &[&[Processor]])
+    Suite::new("processor-zen-3", &[&[Processor, Pairs]])
         .on(machine::ZEN_3_DEFAULT)
         .with_all(),
     Suite::new("40-bit", &[&[OverflowWidth]]).on(machine::V4_40_BITS),

@@ -24,7 +24,7 @@ use crate::ctx::{Ctx, Test, IN_TREE};
 use crate::ktap::about;
 use crate::module;
 use crate::msr::Msrs;
-use crate::pmu::{cpuid, CpuPmu};
+use crate::pmu::cpuid;
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![
@@ -126,12 +126,6 @@ fn is_modified_metric(modifiers: u64, theirs: u64) -> bool {
     modifiers != 0 && theirs >> 48 != 0
 }
 
-/// Whether the event needs two of AMD's counters, which rust_pmu cannot merge: see README.
-fn needs_two_counters(cpu: &CpuPmu, config: u64) -> bool {
-    let event = config & (EVENT_HIGH | 0xff);
-    cpu.is_amd() && cpu.family >= 0x17 && event == 0x003
-}
-
 fn same_counters(ctx: &Ctx) -> Result<()> {
     let capabilities = detect()?;
     let in_tree = InTree::load()?;
@@ -143,8 +137,7 @@ fn same_counters(ctx: &Ctx) -> Result<()> {
 fn compare(ctx: &Ctx, capabilities: &Capabilities, in_tree: &InTree) -> Result<()> {
     let mut report = Report::new(ctx);
     let mut sets: BTreeMap<u64, usize> = BTreeMap::new();
-    let cpu = CpuPmu::probe();
-    let [mut unknown, mut merged, mut on_fixed] = [0; 3];
+    let [mut unknown, mut on_fixed] = [0; 2];
     let chosen = capabilities.config_mask();
     let modifiers = MODIFIERS.iter().copied();
     for modifiers in modifiers.filter(|modifiers| modifiers & !chosen == 0) {
@@ -164,10 +157,6 @@ fn compare(ctx: &Ctx, capabilities: &Capabilities, in_tree: &InTree) -> Result<(
                 continue;
             }
             if ours == 0 && is_modified_metric(modifiers, theirs) {
-                continue;
-            }
-            if ours == 0 && needs_two_counters(&cpu, config) {
-                merged += 1;
                 continue;
             }
             if ours != theirs {
@@ -202,7 +191,6 @@ fn compare(ctx: &Ctx, capabilities: &Capabilities, in_tree: &InTree) -> Result<(
     println!("# counters: number of unmodified events that they can count: {sets:x?}");
     println!("# {unknown} events of event select 0 that no counter counts");
     println!("# {on_fixed} events with UMASK2 on a fixed counter of the in-tree driver");
-    println!("# {merged} events that need two counters");
     ensure!(!sets.is_empty(), "nothing was compared");
     report.finish()
 }

@@ -32,6 +32,7 @@ pub mod modes;
 pub mod no_pmu;
 pub mod offline;
 pub mod overflow;
+pub mod pairs;
 pub mod parameters;
 pub mod perf_tool;
 pub mod probes;

@@ -62,9 +62,8 @@ const PERIOD_1: &str = "sample period 1";
 const BRANCH_STACK: &str = "branch stacks, branch counters";
 const AUX_OUTPUT: &str = "`aux_output`";
 const NORTHBRIDGE: &str = "AMD's legacy counters: events of a northbridge that cores share";
-const MERGED: &str = "AMD from family 17H on: event 003H";
 
-static DIFFERENCES: [Difference; 12] = [
+static DIFFERENCES: [Difference; 11] = [
     Difference::new(
         RESERVED_CONFIG,
         "an unknown request should not count something else",
@@ -182,16 +181,6 @@ static DIFFERENCES: [Difference; 12] = [
             Kind::Own => case.config() & 0xe0 == 0xe0,
             Kind::Hardware => false,
             Kind::HwCache => case.config() & 0xff == CACHE_NODE,
-        },
-        Ours::Refuses(&[libc::EINVAL]),
-    ),
-    Difference::new(
-        MERGED,
-        "rust_pmu cannot merge two counters",
-        |cpu| cpu.amd_family.is_some_and(|family| family >= 0x17),
-        |_, case| {
-            let event = eventsel::AMD_EVENT_HIGH | 0xff;
-            case.kind == Kind::Own && case.config() & event == 0x003
         },
         Ours::Refuses(&[libc::EINVAL]),
     ),
