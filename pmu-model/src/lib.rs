@@ -38,8 +38,8 @@
 //!
 //! - Intel: PEBS and the debug store, last branch records (only the bits that freeze them
 //!   exist), Processor Trace, uncore counters, auto counter reload, RDPMC that clears
-//!   PERF_METRICS, and the bit that disables RDPMC of one counter in user mode. AnyThread has no effect, because
-//!   each core has one thread. The status bits of these features can be set and cleared by
+//!   PERF_METRICS, and the bit that disables RDPMC of one counter in user mode. AnyThread has
+//!   no effect: of the threads of a core, only the errata of [`SmtCore`] are modelled. The status bits of these features can be set and cleared by
 //!   WRMSR where the version has them.
 //! - AMD: IBS, the northbridge's and the L3's counters, the LBR stack, and counters that
 //!   freeze on a PMI.
@@ -102,9 +102,11 @@ mod pair;
 mod pmi;
 mod pmu;
 mod processor;
+mod smt;
 
 pub use config::{Config, ConfigError, Shape, Vendor, MAX_FIXED, MAX_GENERAL, MAX_INTEL_GENERAL};
 pub use event::{Mode, Retired};
 pub use pmi::{Defect, PmiFault};
 pub use pmu::{GeneralProtection, MsrError, Pmu};
 pub use processor::{CoreType, Signature};
+pub use smt::SmtCore;

@@ -3,6 +3,7 @@
 //! The PMU of one logical processor: the state of its registers and what they do.
 
 use core::{cell::Cell, fmt};
+use std::sync::Arc;
 
 use crate::{
     config::{Config, ConfigError, Shape, MAX_FIXED, MAX_GENERAL},
@@ -17,6 +18,7 @@ use crate::{
     pair,
     pmi::{Defect, PmiDelivery, PmiFault},
     processor::{self, Core, Processor, Report, MAX_MODEL_MSRS},
+    smt::{Counting, SmtCore},
 };
 
 /// The reason why an access to an MSR fails. A failed access changes nothing.
@@ -124,6 +126,8 @@ pub struct Pmu {
     /// The accesses that [`Defect::GeneralProtection`] has let through since RESET. It is a
     /// cell because RDMSR, which changes nothing else, is counted too.
     accesses: Cell<u64>,
+    /// The core that this is a thread of, and the number of the thread there.
+    smt: Option<(Arc<SmtCore>, usize)>,
 }
 
 impl Pmu {
@@ -173,6 +177,7 @@ impl Pmu {
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
             defect,
             accesses: Cell::new(0),
+            smt: None,
         };
         if let Defect::Status(bits) = defect {
             pmu.inject_status(bits);
@@ -186,7 +191,23 @@ impl Pmu {
     /// INIT does not change a PMU (SDM vol. 3A, table "IA-32 and Intel 64 Processor States
     /// Following Power-up, Reset, or INIT").
     pub fn reset(&mut self) {
+        let smt = self.smt.take();
         *self = Pmu::at_power_up(self.config, self.generation, self.defect);
+        self.smt = smt;
+        self.update_active();
+        self.take_disturbed();
+    }
+
+    /// Makes this the PMU of one of the threads of `core`. No other PMU may be that of the same
+    /// thread.
+    ///
+    /// # Panics
+    ///
+    /// If the core does not have so many threads.
+    pub fn set_thread(&mut self, core: Arc<SmtCore>, thread: usize) {
+        assert!(thread < core.threads(), "there is no such thread");
+        self.smt = Some((core, thread));
+        self.update_active();
     }
 
     /// AMD: sets EFER.SVME, and whether a guest runs, that is, whether the processor is
@@ -285,6 +306,7 @@ impl Pmu {
     /// freeze are therefore in the right place only if each report keeps to
     /// [`Pmu::budget`].
     pub fn retire(&mut self, retired: &[Retired; 2]) {
+        self.take_disturbed();
         let before = self.totals;
         for (totals, retired) in self.totals.iter_mut().zip(retired) {
             *totals = totals.after(*retired);
@@ -361,11 +383,35 @@ impl Pmu {
         self.update_active();
     }
 
+    /// The error of counters that other threads have disturbed.
+    fn take_disturbed(&mut self) {
+        let Some((core, thread)) = &self.smt else {
+            return;
+        };
+        let disturbed = core.take_disturbed(*thread);
+        let error = 1 << (self.shape.width - 8);
+        for (i, value) in self.general.iter_mut().enumerate() {
+            if disturbed & Counter::General(i).bit() != 0 {
+                *value = value.wrapping_add(error) & self.shape.counter_mask();
+            }
+        }
+    }
+
     /// Restores the invariant of `active` after a register was changed.
     fn update_active(&mut self) {
+        let counting = self.find_active();
+        if let Some((core, thread)) = &self.smt {
+            core.set_counting(*thread, counting);
+        }
+    }
+
+    /// Fills `active`. Returns the general-purpose counters that count, be it an event that is
+    /// not modelled.
+    fn find_active(&mut self) -> Counting {
+        let mut counting = Counting::default();
         self.active.clear();
         if self.global_status & global_status::CTR_FRZ != 0 {
-            return;
+            return counting;
         }
         let enabled = |counter: Counter| self.global_ctrl & counter.bit() != 0;
         for (i, &eventsel) in self.eventsel.iter().enumerate() {
@@ -383,6 +429,10 @@ impl Pmu {
             };
             if !self.generation.counts(eventsel, self.svm) {
                 continue;
+            }
+            counting.all |= counter.bit();
+            if self.processor.is_some_and(|it| it.disturbs(eventsel)) {
+                counting.disturbing |= counter.bit();
             }
             let event = match self.processor.and_then(|it| it.constraint(eventsel)) {
                 Some(counters) if (counters >> i) & 1 == 0 => continue,
@@ -423,6 +473,7 @@ impl Pmu {
                 });
             }
         }
+        counting
     }
 
     /// Whether a general-purpose counter and the next one are programmed to be one of 64 bits.
@@ -552,6 +603,7 @@ impl Pmu {
             _ => return Err(MsrError::GeneralProtection),
         };
         self.count_access(msr)?;
+        self.take_disturbed();
         match register {
             Register::EventSel(i) => self.eventsel[i] = EventSel(value),
             Register::Pmc(i) => {

@@ -50,7 +50,8 @@ typedef struct PmuConfig {
    */
   uint8_t vendor;
   /**
-   * Whether threads share a core, and with it the counters.
+   * Whether two threads share a core, and with it the counters. They are the vCPUs whose
+   * numbers differ in bit 0 only.
    */
   bool smt;
   /**

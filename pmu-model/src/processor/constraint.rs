@@ -29,9 +29,18 @@ pub(super) struct Constraint {
     unit_masks: UnitMasks,
     /// A bitmap of general-purpose counters.
     counters: u16,
+    /// Whether the events disturb the other thread of the core, see [`crate::SmtCore`].
+    disturbs: bool,
 }
 
 impl Constraint {
+    const fn disturbs(self) -> Constraint {
+        Constraint {
+            disturbs: true,
+            ..self
+        }
+    }
+
     fn applies(&self, event: u8, unit_mask: u8) -> bool {
         let unit_masks = match self.unit_masks {
             UnitMasks::Any => true,
@@ -47,6 +56,13 @@ pub(super) fn counters(constraints: &[Constraint], event: u8, unit_mask: u8) -> 
     let mut constraints = constraints.iter();
     let constraint = constraints.find(|it| it.applies(event, unit_mask))?;
     (constraint.counters != ALL).then_some(constraint.counters)
+}
+
+/// Whether the event disturbs the other thread of the core.
+pub(super) fn disturbs(constraints: &[Constraint], event: u8, unit_mask: u8) -> bool {
+    let mut constraints = constraints.iter();
+    let constraint = constraints.find(|it| it.applies(event, unit_mask));
+    constraint.is_some_and(|it| it.disturbs)
 }
 
 const LOW_2: u16 = 0b11;
@@ -65,6 +81,7 @@ const fn events(events: RangeInclusive<u8>, counters: u16) -> Constraint {
         events,
         unit_masks: UnitMasks::Any,
         counters,
+        disturbs: false,
     }
 }
 
@@ -74,6 +91,7 @@ const fn unit(event: u8, unit_mask: u8, counters: u16) -> Constraint {
         events: event..=event,
         unit_masks: UnitMasks::One(unit_mask),
         counters,
+        disturbs: false,
     }
 }
 
@@ -122,7 +140,7 @@ pub(super) const SANDY_BRIDGE: &[Constraint] = &[
     unit(0xa3, 0x06, 1 << 2),
     unit(0xc0, 0x01, 1 << 1),
     event(0xcd, 1 << 3),
-    events(0xd0..=0xd3, LOW_4),
+    events(0xd0..=0xd3, LOW_4).disturbs(),
 ];
 
 pub(super) const IVY_BRIDGE: &[Constraint] = &[
@@ -136,7 +154,7 @@ pub(super) const IVY_BRIDGE: &[Constraint] = &[
     unit(0xa3, 0x08, 1 << 2),
     unit(0xa3, 0x0c, 1 << 2),
     unit(0xc0, 0x01, 1 << 1),
-    events(0xd0..=0xd3, LOW_4),
+    events(0xd0..=0xd3, LOW_4).disturbs(),
 ];
 
 pub(super) const HASWELL: &[Constraint] = &[
@@ -146,7 +164,7 @@ pub(super) const HASWELL: &[Constraint] = &[
     unit(0xa3, 0x0c, 1 << 2),
     unit(0xc0, 0x01, 1 << 1),
     event(0xcd, 1 << 3),
-    events(0xd0..=0xd3, LOW_4),
+    events(0xd0..=0xd3, LOW_4).disturbs(),
 ];
 
 pub(super) const BROADWELL: &[Constraint] = &[
@@ -155,6 +173,7 @@ pub(super) const BROADWELL: &[Constraint] = &[
         events: 0xa3..=0xa3,
         unit_masks: UnitMasks::Bit(0x08),
         counters: 1 << 2,
+        disturbs: false,
     },
     event(0xcd, LOW_4),
     events(0xd0..=0xd2, LOW_4),

@@ -168,6 +168,11 @@ impl Processor {
         constraint::counters(self.constraints, eventsel.event(), eventsel.umask())
     }
 
+    /// Whether an event disturbs the other thread of the core, see [`crate::SmtCore`].
+    pub(crate) fn disturbs(&self, eventsel: EventSel) -> bool {
+        constraint::disturbs(self.constraints, eventsel.event(), eventsel.umask())
+    }
+
     /// The index of the register at an address, less than [`MAX_MODEL_MSRS`].
     pub(crate) fn msr_index(&self, address: u32) -> Option<usize> {
         self.msrs.iter().position(|msr| msr.address == address)

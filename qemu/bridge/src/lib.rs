@@ -15,6 +15,7 @@
 
 mod fault;
 mod hybrid;
+mod smt;
 
 use std::{
     ffi::{c_char, c_int, c_uint, CStr},
@@ -35,7 +36,8 @@ pub struct PmuBridge(Pmu);
 pub struct PmuConfig {
     /// 0 Intel, 1 AMD, 2 Zhaoxin.
     pub vendor: u8,
-    /// Whether threads share a core, and with it the counters.
+    /// Whether two threads share a core, and with it the counters. They are the vCPUs whose
+    /// numbers differ in bit 0 only.
     pub smt: bool,
     /// What CPUID leaf 1 reports: the model, extended model included.
     pub model: u8,
@@ -118,9 +120,14 @@ unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
     });
     let defect = defect(fault)?;
     let core_type = core_type(hybrid, config)?;
-    model_config(config, vendor, default_version, core_type)
+    let mut pmu = model_config(config, vendor, default_version, core_type)
         .and_then(|config| Pmu::with_defect(config, defect))
-        .map_err(|error| message(error, vendor))
+        .map_err(|error| message(error, vendor))?;
+    if config.smt {
+        let (core, thread) = smt::thread(config.cpu);
+        pmu.set_thread(core, thread);
+    }
+    Ok(pmu)
 }
 
 fn core_type(hybrid: Option<&CStr>, config: &PmuConfig) -> Result<Option<CoreType>, &'static CStr> {

@@ -260,6 +260,39 @@ fn registers_of_a_processor() {
     assert_eq!(rdmsr(&pmu, MSR_OFFCORE_RSP_0), (PMU_UNKNOWN_MSR, UNSET));
 }
 
+/// Sandy Bridge: while one thread counts event D0H, the same counter of the other is wrong.
+#[test]
+fn threads_of_a_core_disturb_each_other() {
+    const GLOBAL_CTRL: u32 = 0x38f;
+    let count = |cpu, eventsel| {
+        let config = PmuConfig {
+            smt: true,
+            family: 6,
+            model: 0x2a,
+            cpus: 4,
+            cpu,
+            ..INTEL
+        };
+        let mut pmu = create(&config).unwrap();
+        assert_eq!(pmu_wrmsr(&mut pmu, 0x186, eventsel), PMU_OK);
+        assert_eq!(pmu_wrmsr(&mut pmu, GLOBAL_CTRL, 1), PMU_OK);
+        pmu
+    };
+    let [mut second, mut third, _first] = [
+        count(1, 0x41_00c0),
+        count(2, 0x41_00c0),
+        count(0, 0x41_81d0),
+    ];
+    let ten = PmuCounts {
+        instructions: [10, 0],
+        branches: [0, 0],
+    };
+    for (pmu, expected) in [(&mut second, 10 + (1 << 40)), (&mut third, 10)] {
+        pmu_retire(pmu, &ten);
+        assert_eq!(rdmsr(pmu, 0xc1), (PMU_OK, expected));
+    }
+}
+
 #[test]
 fn leaf_23h() {
     let config = PmuConfig {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Threads of a core whose counters disturb each other.
+//!
+//! While a thread of a Sandy Bridge, Ivy Bridge or Haswell core counts an event with the event
+//! select D0H to D3H, the general-purpose counter of the same number of the other thread may
+//! count wrongly (errata BJ122, BV98 and HSD29 in Intel's specification updates: "Performance
+//! Monitor Counters May Produce Incorrect Results"). Here it always does: a counter that has run
+//! at the same time, however short, has an error of 2 to the power of its width minus 8 in its
+//! value.
+
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// What the threads of a core know of each other's counters. Their PMUs may be used by several
+/// threads of the host at once.
+#[derive(Debug)]
+pub struct SmtCore {
+    threads: Vec<Thread>,
+}
+
+/// Bitmaps of general-purpose counters.
+#[derive(Debug, Default)]
+struct Thread {
+    counting: AtomicU64,
+    /// Those of them with events that disturb the other threads.
+    disturbing: AtomicU64,
+    /// Those that another thread has disturbed since [`SmtCore::take_disturbed`].
+    disturbed: AtomicU64,
+}
+
+/// The counters of a thread that count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counting {
+    pub(crate) all: u64,
+    pub(crate) disturbing: u64,
+}
+
+impl SmtCore {
+    /// A core with so many threads.
+    pub fn new(threads: usize) -> SmtCore {
+        SmtCore {
+            threads: (0..threads).map(|_| Thread::default()).collect(),
+        }
+    }
+
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// From now on these counters of a thread count.
+    ///
+    /// Of two threads that begin at the same time one sees the other, because both write before
+    /// they read.
+    pub(crate) fn set_counting(&self, thread: usize, counting: Counting) {
+        let own = &self.threads[thread];
+        own.counting.store(counting.all, SeqCst);
+        own.disturbing.store(counting.disturbing, SeqCst);
+        let others = self.threads.iter().enumerate();
+        for (_, other) in others.filter(|(i, _)| *i != thread) {
+            let theirs = counting.disturbing & other.counting.load(SeqCst);
+            other.disturbed.fetch_or(theirs, SeqCst);
+            let ours = counting.all & other.disturbing.load(SeqCst);
+            own.disturbed.fetch_or(ours, SeqCst);
+        }
+    }
+
+    /// Takes the counters of a thread that have been disturbed.
+    pub(crate) fn take_disturbed(&self, thread: usize) -> u64 {
+        self.threads[thread].disturbed.swap(0, SeqCst)
+    }
+}
