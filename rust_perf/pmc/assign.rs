@@ -7,6 +7,8 @@
 //! once. It moves events to other counters only if it has to. This is bipartite
 //! matching by augmenting paths. [`Assignment::place_pair`] adds an event that takes two
 //! counters.
+//!
+//! [`siblings`](super::siblings) has the rules of cores whose threads disturb each other.
 
 mod pair;
 
@@ -23,13 +25,35 @@ use super::counter::{
 /// - For each counter in `used`, its entry in `allowed` contains that counter.
 /// - For each counter in `pairs`, it and the next one are in `used`, and nothing else is in
 ///   their entries in `allowed`: they cannot be moved.
+/// - `exclusive` is a subset of `used`.
 #[derive(Clone)]
 pub struct Assignment {
     used: CounterSet,
+    /// The counters with exclusive events.
+    exclusive: CounterSet,
     /// For each used counter, the counters that its event may be on.
     allowed: [CounterSet; MAX_COUNTERS],
     /// The counters whose event has the next counter as well.
     pairs: CounterSet,
+}
+
+/// Counters that events may not have for now, unless they are there already.
+#[derive(Clone, Copy, Default)]
+pub struct Barred {
+    /// No event.
+    pub all: CounterSet,
+    /// No exclusive event.
+    pub exclusive: CounterSet,
+}
+
+impl Barred {
+    fn of(&self, exclusive: bool) -> CounterSet {
+        if exclusive {
+            self.all | self.exclusive
+        } else {
+            self.all
+        }
+    }
 }
 
 /// Where a new event goes, and which events move to make room.
@@ -59,6 +83,7 @@ impl Default for Assignment {
     fn default() -> Self {
         Assignment {
             used: CounterSet::EMPTY,
+            exclusive: CounterSet::EMPTY,
             allowed: [CounterSet::EMPTY; MAX_COUNTERS],
             pairs: CounterSet::EMPTY,
         }
@@ -71,12 +96,23 @@ impl Assignment {
     /// Returns `None`, and changes nothing, if the event and all others cannot have
     /// a counter each. Visits each counter at most once.
     pub fn place(&mut self, allowed: CounterSet) -> Option<Placement> {
+        self.place_within(allowed, false, Barred::default())
+    }
+
+    /// The same if some counters are barred. `exclusive` says whether the event is.
+    pub fn place_within(
+        &mut self,
+        allowed: CounterSet,
+        exclusive: bool,
+        barred: Barred,
+    ) -> Option<Placement> {
+        let first = allowed & !barred.of(exclusive);
         // Search breadth first from the new event's counters. `came_from[c]` is the counter whose
         // event would move to `c`; it is `c` itself for the new event.
         let mut came_from = [0u8; MAX_COUNTERS];
-        let mut seen = allowed;
-        let mut frontier = allowed;
-        for counter in allowed {
+        let mut seen = first;
+        let mut frontier = first;
+        for counter in first {
             set(&mut came_from, counter, counter);
         }
 
@@ -86,7 +122,8 @@ impl Assignment {
             }
             let mut next = CounterSet::EMPTY;
             for occupied in frontier {
-                let reachable = self.allowed_on(occupied) & !seen;
+                let barred = barred.of(self.exclusive.contains(occupied));
+                let reachable = self.allowed_on(occupied) & !barred & !seen;
                 for counter in reachable {
                     set(&mut came_from, counter, occupied);
                 }
@@ -110,10 +147,10 @@ impl Assignment {
             };
             *slot = (from.index() as u8, to.index() as u8);
             len += 1;
-            self.put(to, self.allowed_on(from));
+            self.put(to, self.allowed_on(from), self.exclusive.contains(from));
             to = from;
         }
-        self.put(to, allowed);
+        self.put(to, allowed, exclusive);
         Some(Placement {
             counter: to,
             moves,
@@ -127,11 +164,17 @@ impl Assignment {
         let second = (self.pairs & event).successors();
         self.used = self.used & !(event | second);
         self.pairs = self.pairs & !event;
+        self.exclusive = self.exclusive & !event;
     }
 
     /// The counters that have an event.
     pub fn used(&self) -> CounterSet {
         self.used
+    }
+
+    /// The counters that have an exclusive event.
+    pub fn exclusive(&self) -> CounterSet {
+        self.exclusive
     }
 
     fn allowed_on(&self, counter: Counter) -> CounterSet {
@@ -141,11 +184,18 @@ impl Assignment {
             .unwrap_or_default()
     }
 
-    fn put(&mut self, counter: Counter, allowed: CounterSet) {
-        if let Some(entry) = self.allowed.get_mut(counter.index()) {
-            *entry = allowed;
-            self.used = self.used | CounterSet::of(counter);
-        }
+    fn put(&mut self, counter: Counter, allowed: CounterSet, exclusive: bool) {
+        let Some(entry) = self.allowed.get_mut(counter.index()) else {
+            return;
+        };
+        *entry = allowed;
+        let counter = CounterSet::of(counter);
+        self.used = self.used | counter;
+        self.exclusive = if exclusive {
+            self.exclusive | counter
+        } else {
+            self.exclusive & !counter
+        };
     }
 }
 

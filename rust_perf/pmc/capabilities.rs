@@ -86,6 +86,8 @@ pub struct Capabilities {
     pub(super) threads: bool,
     /// Whether any event takes a pair of counters.
     pub(super) pairs: bool,
+    /// Whether the threads of a core must not share the counters of some events.
+    pub(super) exclusive: bool,
     /// `caps/pmu_name` of the in-tree driver, which it has for Intel's CPUs.
     pub pmu_name: Option<&'static str>,
 }
@@ -231,6 +233,17 @@ impl Capabilities {
         } else {
             assignment.place(counters)
         }
+    }
+
+    /// Whether an event may make the counters of the same number of the core's other threads
+    /// count wrongly.
+    pub fn is_exclusive(&self, event: EventSel) -> bool {
+        self.exclusive && self.events.constraints.is_exclusive(event)
+    }
+
+    /// Whether [`Self::is_exclusive`] holds for any event.
+    pub fn any_exclusive(&self) -> bool {
+        self.exclusive
     }
 
     /// The extra registers that events of this CPU need.

@@ -52,6 +52,17 @@ impl Constraints {
     fn gp_constraint(&self, event: EventSel) -> Option<&'static Constraint> {
         self.gp.iter().find(|constraint| constraint.covers(event))
     }
+
+    /// Whether `event` is [exclusive](Constraint::exclusive).
+    pub fn is_exclusive(&self, event: EventSel) -> bool {
+        self.gp_constraint(event)
+            .is_some_and(|constraint| constraint.exclusive)
+    }
+
+    /// Whether any event is exclusive.
+    pub fn any_exclusive(&self) -> bool {
+        self.gp.iter().any(|constraint| constraint.exclusive)
+    }
 }
 
 /// The GP counters with even numbers.
@@ -81,6 +92,7 @@ pub struct Constraint {
     umask: UnitMask,
     counters: CounterSet,
     pair: bool,
+    exclusive: bool,
 }
 
 impl Constraint {
@@ -95,6 +107,7 @@ impl Constraint {
             umask,
             counters: CounterSet::gp(counters),
             pair: false,
+            exclusive: false,
         }
     }
 
@@ -118,6 +131,7 @@ impl Constraint {
             umask: UnitMask::Any,
             counters: CounterSet::gp(counters),
             pair: false,
+            exclusive: false,
         }
     }
 
@@ -127,6 +141,16 @@ impl Constraint {
         Constraint {
             pair: true,
             ..Self::new(0xfff, event, UnitMask::Any, u32::MAX)
+        }
+    }
+
+    /// The same. While one thread of a core counts such an event, the counters of the same
+    /// number of the other threads may count wrongly (errata BJ122 of Sandy Bridge, BV98 of
+    /// Ivy Bridge, HSD29 of Haswell).
+    pub const fn exclusive(self) -> Self {
+        Constraint {
+            exclusive: true,
+            ..self
         }
     }
 

@@ -3,10 +3,10 @@
 //! Performance monitoring counters, apart from the kernel.
 //!
 //! What an event is ([`event`]), which counters can count it ([`constraint`]),
-//! which one it gets, or which two ([`assign`]), which register holds the rest of it (`extra`),
-//! how a period is counted ([`period`]), and how the registers are written ([`counters`]), two
-//! counters for one event (`pair`) and PERF_METRICS ([`metrics`]) with them. [`detect`] finds
-//! out what a CPU has.
+//! which one it gets, or which two ([`assign`], [`siblings`]), which register holds the rest of
+//! it (`extra`), how a period is counted ([`period`]), and how the registers are written
+//! ([`counters`]), two counters for one event (`pair`) and PERF_METRICS ([`metrics`]) with them.
+//! [`detect`] finds out what a CPU has.
 //! Each vendor has a folder with its registers, generations, detection and
 //! events. A new model is a file there with its table of events, and a line in
 //! that folder's `mod.rs`. So is a new generation.
@@ -14,8 +14,8 @@
 //! This is a module of the kernel module and also a crate for the host. Nothing
 //! in here depends on the kernel: the hardware is reached through
 //! [`Registers`], which is the CPU in the kernel and a model of it in the tests.
-//! Nothing allocates, recurses, or panics. All but [`assign`] and [`detect`] may
-//! be called in NMIs.
+//! Nothing allocates, recurses, or panics. All but [`assign`], [`siblings`] and
+//! [`detect`] may be called in NMIs.
 
 #![deny(unsafe_code)]
 
@@ -41,6 +41,7 @@ mod named;
 mod pair;
 pub mod period;
 mod shadow;
+pub mod siblings;
 mod topdown;
 mod zhaoxin;
 

@@ -111,6 +111,7 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         metrics: CounterSet::EMPTY,
         threads: false,
         pairs: false,
+        exclusive: false,
         pmu_name: None,
     }
     .check()

@@ -45,7 +45,7 @@ impl Assignment {
         let mut result = self.clone();
         // From now on `place` moves nothing to these counters, and nothing off them.
         for counter in both {
-            result.put(counter, CounterSet::of(counter));
+            result.put(counter, CounterSet::of(counter), false);
         }
         result.pairs = result.pairs | CounterSet::of(first);
 

@@ -44,7 +44,7 @@ pub(super) static HASWELL: Events = with(Constraints {
         Constraint::code(0x0ca3, 0b0100),
         Constraint::code(0x04a3, 0xf),
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
-        Constraint::events(0xd0, 0xd3, 0xf),
+        Constraint::events(0xd0, 0xd3, 0xf).exclusive(),
     ],
 })
 .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])

@@ -65,7 +65,7 @@ const CONSTRAINTS: Constraints = Constraints {
         // INST_RETIRED.PREC_DIST.
         Constraint::code(0x01c0, 0b0010),
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
-        Constraint::events(0xd0, 0xd3, 0xf),
+        Constraint::events(0xd0, 0xd3, 0xf).exclusive(),
     ],
 };
 

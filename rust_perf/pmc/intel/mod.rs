@@ -125,6 +125,8 @@ pub(super) fn detect(
     });
 
     caps.threads = has_threads(&cpuid);
+    // In-tree: `fixup_ht_bug()`.
+    caps.exclusive = caps.threads && events.constraints.any_exclusive();
     if perf_capabilities.has(PerfCapabilities::PERF_METRICS) {
         caps.metrics = CounterSet::first_metrics(events.topdown.metrics);
     }
@@ -195,6 +197,7 @@ pub(super) fn architectural(
         metrics: CounterSet::EMPTY,
         threads: false,
         pairs: false,
+        exclusive: false,
         pmu_name: None,
     }
     .check()

@@ -70,7 +70,7 @@ const CONSTRAINTS: Constraints = Constraints {
         // MEM_TRANS_RETIRED.
         Constraint::event(0xcd, 0b1000),
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
-        Constraint::events(0xd0, 0xd3, 0xf),
+        Constraint::events(0xd0, 0xd3, 0xf).exclusive(),
     ],
 };
 
