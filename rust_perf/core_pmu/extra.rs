@@ -18,20 +18,9 @@ use crate::{
         Extra,
         ExtraInUse,
         ExtraRegister, //
-    },
-    system::{
-        irq::IrqsDisabled,
-        raw_spinlock::RawSpinLock, //
     }, //
 };
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::Relaxed, //
-};
-use kernel::{
-    cpu::nr_cpu_ids,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 impl CorePmu {
     /// The extra register of an open event, with the event's value. Any context.
@@ -77,66 +66,9 @@ impl CorePmu {
         of_this_cpu: &mut ExtraInUse,
         f: impl FnOnce(&mut ExtraInUse) -> R,
     ) -> R {
-        match self.core_of(on) {
-            Some(core) => core.extra.with(on.irqs_disabled(), f),
+        match self.shared_extra(on) {
+            Some(extra) => extra.with(on.irqs_disabled(), f),
             None => f(of_this_cpu),
-        }
-    }
-
-    /// The core that this CPU is a thread of, if its threads share the extra registers.
-    fn core_of(&self, on: &OnCpu<'_, Self>) -> Option<&Core> {
-        if self.cores.is_empty() {
-            return None;
-        }
-        let cached = &on.state().core;
-        let index = match cached.load(Relaxed).checked_sub(1) {
-            Some(index) => index,
-            None => {
-                let index = self.claim_core(on.irqs_disabled())?;
-                cached.store(index.wrapping_add(1), Relaxed);
-                index
-            }
-        };
-        self.cores.get(index).map(|core| &**core)
-    }
-
-    /// The index of this CPU's core. There are as many as CPUs, so one is always left.
-    fn claim_core(&self, irqs: IrqsDisabled<'_>) -> Option<usize> {
-        let number = u64::from(self.hardware.cpu.core_number(irqs));
-        self.cores.iter().position(|core| core.is_of(number))
-    }
-}
-
-/// A core whose threads share the extra registers.
-#[pin_data]
-pub(super) struct Core {
-    /// One more than the core's number. 0 if it stands for none yet.
-    number: AtomicU64,
-    #[pin]
-    extra: RawSpinLock<ExtraInUse>,
-}
-
-impl Core {
-    /// As many as there can be.
-    pub(super) fn all() -> Result<KVec<Pin<KBox<Self>>>> {
-        let mut cores = KVec::new();
-        for _ in 0..nr_cpu_ids() {
-            let core = pin_init!(Self {
-                number: AtomicU64::new(0),
-                extra <- RawSpinLock::new(ExtraInUse::default()),
-            });
-            cores.push(KBox::pin_init(core, GFP_KERNEL)?, GFP_KERNEL)?;
-        }
-        Ok(cores)
-    }
-
-    /// Whether this stands for the core of this number. If it stands for none, it does so
-    /// from now on: threads that search in the same order find the same one.
-    fn is_of(&self, number: u64) -> bool {
-        let number = number.wrapping_add(1);
-        match self.number.compare_exchange(0, number, Relaxed, Relaxed) {
-            Ok(_) => true,
-            Err(found) => found == number,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | `sysfs.rs` | the folders in sysfs |
 //! | `schedule.rs` | which counter an event is on: add, del |
 //! | `extra.rs` | which register an event has besides |
+//! | `threads.rs` | what the threads of a core share |
 //! | `count.rs` | counting and periods: start, stop, read |
 //! | `pmi.rs` | the NMI handler |
 //! | `nmi_window.rs` | PMIs that arrive late |
@@ -48,6 +49,7 @@ mod pmi;
 mod registration;
 mod schedule;
 mod sysfs;
+mod threads;
 mod topdown;
 mod user_read;
 
@@ -57,14 +59,14 @@ pub(crate) use self::registration::{
 };
 
 use self::{
-    extra::Core,
     hybrid::Part,
     nmi_window::NmiWindow,
     ownership::{
         Owner,
         Ownership, //
     },
-    schedule::Schedule, //
+    schedule::Schedule,
+    threads::Core, //
 };
 use crate::{
     perf::{
@@ -180,7 +182,7 @@ pub(crate) struct CorePmu {
     sampling: Sampling,
     /// On a hybrid CPU, the part of it that the PMU is for.
     part: Option<Part>,
-    /// The cores, if their threads share the extra registers.
+    /// The cores, if their threads share anything.
     cores: KVec<Pin<KBox<Core>>>,
     #[pin]
     owner: Mutex<Owner>,
@@ -195,9 +197,8 @@ impl CorePmu {
         sampling: Sampling,
         part: Option<Part>,
     ) -> impl PinInit<Self, Error> {
-        let shared = hardware.capabilities.shares_extra();
         try_pin_init!(Self {
-            cores: if shared { Core::all()? } else { KVec::new() },
+            cores: Core::all(&hardware.capabilities)?,
             hardware,
             part,
             sampling,

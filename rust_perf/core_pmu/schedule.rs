@@ -13,8 +13,12 @@ use crate::{
         OnCpu, //
     },
     pmc::{
-        assign::Assignment,
+        assign::{
+            Assignment,
+            Placement, //
+        },
         counter::Counter,
+        event::EventSel,
         ExtraInUse, //
     }, //
 };
@@ -55,9 +59,8 @@ impl CorePmu {
         event: &AddedEvent<'_, Self>,
     ) -> Result {
         let cpu = on.state();
-        let capabilities = &self.hardware.capabilities;
-        let placement = capabilities
-            .place(assignment, Self::eventsel_of(event))
+        let placement = self
+            .assign(on, assignment, Self::eventsel_of(event))
             .ok_or(EAGAIN)?;
         for (from, to) in placement.moves() {
             self.make_room(on, event, from, to);
@@ -66,7 +69,7 @@ impl CorePmu {
         event.set_up_to_date();
         event
             .insert(placement.counter.index())
-            .inspect_err(|_| assignment.remove(placement.counter))?;
+            .inspect_err(|_| self.unassign(on, assignment, placement.counter))?;
         cpu.placed.store(assignment.used().bits(), Relaxed);
         Ok(())
     }
@@ -90,10 +93,39 @@ impl CorePmu {
         }
         self.release_extra(on, &mut schedule.extra, &event);
         let assignment = &mut schedule.counters;
-        assignment.remove(counter);
+        self.unassign(on, assignment, counter);
         cpu.placed.store(assignment.used().bits(), Relaxed);
         if assignment.used().is_empty() {
             self.last_event_left(on);
+        }
+    }
+
+    /// Finds a counter for an event. The other threads of the core keep clear of it from now on,
+    /// if they must.
+    ///
+    /// The PMU is disabled, so none of this CPU's counters runs while its events move.
+    fn assign(
+        &self,
+        on: &OnCpu<'_, Self>,
+        assignment: &mut Assignment,
+        eventsel: EventSel,
+    ) -> Option<Placement> {
+        let capabilities = &self.hardware.capabilities;
+        match self.siblings(on) {
+            Some(siblings) => siblings.with(on.irqs_disabled(), |siblings| {
+                siblings.place(assignment, capabilities, eventsel)
+            }),
+            None => capabilities.place(assignment, eventsel),
+        }
+    }
+
+    /// Undoes [`Self::assign`]. The event has been stopped.
+    fn unassign(&self, on: &OnCpu<'_, Self>, assignment: &mut Assignment, counter: Counter) {
+        match self.siblings(on) {
+            Some(siblings) => siblings.with(on.irqs_disabled(), |siblings| {
+                siblings.remove(assignment, counter)
+            }),
+            None => assignment.remove(counter),
         }
     }
 
