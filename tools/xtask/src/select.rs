@@ -174,6 +174,7 @@ mod tests {
             suites: filter(suites),
             tests: filter(tests),
             all,
+            ..Request::default()
         };
         let selected = request.select(&inventory())?.into_iter();
         Ok(selected

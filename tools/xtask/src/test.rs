@@ -469,8 +469,13 @@ mod tests {
             };
             options.request()
         };
-        assert!(request(true, false, None).is_full());
+        assert!(request(true, true, None).is_full());
         assert!(request(false, true, None).is_full());
+        let ci = request(true, false, None);
+        assert!(ci.all && !ci.is_full());
+        let suites = ci.suites().unwrap();
+        assert!(suites.iter().all(|suite| suite.like.is_none()));
+        assert!(suites.iter().any(|suite| suite.name == "cpu-6-0x0f"));
         assert!(!request(false, false, None).is_full());
         assert!(!request(true, false, Some("a::b")).all);
         assert!(request(true, true, Some("a::b")).all);
