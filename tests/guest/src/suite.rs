@@ -10,7 +10,7 @@ use crate::tests::{
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed,
     model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_tool, probes,
-    processor, rotation, sampling, sharing, sleep, svm, sysfs, tasks, topdown, trace,
+    processor, rotation, sampling, sharing, siblings, sleep, svm, sysfs, tasks, topdown, trace,
     trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
@@ -70,6 +70,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Sampling => sampling::TESTS,
         TestGroup::SamplingQuick => sampling::QUICK,
         TestGroup::Sharing => sharing::TESTS,
+        TestGroup::Siblings => siblings::TESTS,
         TestGroup::Sleep => sleep::TESTS,
         TestGroup::Svm => svm::TESTS,
         TestGroup::Sysfs => sysfs::TESTS,

@@ -337,6 +337,12 @@ pub const PANTHER_COVE: Machine =
 /// Its counters have 40 bits, and a write to one is sign-extended from bit 31.
 pub const PENRYN_DEFAULT: Machine =
     Machine::intel("Intel v2, Penryn 2+3", Pmu::DEFAULT).signature(6, 0x17, None);
+/// With two threads in a core.
+pub const SANDY_BRIDGE_DEFAULT: Machine =
+    Machine::intel("Intel v3, Sandy Bridge 4+3", Pmu::DEFAULT).signature(6, 0x2a, None);
+/// The same.
+pub const HASWELL_DEFAULT: Machine =
+    Machine::intel("Intel v3, Haswell 4+3", Pmu::DEFAULT).signature(6, 0x3c, None);
 pub const SKYLAKE_DEFAULT: Machine =
     Machine::intel("Intel v4, Kaby Lake 8+3", Pmu::DEFAULT).signature(6, 0x9e, None);
 pub const GRACEMONT_DEFAULT: Machine =

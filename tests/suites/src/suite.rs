@@ -138,6 +138,8 @@ test_groups! {
     SamplingQuick,
     /// sharing.rs
     Sharing,
+    /// siblings.rs: needs Sandy Bridge, Ivy Bridge or Haswell with two threads in a core
+    Siblings,
     /// sleep.rs: needs [`SystemEvent::Sleep`]
     Sleep,
     /// svm.rs
@@ -593,6 +595,13 @@ const GENERAL: &[Suite] = &[
         .with_all(),
     Suite::new("models-haswell", MODEL)
         .on(machine::HASWELL)
+        .with_all(),
+    Suite::new("siblings", &[&[Siblings]])
+        .on(machine::SANDY_BRIDGE_DEFAULT)
+        .hyper_threading(),
+    Suite::new("siblings-haswell", &[&[Siblings]])
+        .on(machine::HASWELL_DEFAULT)
+        .hyper_threading()
         .with_all(),
     Suite::new("models-broadwell", MODEL)
         .on(machine::BROADWELL)

@@ -95,7 +95,7 @@ fn errno<T>(result: &Result<T, i32>) -> i32 {
 }
 
 /// Whether a pinned event is on a counter. perf ends the file of one that is not.
-fn is_on_counter(counter: &mut Counter) -> Result<bool> {
+pub(super) fn is_on_counter(counter: &mut Counter) -> Result<bool> {
     match counter.read() {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -403,7 +403,7 @@ fn events_on_cpus(ctx: &Ctx) -> Result<()> {
 }
 
 /// The CPUs that are threads of CPU 0's core.
-fn siblings() -> Result<Vec<usize>> {
+pub(super) fn siblings() -> Result<Vec<usize>> {
     let file = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list";
     let text = fs::read_to_string(file).context(file)?;
     let mut cpus = Vec::new();

@@ -40,6 +40,7 @@ pub mod processor;
 pub mod rotation;
 pub mod sampling;
 pub mod sharing;
+pub mod siblings;
 pub mod sleep;
 pub mod svm;
 pub mod sysfs;
