@@ -29,6 +29,7 @@ void *rust_perf_find_function(const char *name);
 int rust_perf_overflow_init(void);
 int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 		       struct pt_regs *regs);
+unsigned int rust_perf_threads_online(void);
 int rust_perf_user_rdpmc_init(void);
 u8 rust_perf_userpage_width(void);
 void rust_perf_user_rdpmc_allow(struct mm_struct *mm);

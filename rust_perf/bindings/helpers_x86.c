@@ -11,6 +11,7 @@
 #include <linux/sched.h>
 #include <linux/smp.h>
 #include <linux/static_call.h>
+#include <linux/topology.h>
 #include <linux/uaccess.h>
 #include <asm/apic.h>
 #include <asm/mmu_context.h>
@@ -20,6 +21,12 @@
 #include <uapi/asm/vsyscall.h>
 
 #include "helpers.h"
+
+/* Threads of this CPU's core, itself included. */
+unsigned int rust_perf_threads_online(void)
+{
+	return cpumask_weight(topology_sibling_cpumask(smp_processor_id()));
+}
 
 DEFINE_STATIC_CALL_NULL(rust_perf_update_pce_call, cr4_update_pce);
 DEFINE_STATIC_CALL_NULL(rust_perf_clear_dirty_call, perf_clear_dirty_counters);

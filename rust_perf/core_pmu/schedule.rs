@@ -88,6 +88,7 @@ impl CorePmu {
         self.stop_event(on, event, true);
         cpu.mark_dirty(counter);
         self.counters(cpu).unmerge(counter);
+        self.deprogram_exclusive(on, event, counter);
         if counter == Counter::SLOTS {
             cpu.leads_metrics.store(false, Relaxed);
         }
@@ -113,9 +114,19 @@ impl CorePmu {
         let capabilities = &self.hardware.capabilities;
         match self.siblings(on) {
             Some(siblings) => siblings.with(on.irqs_disabled(), |siblings| {
-                siblings.place(assignment, capabilities, eventsel)
+                let alone = self.hardware.cpu.is_alone(on.irqs_disabled());
+                siblings.place(assignment, capabilities, eventsel, alone)
             }),
             None => capabilities.place(assignment, eventsel),
+        }
+    }
+
+    /// If an event disturbs other threads, takes it out of the EVENTSEL of the counter that it
+    /// leaves: the errata do not say that GLOBAL_CTRL keeps a stopped event from doing so.
+    fn deprogram_exclusive(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>, from: Counter) {
+        let capabilities = &self.hardware.capabilities;
+        if capabilities.is_exclusive(Self::eventsel_of(&event)) {
+            self.counters(on.state()).deprogram(from);
         }
     }
 
@@ -144,6 +155,7 @@ impl CorePmu {
         let was_stopped = event.is_stopped();
         self.stop_event(on, event, true);
         on.state().mark_dirty(from);
+        self.deprogram_exclusive(on, event, from);
         added.move_other(from.index(), to.index());
         if !was_stopped {
             self.start_event(on, event);

@@ -86,6 +86,8 @@ pub struct Capabilities {
     pub(super) threads: bool,
     /// Whether any event takes a pair of counters.
     pub(super) pairs: bool,
+    /// Whether an event would take a pair, but counters cannot be merged.
+    pub(super) unpaired: bool,
     /// Whether the threads of a core must not share the counters of some events.
     pub(super) exclusive: bool,
     /// `caps/pmu_name` of the in-tree driver, which it has for Intel's CPUs.
@@ -127,7 +129,9 @@ impl Capabilities {
     /// The same, with the counters that have registers, if the driver can work with them.
     pub(super) fn check(mut self) -> Option<Self> {
         self.counters = self.counters & self.generation.addressable();
-        self.pairs = self.events.constraints.have_pairs();
+        let have_pairs = self.events.constraints.have_pairs();
+        self.unpaired = have_pairs && !self.pairs;
+        self.pairs = have_pairs && self.pairs;
         let usable = |width| (32..=64).contains(&width);
         let gp = !self.counters.gp_part().is_empty() && usable(self.gp_width);
         let fixed = self.counters.fixed_part().is_empty() || usable(self.fixed_width);
@@ -216,7 +220,11 @@ impl Capabilities {
         if let Some(metric) = metric.filter(|metric| self.metrics.contains(*metric)) {
             return CounterSet::of(metric);
         }
-        self.events.constraints.counters(self.counters, event)
+        let constraints = &self.events.constraints;
+        if self.unpaired && constraints.needs_pair(event) {
+            return CounterSet::EMPTY;
+        }
+        constraints.counters(self.counters, event)
     }
 
     /// Whether an event takes a pair of counters: the one that it is on, and the next.

@@ -178,6 +178,11 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
+    /// Has a GP counter, which must not be running, count nothing.
+    pub fn deprogram(&self, counter: Counter) {
+        self.write_eventsel(counter, 0);
+    }
+
     /// Writes what an event needs into its extra register. No counter that is running
     /// may need another value in it.
     pub fn program_extra(&self, extra: Extra) {

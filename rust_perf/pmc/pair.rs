@@ -15,7 +15,7 @@
 //!
 //! Both counters must be enabled, in EVENTSEL and in PerfCntrGlobalCtl. In-tree,
 //! `amd_pmu_v2_enable_all()` enables all counters there are. Only the first one has a bit in
-//! PerfCntrGlobalStatus, an event, and an index for RDPMC.
+//! PerfCntrGlobalStatus and an event, and only its index for RDPMC is in the user page.
 
 use super::{
     counter::{

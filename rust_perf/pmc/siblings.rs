@@ -5,8 +5,8 @@
 //! While one thread counts an [exclusive event](Capabilities::is_exclusive), the counters of
 //! the same number of the core's other threads may count wrongly. So a counter with an
 //! exclusive event is used by one thread only. While there is such an event on the core, each
-//! thread takes at most half of its GP counters, so that one does not leave the others none:
-//! in-tree `intel_get_excl_constraints()` and `x86_schedule_events()`. A thread that had more
+//! thread takes at most half of its GP counters, so that one does not leave the others none,
+//! unless the others are offline: in-tree `intel_get_excl_constraints()` and `x86_schedule_events()`. A thread that had more
 //! before keeps them.
 //!
 //! Each thread has an [`Assignment`] of its own. [`Siblings`] keeps the core's books.
@@ -46,16 +46,19 @@ impl Siblings {
     /// the thread may use. Returns `None`, and changes nothing, if there is none for now.
     ///
     /// From now on the other threads keep clear of it. So the caller must have stopped the
-    /// thread's counters before, and may run them only after this.
+    /// thread's counters before, and may run them only after this. A thread that is `alone` on
+    /// its core may have all of its counters.
     pub fn place(
         &mut self,
         thread: &mut Assignment,
         capabilities: &Capabilities,
         event: EventSel,
+        alone: bool,
     ) -> Option<Placement> {
         let request = Request {
             allowed: capabilities.counters_for(event),
             exclusive: capabilities.is_exclusive(event),
+            alone,
         };
         self.place_among(thread, capabilities.counters.gp_part(), request)
     }
@@ -67,7 +70,7 @@ impl Siblings {
         request: Request,
     ) -> Option<Placement> {
         let before = Share::of(thread);
-        let barred = self.barred(before, all, request.exclusive);
+        let barred = self.barred(before, all, request);
         let placement = thread.place_within(request.allowed, request.exclusive, barred)?;
         self.replace(before, Share::of(thread));
         Some(placement)
@@ -81,12 +84,12 @@ impl Siblings {
     }
 
     /// The counters of `all` that a thread, which has `own`, may not take for one more event.
-    fn barred(&self, own: Share, all: CounterSet, exclusive: bool) -> Barred {
-        if !exclusive && self.exclusive.is_empty() {
+    fn barred(&self, own: Share, all: CounterSet, request: Request) -> Barred {
+        if !request.exclusive && self.exclusive.is_empty() {
             return Barred::default();
         }
         let of_others = self.exclusive & !own.exclusive;
-        let beyond_half = if own.used.len() < half(all) {
+        let beyond_half = if request.alone || own.used.len() < half(all) {
             CounterSet::EMPTY
         } else {
             all & !own.used
@@ -131,6 +134,7 @@ impl Siblings {
 struct Request {
     allowed: CounterSet,
     exclusive: bool,
+    alone: bool,
 }
 
 /// The GP counters that one thread uses.

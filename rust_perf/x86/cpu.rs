@@ -58,6 +58,12 @@ impl ThisCpu {
         pmc::core_number(cpuid)
     }
 
+    /// Whether no other thread of this CPU's core is online.
+    pub(crate) fn is_alone(&self, _: IrqsDisabled<'_>) -> bool {
+        // SAFETY: It only reads, and with interrupts disabled the task stays on its CPU.
+        unsafe { bindings::rust_perf_threads_online() == 1 }
+    }
+
     /// Whether SVM is enabled on this CPU, so that it may run guests.
     pub(crate) fn has_svm_enabled(&self, _: IrqsDisabled<'_>) -> bool {
         Efer::from_raw(rdmsr(EFER)).has(Efer::SVME)

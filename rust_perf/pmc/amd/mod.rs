@@ -110,7 +110,8 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         svm: features.has(Leaf80000001Ecx::SVM),
         metrics: CounterSet::EMPTY,
         threads: false,
-        pairs: false,
+        pairs: present != Version::Legacy,
+        unpaired: false,
         exclusive: false,
         pmu_name: None,
     }

@@ -55,7 +55,7 @@ const fn zen(named: &'static [&'static [NamedEvent]]) -> Events {
 /// retire in a cycle than one counter can add, so that the event takes two, which are merged
 /// (`amd_is_pair_event_code()`). Nothing enumerates that. In-tree, all CPUs from family 17H on
 /// have it if they have PerfCtrExtCore, which only a hypervisor can take away
-/// (`amd_core_pmu_init()`).
+/// (`amd_core_pmu_init()`). If it did, the event is refused.
 static ZEN_CONSTRAINTS: [Constraint; 1] = [Constraint::pair(0x003)];
 
 /// `amd_zen1_perfmon_event_map`

@@ -197,6 +197,7 @@ pub(super) fn architectural(
         metrics: CounterSet::EMPTY,
         threads: false,
         pairs: false,
+        unpaired: false,
         exclusive: false,
         pmu_name: None,
     }

@@ -57,8 +57,13 @@ impl Core {
     /// Returns the counter and the number of moves.
     fn place(&mut self, thread: usize, event: Event) -> Option<(usize, usize)> {
         let Event { allowed, exclusive } = event;
+        let threads = self.threads.len();
         let thread = &mut self.threads[thread];
-        let request = Request { allowed, exclusive };
+        let request = Request {
+            allowed,
+            exclusive,
+            alone: threads == 1,
+        };
         let placement = self
             .siblings
             .place_among(&mut thread.assignment, self.all, request)?;
@@ -194,6 +199,16 @@ fn each_thread_has_half_of_the_counters_for_exclusive_events() {
         }
         assert_eq!(core.place(thread, EXCLUSIVE), None);
         assert_eq!(core.place(thread, PLAIN), None);
+    }
+}
+
+#[test]
+fn a_thread_that_is_alone_has_all_counters() {
+    let mut core = Core::new(1);
+    let (exclusive, any) = (true, false);
+    for exclusive in [exclusive, any, exclusive, any] {
+        let allowed = GP;
+        assert!(core.place(0, Event { allowed, exclusive }).is_some());
     }
 }
 

@@ -241,6 +241,9 @@ fn large_increments_take_an_even_counter_and_the_next() {
     }
     let hygon = Cpuid::new(b"HygonGenuine", 0x18, 0, 1).with(CORE.0, CORE.1, CORE.2);
     assert!(hygon.detect().unwrap().needs_pair(flops));
+    // Without PerfCtrExtCore nothing is merged.
+    let legacy = Cpuid::new(b"AuthenticAMD", 0x17, 1, 0).detect().unwrap();
+    assert!(!legacy.needs_pair(flops) && legacy.counters_for(flops).is_empty());
     // The last counter has no next one.
     for (n, expected) in [(1, 0), (2, 0b1), (3, 0b1), (5, 0b101), (15, 0x1555)] {
         let zen4 = amd_cpu(0x1a, 0).with(0x8000_0022, 0, [1, n, 0, 0]);

@@ -213,7 +213,8 @@ fn groups_of_both_drivers(ctx: &Ctx) -> Result<()> {
     report.finish()
 }
 
-/// There are enough counters for a pair, but an event is on one of each.
+/// There are enough counters for a pair, but an event is on one of each. The single events are
+/// pinned: perf takes the others off and adds them again when it adds one.
 fn single_events_make_room(ctx: &Ctx) -> Result<()> {
     const N: u64 = 1_000_000;
     let pmu = ctx.pmu()?;
@@ -221,7 +222,8 @@ fn single_events_make_room(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(N);
     let mut events = Vec::new();
     for _ in 0..general {
-        let mut event = pmu.open(Event::Branches, Mode::User)?;
+        let mut builder = pmu.event(Event::Branches);
+        let mut event = builder.filter(Mode::User).pinned(true).build()?;
         event.enable()?;
         events.push(event);
     }
