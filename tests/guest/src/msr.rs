@@ -60,6 +60,11 @@ impl Msrs {
         })
     }
 
+    /// The CPU.
+    pub fn cpu(&self) -> usize {
+        self.cpu
+    }
+
     /// RDMSR. An error if the CPU has no such register.
     pub fn read(&self, address: u32) -> Result<u64> {
         let mut value = [0; 8];

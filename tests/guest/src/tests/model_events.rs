@@ -6,6 +6,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use libc::{EINVAL, ENOENT};
+use nix::sched::sched_getcpu;
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter, SampleFlag};
 
@@ -34,10 +35,9 @@ const PERF_TYPE_HW_CACHE: u32 = 3;
 /// `PERF_COUNT_HW_REF_CPU_CYCLES`.
 const REF_CYCLES: u64 = 9;
 
-/// Opens a generic event on CPU 0, and reads what the registers say then. Returns the
-/// errno if the event is refused.
+/// Opens a generic event on the CPU of `msrs`, and reads what the registers say then. Returns
+/// the errno if the event is refused.
 fn programmed(pmu: &Pmu, msrs: &Msrs, type_: u32, id: u64) -> Result<Result<Programmed, i32>> {
-    const CPU: usize = 0;
     Programmed::clear(msrs);
     // The upper half says which PMU is meant.
     let mut builder = Builder::new(Raw::new((u64::from(pmu.type_) << 32) | id));
@@ -45,7 +45,7 @@ fn programmed(pmu: &Pmu, msrs: &Msrs, type_: u32, id: u64) -> Result<Result<Prog
     builder
         .exclude_hv(false)
         .any_pid()
-        .one_cpu(CPU)
+        .one_cpu(msrs.cpu())
         .pinned(true)
         .enabled(true);
     match builder.build() {
@@ -62,7 +62,7 @@ fn compare(
     exception: impl Fn(u64) -> bool,
 ) -> Result<()> {
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
-    let msrs = Msrs::of_cpu(0)?;
+    let msrs = Msrs::of_cpu(sched_getcpu()?)?;
     let mut report = Report::new(ctx);
     let [mut opened, mut missing, mut invalid] = [0; 3];
     for id in ids {
@@ -159,24 +159,25 @@ fn counter_of(msrs: &Msrs, code: u64) -> Result<u64> {
 /// Sample periods that a CPU cannot count are refused, and what is left of a period is
 /// lengthened: both drivers start a counter at the same value. The event counts nothing.
 fn short_periods(ctx: &Ctx) -> Result<()> {
-    const CPU: usize = 0;
     const LONG: u64 = 1 << 20;
     // INST_RETIRED.ALL, for which there are errata, and an event like any other.
     const CODES: [u64; 2] = [0x01c0, 0x0149];
+    // On some models a fixed counter counts the former, but not with a counter mask.
+    const CMASK_1: u64 = 1 << 24;
     // One sample in 2 is one in 1 for us: see README.
     let periods = || (2..=300).chain([1023, 1024, 4097, LONG]);
-    let msrs = Msrs::of_cpu(CPU)?;
+    let msrs = Msrs::of_cpu(sched_getcpu()?)?;
     let mut report = Report::new(ctx);
     let [mut refused, mut moved] = [0; 2];
     for code in CODES {
         let open = |pmu: &Pmu, period| {
-            let mut builder = pmu.raw(code);
+            let mut builder = pmu.raw(code | CMASK_1);
             builder
                 .exclude_user(true)
                 .exclude_kernel(true)
                 .sample_period(period)
                 .any_pid()
-                .one_cpu(CPU)
+                .one_cpu(msrs.cpu())
                 .pinned(true)
                 .enabled(true);
             builder.build()
