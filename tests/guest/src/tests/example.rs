@@ -127,15 +127,18 @@ fn switches_of(thread: Pid) -> Result<u64> {
     Ok(field("voluntary_ctxt_switches:")? + field("nonvoluntary_ctxt_switches:")?)
 }
 
-/// Waits until a thread sleeps in futex() and is off its CPU: the kernel writes the number
-/// of the system call only then (collect_syscall() in lib/syscall.c). Returns how often it
-/// was switched from until then.
+/// Waits until a thread that has been woken sleeps in futex() again. Returns how often it was
+/// switched from until then.
 ///
-/// Once the sender has let go of the channel, nothing but an empty channel makes the
-/// receiver sleep there, and it sleeps until the next message.
+/// The state in /proc is S only once the thread has run: until then it is R, even if another
+/// CPU has yet to put it in its queue. The number of the system call is there only when the
+/// thread is off its CPU, but also before it has run (collect_syscall() in lib/syscall.c). So
+/// both are needed, in this order. Once the sender has let go of the channel, nothing but an
+/// empty channel makes the receiver sleep there, and it sleeps until the next message.
 fn wait_until_asleep(thread: Pid) -> Result<u64> {
     let futex = format!("{} ", libc::SYS_futex);
-    while !fs::read_to_string(format!("/proc/self/task/{thread}/syscall"))?.starts_with(&futex) {
+    let file = |name: &str| fs::read_to_string(format!("/proc/self/task/{thread}/{name}"));
+    while !(file("status")?.contains("State:\tS") && file("syscall")?.starts_with(&futex)) {
         thread::yield_now();
     }
     switches_of(thread)
