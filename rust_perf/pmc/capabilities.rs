@@ -37,6 +37,7 @@ use super::{
         NamedEvent,
         Presence, //
     },
+    pair::Pairs,
     period, //
 };
 use core::{
@@ -84,10 +85,8 @@ pub struct Capabilities {
     pub metrics: CounterSet,
     /// Whether a core has more than one thread.
     pub(super) threads: bool,
-    /// Whether any event takes a pair of counters.
-    pub(super) pairs: bool,
-    /// Whether an event would take a pair, but counters cannot be merged.
-    pub(super) unpaired: bool,
+    /// What becomes of events that take a pair of counters.
+    pub(super) pairs: Pairs,
     /// Whether the threads of a core must not share the counters of some events.
     pub(super) exclusive: bool,
     /// `caps/pmu_name` of the in-tree driver, which it has for Intel's CPUs.
@@ -129,9 +128,9 @@ impl Capabilities {
     /// The same, with the counters that have registers, if the driver can work with them.
     pub(super) fn check(mut self) -> Option<Self> {
         self.counters = self.counters & self.generation.addressable();
-        let have_pairs = self.events.constraints.have_pairs();
-        self.unpaired = have_pairs && !self.pairs;
-        self.pairs = have_pairs && self.pairs;
+        if !self.events.constraints.have_pairs() {
+            self.pairs = Pairs::NotNeeded;
+        }
         let usable = |width| (32..=64).contains(&width);
         let gp = !self.counters.gp_part().is_empty() && usable(self.gp_width);
         let fixed = self.counters.fixed_part().is_empty() || usable(self.fixed_width);
@@ -221,7 +220,7 @@ impl Capabilities {
             return CounterSet::of(metric);
         }
         let constraints = &self.events.constraints;
-        if self.unpaired && constraints.needs_pair(event) {
+        if self.pairs == Pairs::Missing && constraints.needs_pair(event) {
             return CounterSet::EMPTY;
         }
         constraints.counters(self.counters, event)
@@ -229,7 +228,7 @@ impl Capabilities {
 
     /// Whether an event takes a pair of counters: the one that it is on, and the next.
     pub fn needs_pair(&self, event: EventSel) -> bool {
-        self.pairs && self.events.constraints.needs_pair(event)
+        self.pairs == Pairs::Possible && self.events.constraints.needs_pair(event)
     }
 
     /// Finds a counter, or a pair, for one more event. `None`, and nothing changed, if the

@@ -30,6 +30,17 @@ use super::{
     shadow::Shadow, //
 };
 
+/// What becomes of events that take a pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pairs {
+    /// The CPU has no such event.
+    NotNeeded,
+    /// Counters can be merged.
+    Possible,
+    /// Counters cannot be merged, so that no counter can count such an event.
+    Missing,
+}
+
 /// The merge event, PMCxFFF. It has no unit mask and no modes.
 const MERGE: EventSel = EventSel::from_raw(0)
     .with(EventSel::EVENT_HIGH, 0xf)

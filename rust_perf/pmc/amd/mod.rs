@@ -22,6 +22,7 @@ use super::{
     cpuid::Signature,
     extra::ExtraSet,
     named::Events,
+    pair::Pairs,
     Capabilities,
     CpuidLeaf, //
 };
@@ -110,8 +111,10 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         svm: features.has(Leaf80000001Ecx::SVM),
         metrics: CounterSet::EMPTY,
         threads: false,
-        pairs: present != Version::Legacy,
-        unpaired: false,
+        pairs: match present {
+            Version::Legacy => Pairs::Missing,
+            _ => Pairs::Possible,
+        },
         exclusive: false,
         pmu_name: None,
     }

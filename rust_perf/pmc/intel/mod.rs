@@ -60,6 +60,7 @@ use super::{
     extra::ExtraSet,
     generation::Generation,
     named::Events,
+    pair::Pairs,
     Capabilities,
     CpuidLeaf, //
 };
@@ -196,8 +197,7 @@ pub(super) fn architectural(
         svm: false,
         metrics: CounterSet::EMPTY,
         threads: false,
-        pairs: false,
-        unpaired: false,
+        pairs: Pairs::NotNeeded,
         exclusive: false,
         pmu_name: None,
     }
