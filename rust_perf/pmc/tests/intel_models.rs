@@ -366,37 +366,3 @@ fn with_fewer_counters_an_event_may_have_none() {
     assert_eq!(counters(&caps, 0xc0), Some(0b1111));
     assert_eq!(counters(&caps, 0x0100), Some(0));
 }
-
-/// The models that have `intel_ht_bug` in the in-tree driver, and only with two threads in a
-/// core.
-#[test]
-fn exclusive_events() {
-    const MODELS: [u8; 8] = [0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46];
-    let with_threads = |family, model, threads| {
-        Cpuid::new(b"GenuineIntel", family, model, 0)
-            .with(0xa, 0, [0x0730_0403, 0, 0, 0x603])
-            .with(0xb, 0, [1, threads, 0, 0])
-            .detect()
-            .unwrap()
-    };
-    let exclusive = |caps: &Capabilities| -> Vec<u64> {
-        let is_exclusive = |code: &u64| caps.is_exclusive(EventSel::from_raw(*code | CMASK_1));
-        (0..=0xffff).filter(is_exclusive).collect()
-    };
-    for (family, model) in [6, 19]
-        .into_iter()
-        .flat_map(|f| (0..=0xff).map(move |m| (f, m)))
-    {
-        let has_erratum = family == 6 && MODELS.contains(&model);
-        let caps = with_threads(family, model, 2);
-        assert_eq!(caps.any_exclusive(), has_erratum, "{family:#x} {model:#x}");
-        assert!(!with_threads(family, model, 1).any_exclusive());
-    }
-    for model in MODELS {
-        let events = |code: &u64| (0xd0..=0xd3).contains(&(code & 0xff));
-        let expected: Vec<u64> = (0..=0xffff).filter(events).collect();
-        assert_eq!(exclusive(&with_threads(6, model, 2)), expected);
-        assert!(exclusive(&with_threads(6, model, 1)).is_empty());
-    }
-    assert!(exclusive(&with_threads(6, 0x3d, 2)).is_empty());
-}
