@@ -122,6 +122,8 @@ impl CorePmu {
     /// Gives this CPU's counters back. Interrupts disabled.
     fn give_back(&self, cpu: &Cpu) {
         cpu.set_ownership(Ownership::Free);
+        // Another CPU may get this one's number. It may be a thread of another core.
+        cpu.core.store(0, Relaxed);
         self.counters(cpu).give_back();
         // That has cleared all of them.
         cpu.dirty.store(0, Relaxed);
@@ -195,8 +197,6 @@ impl hotplug::Handler for Handler {
         self.assign_this_cpu(irqs);
         let on = self.0.cpus().this(irqs);
         on.state().offline.store(false, Relaxed);
-        // It may be another CPU that has this number now.
-        on.state().core.store(0, Relaxed);
     }
 
     fn offline(&self, irqs: IrqsDisabled<'_>) {
