@@ -18,6 +18,7 @@ use crate::{
     pair,
     pmi::{Defect, PmiDelivery, PmiFault},
     processor::{self, Core, Processor, Report, MAX_MODEL_MSRS},
+    selection::Selection,
     smt::{Counting, SmtCore},
 };
 
@@ -109,6 +110,7 @@ pub struct Pmu {
     core: Option<Core>,
     shape: Shape,
     eventsel: [EventSel; MAX_GENERAL],
+    selection: Selection,
     general: [u64; MAX_GENERAL],
     fixed: [u64; MAX_FIXED],
     fixed_ctr_ctrl: u64,
@@ -163,6 +165,7 @@ impl Pmu {
             core: config.core(),
             shape,
             eventsel: Default::default(),
+            selection: Selection::default(),
             general: Default::default(),
             fixed: Default::default(),
             fixed_ctr_ctrl: 0,
@@ -434,6 +437,16 @@ impl Pmu {
             if self.processor.is_some_and(|it| it.disturbs(eventsel)) {
                 counting.disturbing |= counter.bit();
             }
+            if self.needs_clearing() && self.selection.is_wrong(i) {
+                self.active.push(Active {
+                    counter,
+                    event: FilteredEvent::Occurrences(Event::Cycles),
+                    modes,
+                    pmi: eventsel.has(EventSel::INT),
+                    merged: false,
+                });
+                continue;
+            }
             let event = match self.processor.and_then(|it| it.constraint(eventsel)) {
                 Some(counters) if (counters >> i) & 1 == 0 => continue,
                 // What such an event really counts is not modelled.
@@ -474,6 +487,12 @@ impl Pmu {
             }
         }
         counting
+    }
+
+    /// Whether counters must be cleared before they count a new event. Without GLOBAL_CTRL they
+    /// cannot be.
+    fn needs_clearing(&self) -> bool {
+        self.config.version > 1 && self.processor.is_some_and(Processor::needs_clearing)
     }
 
     /// Whether a general-purpose counter and the next one are programmed to be one of 64 bits.
@@ -605,7 +624,11 @@ impl Pmu {
         self.count_access(msr)?;
         self.take_disturbed();
         match register {
-            Register::EventSel(i) => self.eventsel[i] = EventSel(value),
+            Register::EventSel(i) => {
+                let eventsel = EventSel(value);
+                self.selection.select(i, self.eventsel[i], eventsel);
+                self.eventsel[i] = eventsel;
+            }
             Register::Pmc(i) => {
                 let extended = i64::from(value as i32) as u64;
                 self.general[i] = extended & self.shape.counter_mask();
@@ -613,7 +636,11 @@ impl Pmu {
             Register::PmcFullWidth(i) => self.general[i] = value,
             Register::FixedCtr(i) => self.fixed[i] = value,
             Register::FixedCtrCtrl => self.fixed_ctr_ctrl = value,
-            Register::GlobalCtrl => self.global_ctrl = value,
+            Register::GlobalCtrl => {
+                let existing = &self.eventsel[..self.shape.general.into()];
+                self.selection.enable(value, existing);
+                self.global_ctrl = value;
+            }
             Register::GlobalStatusReset => self.global_status &= !value,
             Register::GlobalStatusSet => self.global_status |= value,
             Register::DebugCtl => self.debugctl = value,
@@ -749,6 +776,7 @@ impl fmt::Debug for Pmu {
         f.debug_struct("Pmu")
             .field("shape", &self.shape)
             .field("eventsel", &self.eventsel)
+            .field("selection", &self.selection)
             .field("general", &self.general)
             .field("fixed", &self.fixed)
             .field("fixed_ctr_ctrl", &self.fixed_ctr_ctrl)

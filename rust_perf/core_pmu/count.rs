@@ -16,7 +16,10 @@ use crate::{
         OnCpu, //
     },
     pmc::{
-        counter::Counter,
+        counter::{
+            Counter,
+            CounterSet, //
+        },
         event::EventSel,
         period, //
     }, //
@@ -86,6 +89,29 @@ impl CorePmu {
         }
         if let Some(counter) = Self::counter_of(&event) {
             self.update(on, counter, event);
+        }
+    }
+
+    /// Clears this CPU's GP counters if they would not count right otherwise: an event has been
+    /// put on one of them. The PMU is disabled.
+    pub(super) fn clear_selection(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        let counters = self.counters(cpu);
+        if !counters.is_uncleared() {
+            return;
+        }
+        let mut used = CounterSet::EMPTY;
+        for counter in cpu.active().gp_part() {
+            if let Some(event) = on.event(counter.index()) {
+                self.stop_event(on, event, true);
+                used = used | CounterSet::of(counter);
+            }
+        }
+        counters.clear_selection(used);
+        for counter in used {
+            if let Some(event) = on.event(counter.index()) {
+                self.start_event(on, event);
+            }
         }
     }
 

@@ -252,6 +252,7 @@ impl Pmu for CorePmu {
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
         let cpu = on.state();
         self.clear_dirty(cpu);
+        self.clear_selection(on);
         cpu.enabled.store(true, Relaxed);
         self.run_active(cpu);
     }

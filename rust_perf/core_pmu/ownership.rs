@@ -164,6 +164,7 @@ impl CorePmu {
     /// disabled.
     fn restore(&self, on: &OnCpu<'_, Self>) {
         let (cpu, hardware) = (on.state(), &self.hardware);
+        let enabled = cpu.enabled.swap(false, Relaxed);
         self.counters(cpu).reset();
         for counter in cpu.active() {
             if let Some(event) = on.event(counter.index()) {
@@ -173,6 +174,8 @@ impl CorePmu {
         }
         hardware.apic.deliver_pmi_as_nmi();
         cpu.set_ownership(Ownership::Ours);
+        self.clear_selection(on);
+        cpu.enabled.store(enabled, Relaxed);
         self.run_active(cpu);
     }
 

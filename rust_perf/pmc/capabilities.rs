@@ -253,6 +253,11 @@ impl Capabilities {
         self.exclusive
     }
 
+    /// Whether [`Counters::clear_selection`](super::Counters::clear_selection) may be needed.
+    pub(super) fn needs_clearing(&self) -> bool {
+        self.events.needs_clearing && self.generation.global.is_some()
+    }
+
     /// The extra registers that events of this CPU need.
     pub fn extra_registers(&self) -> impl Iterator<Item = ExtraRegister> + '_ {
         let all = ExtraRegister::ALL.into_iter();

@@ -72,8 +72,8 @@ pub trait Registers {
 /// registers belong to no counter; an NMI writes what is in them already.
 pub struct Counters<'a, R> {
     pub(super) shadow: &'a Shadow,
-    caps: &'a Capabilities,
-    regs: &'a R,
+    pub(super) caps: &'a Capabilities,
+    pub(super) regs: &'a R,
 }
 
 impl<'a, R: Registers> Counters<'a, R> {
@@ -171,7 +171,9 @@ impl<'a, R: Registers> Counters<'a, R> {
                 // Without global control, EN runs the counter.
                 let enable = self.caps.generation.global.is_some();
                 let wanted = event.with(EventSel::EN, enable.into()).into_raw();
-                if self.shadow.eventsel(counter) != Some(wanted) {
+                let current = self.shadow.eventsel(counter);
+                if current != Some(wanted) {
+                    self.note_selection(current);
                     self.write_eventsel(counter, wanted);
                 }
             }

@@ -5,7 +5,8 @@
 //! What an event is ([`event`]), which counters can count it ([`constraint`]),
 //! which one it gets, or which two ([`assign`], [`siblings`]), which register holds the rest of
 //! it (`extra`), how a period is counted ([`period`]), and how the registers are written
-//! ([`counters`]), two counters for one event (`pair`) and PERF_METRICS ([`metrics`]) with them.
+//! ([`counters`]), two counters for one event (`pair`) and PERF_METRICS ([`metrics`]) with them, and what some
+//! CPUs need before they count (`selection`).
 //! [`detect`] finds out what a CPU has.
 //! Each vendor has a folder with its registers, generations, detection and
 //! events. A new model is a file there with its table of events, and a line in
@@ -40,6 +41,7 @@ mod msr;
 mod named;
 mod pair;
 pub mod period;
+mod selection;
 mod shadow;
 pub mod siblings;
 mod topdown;

@@ -36,6 +36,8 @@ pub(super) struct Events {
     pub(super) topdown: Topdown,
     /// From where on counters count right.
     pub(super) period_limit: PeriodLimit,
+    /// Whether GP counters must be cleared before they count a new event.
+    pub(super) needs_clearing: bool,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
 }
@@ -185,6 +187,14 @@ impl Events {
     pub(super) const fn with_period_limit(self, period_limit: PeriodLimit) -> Self {
         Events {
             period_limit,
+            ..self
+        }
+    }
+
+    /// The same events, which GP counters count right only if they have been cleared.
+    pub(super) const fn with_clearing(self) -> Self {
+        Events {
+            needs_clearing: true,
             ..self
         }
     }

@@ -57,6 +57,9 @@ pub struct Shadow {
     pub(super) fixed_ctr_ctrl: LocalWord,
     /// The second counters of pairs, those that have the merge event. No event is on these.
     pub(super) merged: LocalWord,
+    /// Whether GP counters must be cleared before they are run, see
+    /// [`Counters::is_uncleared`](super::Counters::is_uncleared).
+    pub(super) uncleared: LocalWord,
     pub(super) known: LocalWord,
     pub(super) value: [LocalWord; MAX_COUNTERS],
     pub(super) known_extra: LocalWord,
@@ -74,6 +77,7 @@ impl Default for Shadow {
             eventsel: [const { LocalWord::new(UNKNOWN) }; MAX_COUNTERS],
             fixed_ctr_ctrl: LocalWord::new(UNKNOWN),
             merged: LocalWord::new(0),
+            uncleared: LocalWord::new(0),
             known: LocalWord::new(0),
             value: [const { LocalWord::new(0) }; MAX_COUNTERS],
             known_extra: LocalWord::new(0),

@@ -19,6 +19,7 @@ const LEGACY: Counters = Counters {
     width: 48,
     full_width: false,
     metrics: 0,
+    needs_clearing: false,
 };
 
 const PERF_CTR_EXT_CORE: Counters = Counters {

@@ -84,6 +84,7 @@ const CORE: Counters = Counters {
     width: 40,
     full_width: false,
     metrics: 0,
+    needs_clearing: false,
 };
 
 /// The first steppings of Merom do not report the fixed-function counters that they have.
@@ -101,12 +102,14 @@ const NEHALEM: Counters = Counters {
     width: 48,
     full_width: false,
     metrics: 0,
+    needs_clearing: true,
 };
 
 /// Two threads share the eight counters of a core.
 const SANDY_BRIDGE: Counters = Counters {
     general: 8,
     full_width: true,
+    needs_clearing: false,
     ..NEHALEM
 };
 
@@ -148,6 +151,7 @@ const SILVERMONT: Counters = Counters {
 const GOLDMONT: Counters = Counters {
     version: 4,
     full_width: true,
+    needs_clearing: false,
     ..NEHALEM
 };
 

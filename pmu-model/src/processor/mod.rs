@@ -68,6 +68,9 @@ struct Counters {
     full_width: bool,
     /// The number of fields of PERF_METRICS, 0 if it does not exist.
     metrics: u8,
+    /// Whether a general-purpose counter must be cleared before it counts a new event, see
+    /// `crate::selection`.
+    needs_clearing: bool,
 }
 
 /// Processors whose PMUs are the same.
@@ -142,6 +145,7 @@ impl Processor {
             width,
             full_width,
             metrics: _,
+            needs_clearing: _,
         } = self.counters;
         let shape = Shape {
             general: if smt { general_of_thread } else { general },
@@ -156,6 +160,11 @@ impl Processor {
     /// The number of fields of PERF_METRICS, 0 if it does not exist.
     pub(crate) fn metrics(&self) -> u8 {
         self.counters.metrics
+    }
+
+    /// Whether a general-purpose counter must be cleared before it counts a new event.
+    pub(crate) fn needs_clearing(&self) -> bool {
+        self.counters.needs_clearing
     }
 
     /// The general-purpose counters that count an event, as a bitmap. `None` if the list

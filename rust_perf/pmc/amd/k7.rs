@@ -47,6 +47,7 @@ pub(super) const fn before_zen(gp: &'static [Constraint]) -> Events {
         extra: ExtraEvents::NONE,
         topdown: Topdown::NONE,
         period_limit: PeriodLimit::NONE,
+        needs_clearing: false,
         format: EventSel::AMD,
     }
 }

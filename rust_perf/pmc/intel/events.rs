@@ -51,6 +51,7 @@ pub(super) const fn with(constraints: Constraints) -> Events {
         extra: ExtraEvents::NONE,
         topdown: Topdown::NONE,
         period_limit: PeriodLimit::NONE,
+        needs_clearing: false,
         // PC is ignored. It is named because the in-tree driver names it.
         format: EventSel::COMMON | EventSel::PC.mask(),
     }

@@ -59,7 +59,8 @@ pub(super) static NEHALEM: Events = with(Constraints {
 .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(EXTRA)
 // In-tree: `nhm_limit_period()`.
-.with_period_limit(PeriodLimit::at_least(32));
+.with_period_limit(PeriodLimit::at_least(32))
+.with_clearing();
 
 /// In-tree: `intel_nehalem_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_core(&[

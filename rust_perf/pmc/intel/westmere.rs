@@ -48,7 +48,8 @@ pub(super) static WESTMERE: Events = with(Constraints {
 })
 .with_named(&[&NAMED, &nehalem::FRONTEND_STALLS, &nehalem::BACKEND_STALLS])
 .with_cache(&[&CACHE, &nehalem::OFFCORE_CACHE, &NO_SUCH_OPERATION])
-.with_extra(EXTRA);
+.with_extra(EXTRA)
+.with_clearing();
 
 /// In-tree: `intel_westmere_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_core(&[

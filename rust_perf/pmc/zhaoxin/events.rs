@@ -44,6 +44,7 @@ pub(in super::super) static ZXC: Events = Events {
     extra: ExtraEvents::NONE,
     topdown: Topdown::NONE,
     period_limit: PeriodLimit::NONE,
+    needs_clearing: false,
     format: EventSel::COMMON,
 };
 
@@ -55,6 +56,7 @@ pub(in super::super) static ZXD: Events = Events {
     extra: ExtraEvents::NONE,
     topdown: Topdown::NONE,
     period_limit: PeriodLimit::NONE,
+    needs_clearing: false,
     format: EventSel::COMMON,
 };
 
@@ -66,6 +68,7 @@ pub(in super::super) static ZXE: Events = Events {
     extra: ExtraEvents::NONE,
     topdown: Topdown::NONE,
     period_limit: PeriodLimit::NONE,
+    needs_clearing: false,
     format: EventSel::COMMON,
 };
 
