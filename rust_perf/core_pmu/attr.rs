@@ -75,6 +75,11 @@ impl CorePmu {
         }
         self.has_auxiliary(event, config)?;
         let eventsel = self.eventsel(attr, config)?;
+        // A frequency is taken for a period here, as by the in-tree driver.
+        let capabilities = &self.hardware.capabilities;
+        if !capabilities.is_transaction_allowed(eventsel, attr.sample_period()) {
+            return Err(perf::not_supported());
+        }
         self.fits_in_group(event, eventsel, extra)?;
         self.join_slots(event, eventsel)?;
         event.set_extra_register(extra.map(|extra| perf::ExtraRegister {

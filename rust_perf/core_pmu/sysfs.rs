@@ -44,6 +44,9 @@ pub(crate) fn attribute_groups(
     for (name, text) in capabilities.topdown_files() {
         events.push(File::new(name, fmt!("{text}"))?, GFP_KERNEL)?;
     }
+    for (name, text) in capabilities.transaction_files() {
+        events.push(File::new(name, fmt!("{text}"))?, GFP_KERNEL)?;
+    }
     let with_metrics = !capabilities.metrics.is_empty();
     for event in capabilities.events() {
         if event.name == EventName::Slots && with_metrics {

@@ -223,7 +223,7 @@ impl Capabilities {
         if self.pairs == Pairs::Missing && constraints.needs_pair(event) {
             return CounterSet::EMPTY;
         }
-        constraints.counters(self.counters, event)
+        self.in_transactions(constraints.counters(self.counters, event), event)
     }
 
     /// Whether an event takes a pair of counters: the one that it is on, and the next.

@@ -111,21 +111,22 @@ impl Constraint {
         }
     }
 
-    /// The event with this unit mask and event select, as Intel writes it.
+    /// Intel's event with this unit mask and event select. The other bits of AMD's event select
+    /// do not count, because Intel has IN_TX and IN_TXCP there.
     pub const fn code(code: u16, counters: u32) -> Self {
         let [event, umask] = code.to_le_bytes();
-        Self::new(0xfff, event as u16, UnitMask::Is(umask), counters)
+        Self::new(0xff, event as u16, UnitMask::Is(umask), counters)
     }
 
-    /// The events with this event select.
+    /// Intel's events with this event select.
     pub const fn event(event: u8, counters: u32) -> Self {
         Self::events(event, event, counters)
     }
 
-    /// The events with the event selects from `first` to `last`.
+    /// Intel's events with the event selects from `first` to `last`.
     pub const fn events(first: u8, last: u8, counters: u32) -> Self {
         Constraint {
-            mask: 0xfff,
+            mask: 0xff,
             first: first as u16,
             last: last as u16,
             umask: UnitMask::Any,
@@ -195,7 +196,8 @@ impl UnitMask {
 mod tests {
     use super::super::{
         event::Modes,
-        intel::INTEL_CONSTRAINTS, //
+        intel::INTEL_CONSTRAINTS,
+        transactions, //
     };
     use super::*;
 
@@ -292,17 +294,24 @@ mod tests {
             fixed: &[],
             gp: &[
                 Constraint::code(0x04a3, 0b0001),
-                Constraint::new(0xfff, 0x0a3, UnitMask::Has(0x0c), 0b0010),
+                Constraint::new(0xff, 0xa3, UnitMask::Has(0x0c), 0b0010),
                 Constraint::event(0x48, 0b0100),
                 Constraint::events(0x40, 0x4f, 0b1000),
             ],
         };
         let counters = |config| {
             CONSTRAINTS
-                .counters(ALL, event(config, EventSel::AMD))
+                .counters(ALL, event(config, EventSel::INTEL | transactions::FIELDS))
                 .bits()
         };
-        for modifiers in [0, EventSel::EDGE.mask(), EventSel::INV.mask(), 0x0100_0000] {
+        for modifiers in [
+            0,
+            EventSel::EDGE.mask(),
+            EventSel::INV.mask(),
+            0x0100_0000,
+            EventSel::IN_TX.mask(),
+            EventSel::IN_TXCP.mask(),
+        ] {
             assert_eq!(counters(0x04a3 | modifiers), 0b0001);
             assert_eq!(counters(0x0148 | modifiers), 0b0100);
         }
@@ -317,8 +326,6 @@ mod tests {
             (0x0040, 0b1000),
             (0x014f, 0b1000),
             (0x0050, 0b1111),
-            // A range is of the whole event select.
-            (0x1_0000_0040, 0b1111),
         ] {
             assert_eq!(counters(config), expected, "{config:#x}");
         }

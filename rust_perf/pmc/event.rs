@@ -22,6 +22,10 @@ bitfield! {
         /// Intel: count cycles with exactly CMASK occurrences, where CPUID leaf
         /// 23H has the flag.
         36:36 EQ;
+        /// Intel, with TSX: do not count what transactions did that have aborted.
+        33:33 IN_TXCP;
+        /// Intel, with TSX: count in transactions only.
+        32:32 IN_TX;
         /// AMD: the upper bits of the event select.
         35:32 EVENT_HIGH;
         /// Count cycles with at least so many occurrences.
@@ -178,6 +182,8 @@ impl EventSel {
             && !self.has(Self::INV)
             && !self.has(Self::CMASK)
             && !self.has(Self::EQ)
+            && !self.has(Self::IN_TX)
+            && !self.has(Self::IN_TXCP)
             && !self.has(Self::UMASK2)
     }
 

@@ -45,6 +45,7 @@ mod selection;
 mod shadow;
 pub mod siblings;
 mod topdown;
+mod transactions;
 mod zhaoxin;
 
 pub use self::{

@@ -15,7 +15,8 @@ use super::{
     event::EventSel,
     extra::ExtraEvents,
     period::PeriodLimit,
-    topdown::Topdown, //
+    topdown::Topdown,
+    transactions, //
 };
 use core::{
     ffi::CStr,
@@ -34,6 +35,8 @@ pub(super) struct Events {
     pub(super) extra: ExtraEvents,
     /// The events for top-down analysis.
     pub(super) topdown: Topdown,
+    /// The files of the events of transactions, if some CPUs with this table have these.
+    pub(super) transactions: transactions::Files,
     /// From where on counters count right.
     pub(super) period_limit: PeriodLimit,
     /// Whether GP counters must be cleared before they count a new event.
@@ -183,6 +186,14 @@ impl Events {
         Events { topdown, ..self }
     }
 
+    /// The same events, with these if the CPU has transactions.
+    pub(super) const fn with_transactions(self, transactions: transactions::Files) -> Self {
+        Events {
+            transactions,
+            ..self
+        }
+    }
+
     /// The same events, which count right from here on.
     pub(super) const fn with_period_limit(self, period_limit: PeriodLimit) -> Self {
         Events {
@@ -223,8 +234,8 @@ const fn field(name: &'static CStr, bits: &'static str, mask: u64) -> FormatFiel
     FormatField { name, bits, mask }
 }
 
-/// See [`EventSel`]. If fields share a name, the wider one comes first.
-static FIELDS: [FormatField; 10] = [
+/// See [`EventSel`]. Fields of different vendors share bits.
+static FIELDS: [FormatField; 12] = [
     field(
         c"event",
         "0-7,32-35",
@@ -242,19 +253,18 @@ static FIELDS: [FormatField; 10] = [
     field(c"any", "21", EventSel::ANY.mask()),
     field(c"inv", "23", EventSel::INV.mask()),
     field(c"cmask", "24-31", EventSel::CMASK.mask()),
+    field(c"in_tx", "32", EventSel::IN_TX.mask()),
+    field(c"in_tx_cp", "33", EventSel::IN_TXCP.mask()),
     field(c"eq", "36", EventSel::EQ.mask()),
 ];
 
-/// The fields of `attr.config` whose bits are all in `format`. Of fields that
-/// share a name, the widest.
+/// The fields of `attr.config` whose bits are all in `format`, without those that are parts of
+/// others.
 pub(super) fn format_fields(format: u64) -> impl Iterator<Item = &'static FormatField> {
     let present = move |field: &&FormatField| format & field.mask == field.mask;
     FIELDS.iter().filter(present).filter(move |field| {
-        let widest = FIELDS
-            .iter()
-            .filter(present)
-            .find(|other| other.name == field.name);
-        widest.is_some_and(|widest| widest.mask == field.mask)
+        let mut others = FIELDS.iter().filter(present);
+        !others.any(|other| other.mask != field.mask && other.mask & field.mask == field.mask)
     })
 }
 

@@ -46,6 +46,7 @@ pub(super) const fn before_zen(gp: &'static [Constraint]) -> Events {
         constraints: Constraints { fixed: &[], gp },
         extra: ExtraEvents::NONE,
         topdown: Topdown::NONE,
+        transactions: &[],
         period_limit: PeriodLimit::NONE,
         needs_clearing: false,
         format: EventSel::AMD,

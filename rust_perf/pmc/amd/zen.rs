@@ -46,6 +46,7 @@ const fn zen(named: &'static [&'static [NamedEvent]]) -> Events {
         },
         extra: ExtraEvents::NONE,
         topdown: Topdown::NONE,
+        transactions: &[],
         period_limit: PeriodLimit::NONE,
         needs_clearing: false,
         format: EventSel::AMD,

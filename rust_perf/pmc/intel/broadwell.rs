@@ -26,7 +26,8 @@ use super::{
     },
     haswell,
     sandy_bridge,
-    topdown, //
+    topdown,
+    transactions, //
 };
 
 /// In-tree: `intel_bdw_event_constraints`.
@@ -37,7 +38,7 @@ pub(super) static BROADWELL: Events = with(Constraints {
         // L1D_PEND_MISS.PENDING.
         Constraint::code(0x0148, 0b0100),
         // CYCLE_ACTIVITY: L1D misses pending, with any other condition.
-        Constraint::new(0xfff, 0x0a3, UnitMask::Has(0x08), 0b0100),
+        Constraint::new(0xff, 0xa3, UnitMask::Has(0x08), 0b0100),
         // MEM_TRANS_RETIRED.
         Constraint::event(0xcd, 0xf),
         // MEM_UOPS_RETIRED, MEM_LOAD_UOPS_*.
@@ -47,6 +48,7 @@ pub(super) static BROADWELL: Events = with(Constraints {
 .with_cache(&[&haswell::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(sandy_bridge::SERVER_EXTRA)
 .with_topdown(topdown::SANDY_BRIDGE)
+.with_transactions(transactions::HASWELL)
 // Errata BDM11 and BDM55. In-tree: `bdw_limit_period()`.
 .with_period_limit(PeriodLimit::NONE.inst_retired_at_least(128, 64));
 

@@ -36,6 +36,12 @@ bitfield! {
         23:0 NATIVE_MODEL;
     }
 
+    /// CPUID.(EAX=07H,ECX=0):EBX (SDM vol. 2, CPUID).
+    pub(in super::super) struct Leaf07Ebx(u32) {
+        /// There are transactions (TSX).
+        11:11 RTM;
+    }
+
     /// CPUID.(EAX=07H,ECX=0):EDX (SDM vol. 2, CPUID; `arch/x86/include/asm/cpufeatures.h`).
     pub(in super::super) struct Leaf07Edx(u32) {
         /// TSX_FORCE_ABORT exists.

@@ -50,6 +50,7 @@ pub(super) const fn with(constraints: Constraints) -> Events {
         constraints,
         extra: ExtraEvents::NONE,
         topdown: Topdown::NONE,
+        transactions: &[],
         period_limit: PeriodLimit::NONE,
         needs_clearing: false,
         // PC is ignored. It is named because the in-tree driver names it.
@@ -65,7 +66,7 @@ pub(in super::super) const CONSTRAINTS: Constraints = Constraints {
 
 /// The unit masks of event select 0 are pseudo-encodings for what fixed counters
 /// count. A GP counter counts nothing for them.
-pub(super) const PSEUDO: Constraint = Constraint::new(0xfff, 0x000, UnitMask::NotZero, 0);
+pub(super) const PSEUDO: Constraint = Constraint::new(0xff, 0x00, UnitMask::NotZero, 0);
 
 /// What the fixed counters of models with three of them count. In-tree:
 /// `intel_gen_event_constraints`.

@@ -32,7 +32,8 @@ use super::{
         PSEUDO,
         REF_CYCLES, //
     },
-    topdown, //
+    topdown,
+    transactions, //
 };
 
 /// What the fixed counters count, on Lion Cove and Panther Cove, too.
@@ -71,6 +72,7 @@ const fn model(extra: ExtraEvents) -> Events {
         .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
         .with_extra(extra)
         .with_topdown(topdown::GOLDEN_COVE)
+        .with_transactions(transactions::GOLDEN_COVE)
 }
 
 const fn hybrid(extra: ExtraEvents) -> Events {
@@ -78,6 +80,7 @@ const fn hybrid(extra: ExtraEvents) -> Events {
         .with_named(&[&REF_CYCLES, &NAMED])
         .with_cache(&[&CACHE, &HYBRID_OFFCORE_CACHE, &NO_SUCH_OPERATION])
         .with_extra(extra)
+        .with_transactions(transactions::GOLDEN_COVE)
 }
 
 /// In-tree: `intel_glc_event_constraints`.

@@ -25,7 +25,8 @@ use super::{
         THREE_FIXED, //
     },
     sandy_bridge,
-    topdown, //
+    topdown,
+    transactions, //
 };
 
 /// In-tree: `intel_hsw_event_constraints`.
@@ -50,6 +51,7 @@ pub(super) static HASWELL: Events = with(Constraints {
 .with_cache(&[&CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(sandy_bridge::SERVER_EXTRA)
 .with_topdown(topdown::SANDY_BRIDGE)
+.with_transactions(transactions::HASWELL)
 // Erratum HSW11. With less than 32 of other events, one NMI may find two overflows. In-tree:
 // `hsw_limit_period()`.
 .with_period_limit(PeriodLimit::at_least(32).inst_retired_at_least(128, 1));

@@ -29,7 +29,8 @@ use super::{
         PSEUDO, //
     },
     skylake,
-    topdown, //
+    topdown,
+    transactions, //
 };
 
 /// The client's.
@@ -41,7 +42,8 @@ pub(super) static ICE_LAKE: Events = with(CONSTRAINTS)
         &NO_SUCH_OPERATION,
     ])
     .with_extra(EXTRA)
-    .with_topdown(topdown::ICE_LAKE);
+    .with_topdown(topdown::ICE_LAKE)
+    .with_transactions(transactions::ICE_LAKE);
 
 /// The server's.
 pub(super) static ICE_LAKE_SERVER: Events = with(CONSTRAINTS)
@@ -52,7 +54,8 @@ pub(super) static ICE_LAKE_SERVER: Events = with(CONSTRAINTS)
         &NO_SUCH_OPERATION,
     ])
     .with_extra(EXTRA)
-    .with_topdown(topdown::ICE_LAKE);
+    .with_topdown(topdown::ICE_LAKE)
+    .with_transactions(transactions::ICE_LAKE);
 
 /// In-tree: `intel_icl_event_constraints`.
 const CONSTRAINTS: Constraints = Constraints {

@@ -28,14 +28,16 @@ use super::{
         PSEUDO,
         REF_CYCLES, //
     },
-    golden_cove, //
+    golden_cove,
+    transactions, //
 };
 
 /// Lunar Lake and Panther Lake.
 pub(super) static LUNAR_LAKE: Events = with(CONSTRAINTS)
     .with_named(&[&REF_CYCLES, &NAMED])
     .with_cache(&[&golden_cove::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
-    .with_extra(EXTRA);
+    .with_extra(EXTRA)
+    .with_transactions(transactions::GOLDEN_COVE);
 
 /// Arrow Lake.
 pub(super) static ARROW_LAKE: Events = with(CONSTRAINTS)
@@ -45,7 +47,8 @@ pub(super) static ARROW_LAKE: Events = with(CONSTRAINTS)
         &ARROW_LAKE_OFFCORE_CACHE,
         &NO_SUCH_OPERATION,
     ])
-    .with_extra(EXTRA);
+    .with_extra(EXTRA)
+    .with_transactions(transactions::GOLDEN_COVE);
 
 /// All ten GP counters.
 const ALL: u32 = 0x3ff;

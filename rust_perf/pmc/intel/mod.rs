@@ -25,6 +25,7 @@ mod sandy_bridge;
 mod silvermont;
 mod skylake;
 mod topdown;
+mod transactions;
 mod tremont;
 mod v1;
 pub(super) mod v2;
@@ -43,6 +44,7 @@ pub use self::{
 
 use self::{
     cpuid::{
+        Leaf07Ebx,
         Leaf07Edx,
         Leaf0aEax,
         Leaf0aEdx, //
@@ -61,6 +63,7 @@ use super::{
     generation::Generation,
     named::Events,
     pair::Pairs,
+    transactions::FIELDS as TRANSACTIONS,
     Capabilities,
     CpuidLeaf, //
 };
@@ -116,6 +119,9 @@ pub(super) fn detect(
     if version >= 3 && !Leaf0aEdx::from_raw(leaf.edx).has(Leaf0aEdx::ANYTHREAD_DEPRECATED) {
         caps.format |= EventSel::ANY.mask();
     }
+    if has_transactions(&cpuid) && !events.transactions.is_empty() {
+        caps.format |= TRANSACTIONS;
+    }
     // In-tree: `exra_is_visible()`.
     caps.names_extra = has_global;
     caps.pmu_name = Some(match (model, version) {
@@ -138,6 +144,13 @@ pub(super) fn detect(
         caps.missing_events = extended.missing_events.unwrap_or(caps.missing_events);
     }
     caps.check()
+}
+
+/// Whether programs can use transactions. In-tree: `boot_cpu_has(X86_FEATURE_RTM)`.
+fn has_transactions(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> bool {
+    let leaf = cpuid(7, 0);
+    let has_rtm = Leaf07Ebx::from_raw(leaf.ebx).has(Leaf07Ebx::RTM);
+    has_rtm && !Leaf07Edx::from_raw(leaf.edx).has(Leaf07Edx::RTM_ALWAYS_ABORT)
 }
 
 /// Whether microcode uses GP counter 3 for transactions, unless TSX_FORCE_ABORT makes them abort

@@ -30,7 +30,8 @@ use super::{
         REF_CYCLES, //
     },
     golden_cove,
-    topdown, //
+    topdown,
+    transactions, //
 };
 
 /// In-tree: `intel_pnc_event_constraints`.
@@ -68,7 +69,8 @@ pub(super) static PANTHER_COVE: Events = with(Constraints {
 .with_named(&[&REF_CYCLES, &NAMED])
 .with_cache(&[&golden_cove::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(EXTRA)
-.with_topdown(topdown::GOLDEN_COVE);
+.with_topdown(topdown::GOLDEN_COVE)
+.with_transactions(transactions::GOLDEN_COVE);
 
 /// The bits that are valid in each MSR_OMR.
 const OMR: u64 = 0x40ff_ffff_0000_ffff;

@@ -28,7 +28,8 @@ use super::{
         PSEUDO,
         THREE_FIXED, //
     },
-    topdown, //
+    topdown,
+    transactions, //
 };
 
 /// In-tree: `intel_skl_event_constraints`.
@@ -48,7 +49,8 @@ pub(super) static SKYLAKE: Events = with(Constraints {
 })
 .with_cache(&[&CACHE, &TLB_CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(EXTRA)
-.with_topdown(topdown::SKYLAKE);
+.with_topdown(topdown::SKYLAKE)
+.with_transactions(transactions::HASWELL);
 
 /// In-tree: `intel_skl_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[
