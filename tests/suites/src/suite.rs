@@ -128,6 +128,8 @@ test_groups! {
     Probes,
     /// probes/cost.rs: needs `-icount`
     ProbesCost,
+    /// random_groups.rs
+    RandomGroups,
     /// rotation.rs: many processes
     RotationMany,
     /// rotation.rs: exact shares of time, which need `-icount`
@@ -451,7 +453,7 @@ const COMPARE: &[TestGroup] = &[Compare];
 const MODEL: &[&[TestGroup]] = &[&[Codes, Constraints, ExtraRegisters, ModelEvents, Topdown]];
 
 /// The tables of a CPU.
-const CPU: &[&[TestGroup]] = &[&[Codes, CompareSysfs, ModelEvents]];
+const CPU: &[&[TestGroup]] = &[&[Codes, CompareSysfs, ModelEvents, RandomGroups]];
 
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];

@@ -94,7 +94,7 @@ impl InTree {
 }
 
 /// What the driver finds out about this CPU.
-fn detect() -> Result<Capabilities> {
+pub(super) fn detect() -> Result<Capabilities> {
     let leaf = |leaf, subleaf| {
         let [eax, ebx, ecx, edx] = cpuid(leaf, subleaf);
         CpuidLeaf { eax, ebx, ecx, edx }

@@ -37,6 +37,7 @@ pub mod parameters;
 pub mod perf_tool;
 pub mod probes;
 pub mod processor;
+pub mod random_groups;
 pub mod rotation;
 pub mod sampling;
 pub mod sharing;
