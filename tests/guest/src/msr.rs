@@ -128,7 +128,7 @@ impl PmuMsrs {
 
     /// The EVENTSELs of the general counters that run, and the addresses of the counters. The
     /// EVENTSEL of a counter that is off may be anything.
-    pub fn running_general(&self, msrs: &Msrs) -> Result<impl Iterator<Item = (u64, u32)>> {
+    pub fn running_general(&self, msrs: &Msrs) -> Result<Vec<(u64, u32)>> {
         const EN: u64 = 1 << 22;
         let running = self.running(msrs)?;
         let mask = CpuPmu::probe().general_mask;
@@ -140,7 +140,7 @@ impl PmuMsrs {
                 general.push((eventsel, *counter));
             }
         }
-        Ok(general.into_iter())
+        Ok(general)
     }
 
     fn of(cpu: &CpuPmu) -> Self {

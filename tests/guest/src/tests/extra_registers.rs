@@ -287,7 +287,7 @@ impl Programmed {
         let addresses = PmuMsrs::of_this_cpu();
         let running = addresses.running(msrs)?;
         let general = addresses.running_general(msrs)?;
-        let mut eventsels: Vec<_> = general.map(|(eventsel, _)| eventsel).collect();
+        let mut eventsels: Vec<_> = general.iter().map(|(eventsel, _)| *eventsel).collect();
         eventsels.sort_unstable();
         let mut fixed = addresses.fixed_ctrl.map_or(Ok(0), |it| msrs.read(it))?;
         for i in (0..16).filter(|i| running & (1 << (32 + i)) == 0) {

@@ -151,9 +151,12 @@ fn files(ctx: &Ctx) -> Result<()> {
 
 /// The value of the general counter that counts an event with this code.
 fn counter_of(msrs: &Msrs, code: u64) -> Result<u64> {
-    let mut general = PmuMsrs::of_this_cpu().running_general(msrs)?;
-    let found = general.find(|(eventsel, _)| eventsel & 0xffff == code);
-    msrs.read(found.context("no counter has the event")?.1)
+    let general = PmuMsrs::of_this_cpu().running_general(msrs)?;
+    let found = general
+        .iter()
+        .find(|(eventsel, _)| eventsel & 0xffff == code);
+    let (_, counter) = found.context("no counter has the event")?;
+    msrs.read(*counter)
 }
 
 /// Sample periods that a CPU cannot count are refused, and what is left of a period is
