@@ -46,11 +46,8 @@ impl CorePmu {
         self.core_of(on).map(|core| &core.counters)
     }
 
-    /// The core that this CPU is a thread of, if its threads share anything.
+    /// The core that this CPU is a thread of. Its threads must share something.
     fn core_of(&self, on: &OnCpu<'_, Self>) -> Option<&Core> {
-        if self.cores.is_empty() {
-            return None;
-        }
         let cached = &on.state().core;
         let index = match cached.load(Relaxed).checked_sub(1) {
             Some(index) => index,
