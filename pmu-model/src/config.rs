@@ -127,13 +127,18 @@ impl Config {
         })
     }
 
-    /// Whether the table of processors has one row for the processors of both.
+    /// Whether the tables have the same PMU for both: one row of processors, or cores of a type
+    /// that are alike.
     pub fn has_processor_of(&self, other: &Self) -> bool {
         let row = |it: &Self| {
             let signature = it.signature?;
             processor::find(it.vendor, signature).map(ptr::from_ref)
         };
-        row(self) == row(other)
+        match (self.core(), other.core()) {
+            (Some(core), Some(other)) => core.is_like(&other),
+            (None, None) => row(self) == row(other),
+            _ => false,
+        }
     }
 
     /// The PMU of a core of this type of a hybrid processor.

@@ -189,6 +189,9 @@ pub mod fixed_ctrl {
     pub const ANY: u64 = 1 << 2;
     /// Raise a PMI on overflow.
     pub const PMI: u64 = 1 << 3;
+    /// Fixed-function counter 3 only, where PERF_CAPABILITIES has
+    /// [`RDPMC_METRICS_CLEAR`](super::RDPMC_METRICS_CLEAR): RDPMC of PERF_METRICS clears both registers.
+    pub const METRICS_CLEAR: u64 = 1 << 2;
 }
 
 /// The bits of GLOBAL_STATUS that do not belong to a counter.
@@ -223,6 +226,8 @@ pub const PMI_IN_USE: u64 = 1 << 63;
 pub const FW_WRITE: u64 = 1 << 13;
 /// PERF_CAPABILITIES: PERF_METRICS exists.
 pub const PERF_METRICS_AVAILABLE: u64 = 1 << 15;
+/// PERF_CAPABILITIES: RDPMC can clear PERF_METRICS (SDM vol. 2B, RDPMC).
+pub const RDPMC_METRICS_CLEAR: u64 = 1 << 19;
 
 /// The bits of DEBUGCTL (SDM vol. 3B, "IA32_DEBUGCTL MSR").
 pub mod debugctl {

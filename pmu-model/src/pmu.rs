@@ -13,7 +13,7 @@ use crate::{
     msr::{
         debugctl, fixed_ctrl, global_status, EventSel, Register, FIXED_SHIFT, FW_WRITE,
         IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, MSR_PERF_METRICS, PERF_CNTR_GLOBAL_STATUS,
-        PERF_METRICS_AVAILABLE, PERF_METRICS_BIT, PMI_IN_USE, RDPMC_METRICS,
+        PERF_METRICS_AVAILABLE, PERF_METRICS_BIT, PMI_IN_USE, RDPMC_METRICS, RDPMC_METRICS_CLEAR,
     },
     pair,
     pmi::{Defect, PmiDelivery, PmiFault},
@@ -268,11 +268,16 @@ impl Pmu {
     pub fn perf_capabilities(&self) -> Option<u64> {
         self.register(IA32_PERF_CAPABILITIES).ok()?;
         let full_width = if self.shape.full_width { FW_WRITE } else { 0 };
-        let metrics = match self.metrics_fields() {
-            0 => 0,
+        let metrics = match (self.metrics_fields(), self.core) {
+            (0, _) => 0,
+            (_, Some(core)) if core.hides_metrics() => 0,
             _ => PERF_METRICS_AVAILABLE,
         };
-        Some(full_width | metrics)
+        let clear = match self.metrics_clear_bit() {
+            0 => 0,
+            _ => RDPMC_METRICS_CLEAR,
+        };
+        Some(full_width | metrics | clear)
     }
 
     /// The number of fields of PERF_METRICS, 0 if it does not exist. It needs
@@ -289,6 +294,17 @@ impl Pmu {
         match self.metrics_fields() {
             0 => 0,
             _ => PERF_METRICS_BIT,
+        }
+    }
+
+    /// The bit of FIXED_CTR_CTRL with which RDPMC of PERF_METRICS clears both registers, if it
+    /// exists (SDM vol. 2B, RDPMC: METRICS_CLEAR_EN).
+    fn metrics_clear_bit(&self) -> u64 {
+        match self.processor {
+            Some(processor) if self.metrics_fields() > 0 && processor.metrics_clear() => {
+                fixed_ctrl::METRICS_CLEAR << (SLOTS * fixed_ctrl::BITS)
+            }
+            _ => 0,
         }
     }
 
@@ -543,6 +559,10 @@ impl Pmu {
                 let bits = self.generation.writable_bits(&self.shape, register)?;
                 Some(bits | self.metrics_bit())
             }
+            Register::FixedCtrCtrl => {
+                let bits = self.generation.writable_bits(&self.shape, register)?;
+                Some(bits | self.metrics_clear_bit())
+            }
             _ => self.generation.writable_bits(&self.shape, register),
         }
     }
@@ -658,12 +678,17 @@ impl Pmu {
 
     /// RDPMC, given whether CPL is 0 and whether CR4.PCE is set (SDM vol. 2B, RDPMC). All
     /// instructions that have retired must have been reported by [`Pmu::retire`].
-    pub fn rdpmc(&self, ecx: u32, cpl0: bool, cr4_pce: bool) -> Result<u64, GeneralProtection> {
+    pub fn rdpmc(&mut self, ecx: u32, cpl0: bool, cr4_pce: bool) -> Result<u64, GeneralProtection> {
         if !cpl0 && !cr4_pce {
             return Err(GeneralProtection);
         }
         if ecx == RDPMC_METRICS && self.metrics_fields() > 0 {
-            return Ok(self.read_metrics());
+            let value = self.read_metrics();
+            if self.fixed_ctr_ctrl & self.metrics_clear_bit() != 0 {
+                self.fixed[SLOTS] = 0;
+                self.metrics = Metrics::default();
+            }
+            return Ok(value);
         }
         match self.generation.rdpmc(ecx) {
             Some(Counter::General(i)) if self.shape.has_general(i) => Ok(self.read_general(i)),

@@ -268,7 +268,7 @@ impl Setup {
     }
 }
 
-fn assert_same(setup: &Setup, pmu: &Pmu, reference: &Reference) -> Result<(), TestCaseError> {
+fn assert_same(setup: &Setup, pmu: &mut Pmu, reference: &Reference) -> Result<(), TestCaseError> {
     let mut status = 0;
     for counter in &reference.counters {
         let ecx = match counter.bit {
@@ -323,7 +323,7 @@ proptest! {
                 let overflowed = reference.retire(instruction);
                 pmi |= reference.raises_pmi(overflowed);
             }
-            assert_same(&setup, &pmu, &reference)?;
+            assert_same(&setup, &mut pmu, &reference)?;
             prop_assert_eq!(pmu.take_pmi(), pmi);
             prop_assert!(!pmu.take_pmi());
         }
@@ -353,7 +353,7 @@ proptest! {
             if budget[mode] == 0 {
                 pmu.retire(&sum(&program[reported..=i]));
                 reported = i + 1;
-                assert_same(&setup, &pmu, &reference)?;
+                assert_same(&setup, &mut pmu, &reference)?;
                 prop_assert_eq!(pmu.take_pmi(), reference.raises_pmi(overflowed));
                 budget = [0; 2];
             } else {

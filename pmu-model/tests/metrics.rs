@@ -86,6 +86,55 @@ fn processors_with_perf_metrics() {
     }
 }
 
+/// METRICS_CLEAR_EN of FIXED_CTR_CTRL, where there is such a bit.
+const CLEAR: u64 = fixed_ctrl::METRICS_CLEAR << 12;
+
+#[test]
+fn rdpmc_clears_both_registers() {
+    let mut lion_cove = Pmu::new(processor(6, 0xbd)).unwrap();
+    let mut before_lion_cove = golden_cove();
+    let capabilities = |pmu: &Pmu| pmu.perf_capabilities().unwrap() & RDPMC_METRICS_CLEAR;
+    assert_eq!(capabilities(&before_lion_cove), 0);
+    assert!(before_lion_cove.wrmsr(IA32_FIXED_CTR_CTRL, CLEAR).is_err());
+    assert_ne!(capabilities(&lion_cove), 0);
+    // The bit of the other counters is reserved.
+    for counter in 0..3 {
+        let bit = fixed_ctrl::METRICS_CLEAR << (4 * counter);
+        assert!(lion_cove.wrmsr(IA32_FIXED_CTR_CTRL, bit).is_err());
+    }
+
+    for (clear, privileged) in [(0, true), (CLEAR, true), (CLEAR, false)] {
+        let pmu = &mut lion_cove;
+        start(pmu, 0, 0);
+        pmu.wrmsr(IA32_FIXED_CTR_CTRL, SLOTS_USER | clear).unwrap();
+        pmu.retire(&user(4096, 256));
+        let left = fields(pmu);
+        assert_eq!(left, [61, 4, 184, 6, 4, 4, 61, 6]);
+        // RDPMC of the slots, and RDMSR, only read.
+        assert_eq!(pmu.rdpmc((1 << 30) | 3, privileged, true), Ok(17024));
+        assert_eq!(fields(pmu), left);
+        let read = pmu.rdpmc(RDPMC_METRICS, privileged, true);
+        assert_eq!(read, Ok(u64::from_le_bytes(left)));
+        let (slots, left) = if clear == 0 {
+            (17024, left)
+        } else {
+            (0, [0; 8])
+        };
+        assert_eq!(pmu.rdmsr(FIXED_CTR3), Ok(slots));
+        assert_eq!(fields(pmu), left);
+        // Both count on.
+        pmu.retire(&user(4096, 256));
+        assert_eq!(pmu.rdmsr(FIXED_CTR3), Ok(slots + 17024));
+        assert_eq!(fields(pmu), [61, 4, 184, 6, 4, 4, 61, 6]);
+    }
+    // What is not allowed clears nothing.
+    assert_eq!(
+        lion_cove.rdpmc(RDPMC_METRICS, false, false),
+        Err(GeneralProtection)
+    );
+    assert_eq!(lion_cove.rdmsr(FIXED_CTR3), Ok(17024));
+}
+
 #[test]
 fn no_metrics_without_the_counter_of_slots_or_a_processor() {
     let mut config = processor(6, 0x8f);

@@ -38,7 +38,7 @@ fn write(pmu: &mut Pmu, counter: u32, value: u64) {
     pmu.wrmsr(PERF_CTR0 + 2 * counter, value).unwrap();
 }
 
-fn read(pmu: &Pmu, counter: u32) -> u64 {
+fn read(pmu: &mut Pmu, counter: u32) -> u64 {
     let value = pmu.rdmsr(PERF_CTR0 + 2 * counter).unwrap();
     assert_eq!(pmu.rdpmc(counter, true, true), Ok(value));
     value
@@ -68,7 +68,7 @@ fn one_counter_adds_15_at_most_and_a_pair_all() {
                 select(&mut pmu, 3, FLOPS | (umask << 8));
                 select(&mut pmu, 4, MERGE);
                 run(&mut pmu, 1000);
-                let counts = [0, 1, 2, 3, 4].map(|counter| read(&pmu, counter));
+                let counts = [0, 1, 2, 3, 4].map(|counter| read(&mut pmu, counter));
                 let one = 1000 * all.min(15);
                 assert_eq!(counts, [1000 * all, 0, one, one, 0], "{umask:#x}");
             }
@@ -87,7 +87,7 @@ fn older_processors_have_neither() {
     write(&mut pmu, 2, (1 << 48) - 1);
     write(&mut pmu, 3, 5);
     run(&mut pmu, 100);
-    assert_eq!([0, 1, 2, 3].map(|i| read(&pmu, i)), [0, 5, 99, 5]);
+    assert_eq!([0, 1, 2, 3].map(|i| read(&mut pmu, i)), [0, 5, 99, 5]);
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn counters_are_merged_while_both_are_enabled() {
     let mut expect = |merge, global: u64, gain| {
         pmu.wrmsr(PERF_CNTR_GLOBAL_CTL, global).unwrap();
         select(&mut pmu, 3, merge);
-        let before = read(&pmu, 2);
+        let before = read(&mut pmu, 2);
         run(&mut pmu, 10);
-        assert_eq!(read(&pmu, 2) - before, gain);
+        assert_eq!(read(&mut pmu, 2) - before, gain);
     };
     expect(MERGE, 0b1100, 560);
     expect(MERGE, 0b0100, 150);
@@ -121,14 +121,14 @@ fn a_pair_has_64_bits() {
         write(&mut pmu, 5, 0xabcd_1234_0007);
         write(&mut pmu, 4, (1 << 48) - 1);
         run(&mut pmu, 1);
-        assert_eq!(read(&pmu, 4), (8 << 48) + gain - 1);
-        assert_eq!(read(&pmu, 5), 0xabcd_1234_0008);
+        assert_eq!(read(&mut pmu, 4), (8 << 48) + gain - 1);
+        assert_eq!(read(&mut pmu, 5), 0xabcd_1234_0008);
         assert!(!pmu.take_pmi());
 
         write(&mut pmu, 5, 0xffff);
         write(&mut pmu, 4, (1 << 48) - 1);
         run(&mut pmu, 1);
-        assert_eq!([4, 5].map(|i| read(&pmu, i)), [gain - 1, 0]);
+        assert_eq!([4, 5].map(|i| read(&mut pmu, i)), [gain - 1, 0]);
         assert!(pmu.take_pmi());
         if version == V2 {
             assert_eq!(pmu.rdmsr(PERF_CNTR_GLOBAL_STATUS), Ok(1 << 4));
@@ -136,9 +136,9 @@ fn a_pair_has_64_bits() {
 
         // As single counters again.
         write(&mut pmu, 5, 0x12_ffff);
-        assert_eq!(read(&pmu, 4), (0xffff << 48) + gain - 1);
+        assert_eq!(read(&mut pmu, 4), (0xffff << 48) + gain - 1);
         select(&mut pmu, 5, 0);
-        assert_eq!([4, 5].map(|i| read(&pmu, i)), [gain - 1, 0x12_ffff]);
+        assert_eq!([4, 5].map(|i| read(&mut pmu, i)), [gain - 1, 0x12_ffff]);
     }
 }
 
@@ -152,7 +152,7 @@ fn any_event_is_counted_with_64_bits() {
     write(&mut pmu, 0, (1 << 48) - 10);
     run(&mut pmu, 10);
     assert!(!pmu.take_pmi());
-    assert_eq!(read(&pmu, 0), 1 << 48);
+    assert_eq!(read(&mut pmu, 0), 1 << 48);
 }
 
 #[test]
@@ -180,7 +180,11 @@ fn cycles_with_so_many_operations() {
         select(&mut pmu, 0, FLOPS | umask | filter);
         select(&mut pmu, 1, if merged { MERGE } else { 0 });
         run(&mut pmu, 4096);
-        assert_eq!(read(&pmu, 0), expected, "{umask:#x} {merged} {filter:#x}");
+        assert_eq!(
+            read(&mut pmu, 0),
+            expected,
+            "{umask:#x} {merged} {filter:#x}"
+        );
     }
 }
 
@@ -206,7 +210,7 @@ proptest! {
             done += budget;
         }
         prop_assert_eq!(done, distance.div_ceil(per_instruction));
-        prop_assert_eq!(read(&pmu, 0), done * per_instruction - distance);
+        prop_assert_eq!(read(&mut pmu, 0), done * per_instruction - distance);
     }
 
     /// Any registers, with any counts: nothing overflows in the model, and there is a budget.

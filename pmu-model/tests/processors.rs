@@ -490,8 +490,12 @@ proptest! {
 }
 
 fn hybrid(model: u8, core_type: CoreType) -> Result<Pmu, ConfigError> {
+    hybrid_of(6, model, core_type)
+}
+
+fn hybrid_of(family: u16, model: u8, core_type: CoreType) -> Result<Pmu, ConfigError> {
     let signature = Signature {
-        family: 6,
+        family,
         model,
         stepping: 0,
     };
@@ -634,6 +638,75 @@ fn constraints_of_alder_lake() {
         pmu.retire(&[retired, Retired::default()]);
         let counts = [0, 1].map(|i| pmu.rdmsr(IA32_PMC0 + i).unwrap());
         assert_eq!(counts, expected, "{core_type:?}");
+    }
+}
+
+/// Arctic Wolf has registers of its own, each with a counter. No processor has such cores only.
+#[test]
+fn cores_of_nova_lake() {
+    const OMR_EVENTS: [u64; 4] = [0x01b7, 0x02b7, 0x04b7, 0x08b7];
+    let mut performance = hybrid_of(18, 1, CoreType::Performance).unwrap();
+    let mut efficient = hybrid_of(18, 3, CoreType::Efficient).unwrap();
+    assert_eq!(performance.cpuid(0x1a), Some([0x4000_0005, 0, 0, 0]));
+    assert_eq!(efficient.cpuid(0x1a), Some([0x2000_0005, 0, 0, 0]));
+    assert_eq!(efficient.cpuid_count(0x23, 1).map(|it| it[1]), Some(0x7));
+    for msr in [MSR_OMR_0, MSR_OMR_1, MSR_OMR_2, MSR_OMR_3] {
+        assert_eq!(performance.wrmsr(msr, 1 << 63).ok(), None, "{msr:#x}");
+        assert_eq!(efficient.wrmsr(msr, 1 << 63), Ok(()), "{msr:#x}");
+    }
+    assert_eq!(performance.rdmsr(MSR_SNOOP_RSP_1), GP);
+    assert_eq!(efficient.rdmsr(MSR_SNOOP_RSP_1), Ok(0));
+    for (i, event) in OMR_EVENTS.into_iter().enumerate() {
+        for counter in 0..4 {
+            efficient.wrmsr(IA32_PERF_GLOBAL_CTRL, 0).unwrap();
+            efficient.wrmsr(IA32_A_PMC0 + counter, 0).unwrap();
+            let eventsel = EventSel::EN | EventSel::USR | event;
+            efficient
+                .wrmsr(IA32_PERFEVTSEL0 + counter, eventsel)
+                .unwrap();
+            efficient
+                .wrmsr(IA32_PERF_GLOBAL_CTRL, 1 << counter)
+                .unwrap();
+            let retired = Retired {
+                instructions: 100,
+                branches: 0,
+            };
+            efficient.retire(&[retired, Retired::default()]);
+            let expected = if counter as usize == i { 100 } else { 0 };
+            assert_eq!(efficient.rdmsr(IA32_PMC0 + counter), Ok(expected));
+        }
+    }
+}
+
+/// PERF_CAPABILITIES of each core: full-width writes, and on performance cores metrics, which
+/// Raptor Lake and Meteor Lake hide. From Lunar Lake on, RDPMC can clear them.
+#[test]
+fn metrics_of_hybrid_processors() {
+    use CoreType::{Efficient, Performance};
+    let clear = FW_WRITE | PERF_METRICS_AVAILABLE | RDPMC_METRICS_CLEAR;
+    for (family, model, capabilities) in [
+        (6, 0x97, FW_WRITE | PERF_METRICS_AVAILABLE),
+        (6, 0x9a, FW_WRITE | PERF_METRICS_AVAILABLE),
+        (6, 0xb7, FW_WRITE),
+        (6, 0xba, FW_WRITE),
+        (6, 0xbf, FW_WRITE),
+        (6, 0xaa, FW_WRITE),
+        (6, 0xac, FW_WRITE),
+        (6, 0xb5, FW_WRITE | PERF_METRICS_AVAILABLE),
+        (6, 0xbd, clear),
+        (6, 0xc5, clear),
+        (6, 0xc6, clear),
+        (6, 0xcc, clear),
+        (6, 0xd5, clear),
+        (18, 0x01, clear),
+        (18, 0x03, clear),
+    ] {
+        let mut pmu = hybrid_of(family, model, Performance).unwrap();
+        assert_eq!(pmu.perf_capabilities(), Some(capabilities), "{model:#x}");
+        assert_eq!(pmu.wrmsr(MSR_PERF_METRICS, u64::MAX), Ok(()), "{model:#x}");
+        let mut pmu = hybrid_of(family, model, Efficient).unwrap();
+        assert_eq!(pmu.perf_capabilities(), Some(FW_WRITE), "{model:#x}");
+        assert!(pmu.wrmsr(MSR_PERF_METRICS, 0).is_err(), "{model:#x}");
     }
 }
 

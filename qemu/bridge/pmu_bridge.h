@@ -210,7 +210,7 @@ int pmu_wrmsr(struct PmuBridge *pmu, uint32_t msr, uint64_t value);
 /**
  * RDPMC: returns PMU_OK or PMU_GP. *value is set with PMU_OK only.
  */
-int pmu_rdpmc(const struct PmuBridge *pmu, uint32_t ecx, bool cpl0, bool cr4_pce, uint64_t *value);
+int pmu_rdpmc(struct PmuBridge *pmu, uint32_t ecx, bool cpl0, bool cr4_pce, uint64_t *value);
 
 /**
  * Whether pmu_retire() must be called for what retires.

@@ -20,6 +20,7 @@ const LEGACY: Counters = Counters {
     full_width: false,
     metrics: 0,
     needs_clearing: false,
+    metrics_clear: false,
 };
 
 const PERF_CTR_EXT_CORE: Counters = Counters {

@@ -261,3 +261,14 @@ pub(super) const PANTHER_COVE: &[Constraint] = &[
     event(0xd6, LOW_4),
     event(0xdf, LOW_4),
 ];
+
+pub(super) const ARCTIC_WOLF: &[Constraint] = &[
+    unit(0xb7, 0x01, 1 << 0),
+    unit(0xb7, 0x02, 1 << 1),
+    unit(0xb7, 0x04, 1 << 2),
+    unit(0xb7, 0x08, 1 << 3),
+    unit(0x75, 0x01, 1 << 0),
+    unit(0x75, 0x02, 1 << 1),
+    unit(0xd3, 0x21, 1 << 0),
+    unit(0xd3, 0x22, 1 << 0),
+];

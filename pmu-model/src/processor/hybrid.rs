@@ -7,10 +7,8 @@
 //! processor has, and what their PMUs are, is from `intel_pmu_init()` in
 //! arch/x86/events/intel/core.c of Linux. The native models are from mapfile.csv of Intel's
 //! event lists (github.com/intel/perfmon).
-//!
-//! Nova Lake is missing: the tables have no Arctic Wolf.
 
-use super::{ConfigError, Models, Models::These, Processor, Signature, Vendor};
+use super::{intel, ConfigError, Models, Models::These, Processor, Signature, Vendor};
 
 /// A type of core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +37,9 @@ struct Hybrid {
     signatures: &'static [(u16, Models)],
     cores: &'static [Type],
     report: Report,
+    /// Whether PERF_CAPABILITIES lacks the bit of PERF_METRICS, which the performance cores have
+    /// (erratum RPL018; `intel_pmu_broken_perf_cap()` in Linux).
+    hides_metrics: bool,
 }
 
 /// The cores of one type.
@@ -47,33 +48,51 @@ struct Type {
     core_type: CoreType,
     /// Leaf 1AH, `EAX[23:0]`.
     native_model: u32,
-    /// The family and the model of a processor with only such cores.
-    like: (u16, u8),
+    like: Like,
 }
 
-const fn performance(native_model: u32, like: u8) -> Type {
+/// A processor with only such cores.
+#[derive(Debug)]
+enum Like {
+    /// Of family 6.
+    Model(u8),
+    /// There is none. This is what it would be.
+    None(&'static Processor),
+}
+
+const fn performance(native_model: u32, like: Like) -> Type {
     Type {
         core_type: CoreType::Performance,
         native_model,
-        like: (6, like),
+        like,
     }
 }
 
-const fn efficient(native_model: u32, like: u8) -> Type {
+const fn efficient(native_model: u32, like: Like) -> Type {
     Type {
         core_type: CoreType::Efficient,
         native_model,
-        like: (6, like),
+        like,
     }
 }
 
-const fn low_power(native_model: u32, like: u8) -> Type {
+const fn low_power(native_model: u32, like: Like) -> Type {
     Type {
         core_type: CoreType::LowPower,
         native_model,
-        like: (6, like),
+        like,
     }
 }
+
+const GOLDEN_COVE: Like = Like::Model(0x8f);
+/// Also Cougar Cove.
+const LION_COVE: Like = Like::Model(0xbd);
+const COYOTE_COVE: Like = Like::None(&intel::COYOTE_COVE);
+const GRACEMONT: Like = Like::Model(0xbe);
+const CRESTMONT: Like = Like::Model(0xaf);
+/// Also Skymont, whose registers and counters are the same.
+const DARKMONT: Like = Like::Model(0xdd);
+const ARCTIC_WOLF: Like = Like::None(&intel::ARCTIC_WOLF);
 
 /// How CPUID reports the counters of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,51 +104,76 @@ pub(crate) enum Report {
     Leaf23h,
 }
 
-/// `like` is 8FH for Golden Cove and Redwood Cove, BDH for Lion Cove and Cougar Cove, BEH for
-/// Gracemont, AFH for Crestmont, and DDH for Skymont and Darkmont, whose registers and
-/// counters are the same.
 const HYBRIDS: &[Hybrid] = &[
-    // Alder Lake and Raptor Lake.
+    // Alder Lake.
     Hybrid {
-        signatures: &[(6, These(&[0x97, 0x9a, 0xb7, 0xba, 0xbf]))],
-        cores: &[performance(1, 0x8f), efficient(1, 0xbe)],
-        report: Report::Common {
-            general: 6,
-            fixed: 3,
-        },
+        signatures: &[(6, These(&[0x97, 0x9a]))],
+        ..RAPTOR_LAKE
     },
-    // Meteor Lake and Arrow Lake-U.
     Hybrid {
-        signatures: &[(6, These(&[0xaa, 0xac, 0xb5]))],
-        cores: &[performance(2, 0x8f), efficient(2, 0xaf)],
-        report: Report::Leaf23h,
+        hides_metrics: true,
+        ..RAPTOR_LAKE
     },
+    // Meteor Lake, whose performance cores are Redwood Cove.
+    Hybrid {
+        signatures: &[(6, These(&[0xaa, 0xac]))],
+        hides_metrics: true,
+        ..ARROW_LAKE_U
+    },
+    ARROW_LAKE_U,
     // Lunar Lake and Arrow Lake.
     Hybrid {
         signatures: &[(6, These(&[0xbd, 0xc6]))],
-        cores: &[performance(3, 0xbd), efficient(3, 0xdd)],
-        report: Report::Leaf23h,
+        cores: &[performance(3, LION_COVE), efficient(3, DARKMONT)],
+        ..ARROW_LAKE_U
     },
     // Arrow Lake-H. The kernel's driver takes all cores for version 6 if the first one is, so
-    // the low-power ones are here, with counters like Skymont's.
+    // the low-power ones, which are Crestmont, are here with counters like Skymont's.
     Hybrid {
         signatures: &[(6, These(&[0xc5]))],
-        cores: &[performance(3, 0xbd), efficient(3, 0xdd), low_power(2, 0xdd)],
-        report: Report::Leaf23h,
+        cores: &[
+            performance(3, LION_COVE),
+            efficient(3, DARKMONT),
+            low_power(2, DARKMONT),
+        ],
+        ..ARROW_LAKE_U
     },
     // Panther Lake and Wildcat Lake.
     Hybrid {
         signatures: &[(6, These(&[0xcc, 0xd5]))],
-        cores: &[performance(4, 0xbd), efficient(4, 0xdd)],
-        report: Report::Leaf23h,
+        cores: &[performance(4, LION_COVE), efficient(4, DARKMONT)],
+        ..ARROW_LAKE_U
+    },
+    // Nova Lake.
+    Hybrid {
+        signatures: &[(18, These(&[0x01, 0x03]))],
+        cores: &[performance(5, COYOTE_COVE), efficient(5, ARCTIC_WOLF)],
+        ..ARROW_LAKE_U
     },
 ];
+
+const RAPTOR_LAKE: Hybrid = Hybrid {
+    signatures: &[(6, These(&[0xb7, 0xba, 0xbf]))],
+    cores: &[performance(1, GOLDEN_COVE), efficient(1, GRACEMONT)],
+    report: Report::Common {
+        general: 6,
+        fixed: 3,
+    },
+    hides_metrics: false,
+};
+
+const ARROW_LAKE_U: Hybrid = Hybrid {
+    signatures: &[(6, These(&[0xb5]))],
+    cores: &[performance(2, GOLDEN_COVE), efficient(2, CRESTMONT)],
+    report: Report::Leaf23h,
+    hides_metrics: false,
+};
 
 /// A core of a hybrid processor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Core {
     core: &'static Type,
-    report: Report,
+    hybrid: &'static Hybrid,
 }
 
 /// The core of this type of the hybrid processor with this signature.
@@ -145,25 +189,43 @@ pub(crate) fn find_core(
     let core = hybrid.cores.iter().find(|it| it.core_type == core_type);
     Ok(Core {
         core: core.ok_or(ConfigError::NoSuchCore)?,
-        report: hybrid.report,
+        hybrid,
     })
 }
 
 impl Core {
     /// A processor with only such cores.
     pub(crate) fn processor(&self) -> Result<&'static Processor, ConfigError> {
-        let (family, model) = self.core.like;
-        let like = Signature {
-            family,
-            model,
-            stepping: 0,
-        };
-        super::find(Vendor::Intel, like).ok_or(ConfigError::NoSuchCore)
+        match self.core.like {
+            Like::Model(model) => {
+                let like = Signature {
+                    family: 6,
+                    model,
+                    stepping: 0,
+                };
+                super::find(Vendor::Intel, like).ok_or(ConfigError::NoSuchCore)
+            }
+            Like::None(processor) => Ok(processor),
+        }
     }
 
     /// How CPUID reports the counters.
     pub(crate) fn report(&self) -> Report {
-        self.report
+        self.hybrid.report
+    }
+
+    /// Whether PERF_CAPABILITIES hides PERF_METRICS.
+    pub(crate) fn hides_metrics(&self) -> bool {
+        self.hybrid.hides_metrics
+    }
+
+    /// Whether the PMUs of both cores are the same, and CPUID reports them alike.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let processor = |it: &Self| it.processor().ok().map(core::ptr::from_ref);
+        processor(self) == processor(other)
+            && self.core.core_type == other.core.core_type
+            && self.report() == other.report()
+            && self.hides_metrics() == other.hides_metrics()
     }
 
     /// Leaf 1AH.
@@ -185,10 +247,7 @@ mod tests {
     fn each_core_is_like_a_processor() {
         for hybrid in HYBRIDS {
             for core in hybrid.cores {
-                let core = Core {
-                    core,
-                    report: hybrid.report,
-                };
+                let core = Core { core, hybrid };
                 assert!(core.processor().is_ok(), "{core:?}");
             }
         }

@@ -76,6 +76,19 @@ const CRESTMONT_MSRS: [ModelMsr; 5] = [
     msr(MSR_SNOOP_RSP_1, u64::MAX),
 ];
 
+const ARCTIC_WOLF_MSRS: [ModelMsr; 7] = {
+    const OMR: u64 = 0xc0ff_ffff_ffff_ffff;
+    [
+        msr(MSR_OMR_0, OMR),
+        msr(MSR_OMR_1, OMR),
+        msr(MSR_OMR_2, OMR),
+        msr(MSR_OMR_3, OMR),
+        LD_LAT,
+        msr(MSR_SNOOP_RSP_0, u64::MAX),
+        msr(MSR_SNOOP_RSP_1, u64::MAX),
+    ]
+};
+
 const CORE: Counters = Counters {
     version: 1,
     general: 2,
@@ -85,6 +98,7 @@ const CORE: Counters = Counters {
     full_width: false,
     metrics: 0,
     needs_clearing: false,
+    metrics_clear: false,
 };
 
 /// The first steppings of Merom do not report the fixed-function counters that they have.
@@ -103,6 +117,7 @@ const NEHALEM: Counters = Counters {
     full_width: false,
     metrics: 0,
     needs_clearing: true,
+    metrics_clear: false,
 };
 
 /// Two threads share the eight counters of a core.
@@ -135,6 +150,7 @@ const GOLDEN_COVE: Counters = Counters {
 /// The processor has ten general-purpose counters, two more than the model can have.
 const LION_COVE: Counters = Counters {
     version: 6,
+    metrics_clear: true,
     ..GOLDEN_COVE
 };
 
@@ -176,6 +192,22 @@ const CRESTMONT: Counters = Counters {
 const DARKMONT: Counters = Counters {
     version: 6,
     ..CRESTMONT
+};
+
+/// Coyote Cove: Nova Lake.
+pub(super) const COYOTE_COVE: Processor = Processor {
+    signatures: &[(18, These(&[0x01, 0x03]))],
+    counters: LION_COVE,
+    msrs: &PANTHER_COVE_MSRS,
+    constraints: constraint::PANTHER_COVE,
+};
+
+/// Arctic Wolf, which no processor has without other cores.
+pub(super) const ARCTIC_WOLF: Processor = Processor {
+    signatures: &[],
+    counters: DARKMONT,
+    msrs: &ARCTIC_WOLF_MSRS,
+    constraints: constraint::ARCTIC_WOLF,
 };
 
 /// Of a hybrid processor, the entry is that of its performance cores, which is what it has if
@@ -282,13 +314,12 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &both_offcore_rsp(0xfff_ffff_ffff, [LD_LAT, FRONTEND_GOLDEN_COVE]),
         constraints: constraint::LION_COVE,
     },
-    // Panther Cove: Diamond Rapids. Coyote Cove: Nova Lake.
+    // Panther Cove: Diamond Rapids.
     Processor {
-        signatures: &[(19, These(&[0x01])), (18, These(&[0x01, 0x03]))],
-        counters: LION_COVE,
-        msrs: &PANTHER_COVE_MSRS,
-        constraints: constraint::PANTHER_COVE,
+        signatures: &[(19, These(&[0x01]))],
+        ..COYOTE_COVE
     },
+    COYOTE_COVE,
     // Bonnell and Saltwell.
     Processor {
         signatures: &[(6, These(&[0x1c, 0x26, 0x27, 0x35, 0x36]))],

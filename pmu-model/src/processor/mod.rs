@@ -71,6 +71,8 @@ struct Counters {
     /// Whether a general-purpose counter must be cleared before it counts a new event, see
     /// `crate::selection`.
     needs_clearing: bool,
+    /// Whether RDPMC can clear them (PERF_CAPABILITIES.RDPMC_METRICS_CLEAR).
+    metrics_clear: bool,
 }
 
 /// Processors whose PMUs are the same.
@@ -96,7 +98,7 @@ pub(crate) struct ModelMsr {
 }
 
 /// The highest number of such registers that one processor has.
-pub(crate) const MAX_MODEL_MSRS: usize = 6;
+pub(crate) const MAX_MODEL_MSRS: usize = 7;
 
 fn table(vendor: Vendor) -> &'static [Processor] {
     match vendor {
@@ -146,6 +148,7 @@ impl Processor {
             full_width,
             metrics: _,
             needs_clearing: _,
+            metrics_clear: _,
         } = self.counters;
         let shape = Shape {
             general: if smt { general_of_thread } else { general },
@@ -165,6 +168,11 @@ impl Processor {
     /// Whether a general-purpose counter must be cleared before it counts a new event.
     pub(crate) fn needs_clearing(&self) -> bool {
         self.counters.needs_clearing
+    }
+
+    /// Whether RDPMC can clear PERF_METRICS.
+    pub(crate) fn metrics_clear(&self) -> bool {
+        self.counters.metrics_clear
     }
 
     /// The general-purpose counters that count an event, as a bitmap. `None` if the list

@@ -365,7 +365,7 @@ pub extern "C" fn pmu_wrmsr(pmu: &mut PmuBridge, msr: u32, value: u64) -> c_int 
 /// RDPMC: returns PMU_OK or PMU_GP. *value is set with PMU_OK only.
 #[no_mangle]
 pub extern "C" fn pmu_rdpmc(
-    pmu: &PmuBridge,
+    pmu: &mut PmuBridge,
     ecx: u32,
     cpl0: bool,
     cr4_pce: bool,

@@ -183,7 +183,7 @@ impl Registers for Cpu {
 
     fn rdpmc(&self, index: u32) -> u64 {
         self.pmu
-            .borrow()
+            .borrow_mut()
             .rdpmc(index, true, false)
             .expect("RDPMC faults")
     }
