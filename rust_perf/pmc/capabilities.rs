@@ -83,6 +83,8 @@ pub struct Capabilities {
     /// The fields of PERF_METRICS that the driver knows. Events count them together with
     /// [`Counter::SLOTS`].
     pub metrics: CounterSet,
+    /// Whether PERF_CAPABILITIES says that RDPMC can clear them.
+    pub(super) metrics_clear: bool,
     /// Whether a core has more than one thread.
     pub(super) threads: bool,
     /// What becomes of events that take a pair of counters.

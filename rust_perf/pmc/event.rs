@@ -13,6 +13,8 @@ bitfield! {
     /// perf's `attr.config` has the same layout, as in the in-tree driver. The
     /// driver decides on USR, OS, PC, INT and EN, and on HOST_ONLY and GUEST_ONLY.
     pub struct EventSel(u64) {
+        /// Not in the register: [`FixedCtr::METRICS_CLEAR`] of slots.
+        63:63 METRICS_CLEAR;
         /// Intel: more unit mask bits, where CPUID leaf 23H has them.
         47:40 UMASK2;
         /// AMD: count in the host only. Counts nothing while EFER.SVME is 0.
@@ -59,6 +61,9 @@ bitfield! {
         3:3 PMI;
         /// Count for every thread of the core (versions 3 and 4).
         2:2 ANY;
+        /// RDPMC of PERF_METRICS clears that and this counter, which is fixed counter 3, where
+        /// PERF_CAPABILITIES has the bit (SDM vol. 2, RDPMC: METRICS_CLEAR_EN).
+        2:2 METRICS_CLEAR;
         /// Count at CPL 1 to 3.
         1:1 USR;
         /// Count at CPL 0.
@@ -80,6 +85,11 @@ impl FixedCtrCtrl {
     #[must_use]
     pub const fn with_counter(self, i: u8, field: FixedCtr) -> Self {
         self.with(Self::counter(i), field.into_raw())
+    }
+
+    /// Whether RDPMC of PERF_METRICS clears it.
+    pub(super) const fn clears_metrics(self) -> bool {
+        FixedCtr::from_raw(self.get(Self::counter(3))).has(FixedCtr::METRICS_CLEAR)
     }
 
     /// Whether fixed counter `i` counts in any mode.
@@ -192,7 +202,10 @@ impl EventSel {
         FixedCtr::from_raw(0)
             .with(FixedCtr::OS, self.get(Self::OS))
             .with(FixedCtr::USR, self.get(Self::USR))
-            .with(FixedCtr::ANY, self.get(Self::ANY))
+            .with(
+                FixedCtr::ANY,
+                self.get(Self::ANY) | self.get(Self::METRICS_CLEAR),
+            )
             .with(FixedCtr::PMI, self.get(Self::INT))
     }
 }

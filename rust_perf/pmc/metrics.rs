@@ -7,6 +7,7 @@
 //! counter of its own here, the metrics of [`counter`](super::counter).
 
 use super::{
+    capabilities::Capabilities,
     counter::{
         Counter,
         CounterSet, //
@@ -15,7 +16,11 @@ use super::{
         Counters,
         Registers, //
     },
-    event::EventSel, //
+    event::{
+        EventSel,
+        FixedCtrCtrl, //
+    },
+    msr::Msr, //
 };
 
 /// The value of a field that all slots belong to.
@@ -90,11 +95,53 @@ impl<R: Registers> Counters<'_, R> {
     pub fn set_metrics(&self, values: Metrics) {
         let Metrics { slots, fields } = values;
         let is = |counter, value| self.known(counter) == Some(value);
-        if is(Counter::SLOTS, slots) && is(Counter::PERF_METRICS, fields) {
+        // User mode may have cleared what is known.
+        let trusted = values == Metrics::default() || !self.clears_metrics();
+        if trusted && is(Counter::SLOTS, slots) && is(Counter::PERF_METRICS, fields) {
             return;
         }
         self.set(Counter::SLOTS, slots);
         self.set(Counter::PERF_METRICS, fields);
+    }
+
+    /// Reads PERF_METRICS. Neither register may be running. This may clear both.
+    pub fn read_fields(&self) -> u64 {
+        let fields = self.read(Counter::PERF_METRICS);
+        if self.clears_metrics() {
+            self.shadow.learn(Counter::SLOTS, 0);
+            self.shadow.learn(Counter::PERF_METRICS, 0);
+        }
+        fields
+    }
+
+    /// Whether RDPMC of PERF_METRICS may clear the registers.
+    fn clears_metrics(&self) -> bool {
+        let ctrl = self.shadow.fixed_ctr_ctrl();
+        ctrl.is_some_and(|ctrl| FixedCtrCtrl::from_raw(ctrl).clears_metrics())
+    }
+}
+
+impl Capabilities {
+    /// The same without PERF_METRICS.
+    #[must_use]
+    pub fn without_metrics(self) -> Self {
+        Capabilities {
+            metrics: CounterSet::EMPTY,
+            ..self
+        }
+    }
+
+    /// PERF_METRICS, if there are metrics.
+    pub fn metrics_register(&self) -> Option<Msr> {
+        let fixed = self.generation.fixed.as_ref();
+        let fixed = fixed.filter(|_| !self.metrics.is_empty());
+        fixed.map(|fixed| fixed.metrics)
+    }
+
+    /// Whether slots can be counted so that RDPMC of PERF_METRICS clears both registers
+    /// ([`EventSel::METRICS_CLEAR`]).
+    pub fn has_metrics_clear(&self) -> bool {
+        self.metrics_clear && !self.metrics.is_empty()
     }
 }
 

@@ -110,6 +110,7 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         reservable: true,
         svm: features.has(Leaf80000001Ecx::SVM),
         metrics: CounterSet::EMPTY,
+        metrics_clear: false,
         threads: false,
         pairs: match present {
             Version::Legacy => Pairs::Missing,

@@ -50,32 +50,36 @@ pub(super) static SKYMONT: Events = with(CONSTRAINTS)
         &HYBRID_OFFCORE_CACHE,
         &NO_SUCH_OPERATION,
     ])
-    .with_extra(gracemont::CRESTMONT_EXTRA);
+    .with_extra(gracemont::CRESTMONT_EXTRA)
+    .with_topdown(topdown::DARKMONT);
 
 /// In-tree: `intel_skt_event_constraints`.
 const CONSTRAINTS: Constraints = Constraints {
-    fixed: &[
-        // INST_RETIRED.ANY.
-        FixedEvent::new(0x00c0, 0),
-        FixedEvent::new(0x0100, 0),
-        // CPU_CLK_UNHALTED.CORE.
-        FixedEvent::new(0x003c, 1),
-        FixedEvent::new(0x0200, 1),
-        // CPU_CLK_UNHALTED.REF_TSC.
-        FixedEvent::new(0x0300, 2),
-        FixedEvent::new(0x013c, 2),
-        // TOPDOWN_BAD_SPECULATION.ALL.
-        FixedEvent::new(0x0073, 4),
-        FixedEvent::new(0x0500, 4),
-        // TOPDOWN_FE_BOUND.ALL.
-        FixedEvent::new(0x019c, 5),
-        FixedEvent::new(0x0600, 5),
-        // TOPDOWN_RETIRING.ALL.
-        FixedEvent::new(0x02c2, 6),
-        FixedEvent::new(0x0700, 6),
-    ],
+    fixed: FIXED,
     gp: &[PSEUDO],
 };
+
+/// What the fixed counters count, on Arctic Wolf, too.
+pub(super) const FIXED: &[FixedEvent] = &[
+    // INST_RETIRED.ANY.
+    FixedEvent::new(0x00c0, 0),
+    FixedEvent::new(0x0100, 0),
+    // CPU_CLK_UNHALTED.CORE.
+    FixedEvent::new(0x003c, 1),
+    FixedEvent::new(0x0200, 1),
+    // CPU_CLK_UNHALTED.REF_TSC.
+    FixedEvent::new(0x0300, 2),
+    FixedEvent::new(0x013c, 2),
+    // TOPDOWN_BAD_SPECULATION.ALL.
+    FixedEvent::new(0x0073, 4),
+    FixedEvent::new(0x0500, 4),
+    // TOPDOWN_FE_BOUND.ALL.
+    FixedEvent::new(0x019c, 5),
+    FixedEvent::new(0x0600, 5),
+    // TOPDOWN_RETIRING.ALL.
+    FixedEvent::new(0x02c2, 6),
+    FixedEvent::new(0x0700, 6),
+];
 
 /// In-tree: `dkt_hw_cache_extra_regs`.
 const OFFCORE_CACHE: [CacheEvents; 2] = [

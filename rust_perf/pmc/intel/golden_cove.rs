@@ -80,6 +80,7 @@ const fn hybrid(extra: ExtraEvents) -> Events {
         .with_named(&[&REF_CYCLES, &NAMED])
         .with_cache(&[&CACHE, &HYBRID_OFFCORE_CACHE, &NO_SUCH_OPERATION])
         .with_extra(extra)
+        .with_topdown(topdown::GOLDEN_COVE)
         .with_transactions(transactions::GOLDEN_COVE)
 }
 

@@ -33,29 +33,41 @@ use super::{
     tremont, //
 };
 
-/// Gracemont.
-pub(super) static GRACEMONT: Events = with(CONSTRAINTS)
-    .with_named(&[&REF_CYCLES, &NAMED])
-    .with_cache(&[
-        &goldmont::PLUS_CACHE,
-        &tremont::TLB_CACHE,
-        &OFFCORE_CACHE,
-        &NO_SUCH_OPERATION,
-    ])
-    .with_extra(EXTRA)
-    .with_topdown(topdown::TREMONT);
+/// Gracemont without other cores.
+pub(super) static GRACEMONT: Events = gracemont().with_topdown(topdown::TREMONT);
 
-/// Crestmont.
-pub(super) static CRESTMONT: Events = with(CONSTRAINTS)
-    .with_named(&[&REF_CYCLES, &NAMED])
-    .with_cache(&[
-        &goldmont::PLUS_CACHE,
-        &tremont::TLB_CACHE,
-        &CRESTMONT_CACHE,
-        &NO_SUCH_OPERATION,
-    ])
-    .with_extra(CRESTMONT_EXTRA)
-    .with_topdown(topdown::CRESTMONT);
+/// The efficient cores of Alder Lake and Raptor Lake.
+pub(super) static ALDER_LAKE: Events = gracemont().with_topdown(topdown::HYBRID_GRACEMONT);
+
+/// Crestmont without other cores.
+pub(super) static CRESTMONT: Events = crestmont().with_topdown(topdown::CRESTMONT);
+
+/// The efficient cores of Meteor Lake and Arrow Lake-U, and the low-power cores of Arrow Lake-H.
+pub(super) static METEOR_LAKE: Events = crestmont().with_topdown(topdown::HYBRID_GRACEMONT);
+
+const fn gracemont() -> Events {
+    with(CONSTRAINTS)
+        .with_named(&[&REF_CYCLES, &NAMED])
+        .with_cache(&[
+            &goldmont::PLUS_CACHE,
+            &tremont::TLB_CACHE,
+            &OFFCORE_CACHE,
+            &NO_SUCH_OPERATION,
+        ])
+        .with_extra(EXTRA)
+}
+
+const fn crestmont() -> Events {
+    with(CONSTRAINTS)
+        .with_named(&[&REF_CYCLES, &NAMED])
+        .with_cache(&[
+            &goldmont::PLUS_CACHE,
+            &tremont::TLB_CACHE,
+            &CRESTMONT_CACHE,
+            &NO_SUCH_OPERATION,
+        ])
+        .with_extra(CRESTMONT_EXTRA)
+}
 
 /// In-tree: `intel_grt_event_constraints`.
 const CONSTRAINTS: Constraints = Constraints {

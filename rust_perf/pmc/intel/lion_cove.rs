@@ -29,6 +29,7 @@ use super::{
         REF_CYCLES, //
     },
     golden_cove,
+    topdown,
     transactions, //
 };
 
@@ -37,6 +38,7 @@ pub(super) static LUNAR_LAKE: Events = with(CONSTRAINTS)
     .with_named(&[&REF_CYCLES, &NAMED])
     .with_cache(&[&golden_cove::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
     .with_extra(EXTRA)
+    .with_topdown(topdown::GOLDEN_COVE)
     .with_transactions(transactions::GOLDEN_COVE);
 
 /// Arrow Lake.
@@ -48,6 +50,7 @@ pub(super) static ARROW_LAKE: Events = with(CONSTRAINTS)
         &NO_SUCH_OPERATION,
     ])
     .with_extra(EXTRA)
+    .with_topdown(topdown::GOLDEN_COVE)
     .with_transactions(transactions::GOLDEN_COVE);
 
 /// All ten GP counters.

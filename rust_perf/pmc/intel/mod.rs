@@ -3,6 +3,7 @@
 //! Intel's architectural performance monitoring, versions 1 to 6, and which counters of
 //! a model can count which events.
 
+mod arctic_wolf;
 mod bonnell;
 mod broadwell;
 mod core2;
@@ -97,16 +98,16 @@ pub(super) fn detect(
         (6.., _) => &v6::V6,
     };
     let signature = Signature::of(&cpuid);
-    // Without efficient cores, a hybrid model has performance cores only.
-    let core_type = CoreType::of(&cpuid);
-    let hybrid = Hybrid::of(&signature).map(|it| (it, core_type.unwrap_or(CoreType::Core)));
+    // A hypervisor may hide the types of a hybrid model. Then they are performance cores.
+    let core_type = CoreType::of(&cpuid).unwrap_or(CoreType::Core);
+    let hybrid = Hybrid::of(&signature).map(|it| (it, core_type));
     let model = match hybrid {
         Some((hybrid, core_type)) => Some((hybrid.name, hybrid.events(core_type))),
         None => Model::of(&signature).map(|model| (model.name, model.events)),
     };
     let events = model.map_or(&events::EVENTS, |(_, events)| events);
     let mut caps = architectural(leaf, version, generation, events)?;
-    if let (Some(_), Some((hybrid, core_type))) = (core_type, hybrid) {
+    if let Some((hybrid, core_type)) = hybrid.filter(|_| hybrid::is_declared(&cpuid)) {
         caps.counters = hybrid.counters(core_type, caps.counters);
     }
     if needs_counter_3_for_transactions(&cpuid) {
@@ -134,8 +135,10 @@ pub(super) fn detect(
     caps.threads = has_threads(&cpuid);
     // In-tree: `fixup_ht_bug()`.
     caps.exclusive = caps.threads && events.constraints.any_exclusive();
-    if perf_capabilities.has(PerfCapabilities::PERF_METRICS) {
+    let has_metrics = perf_capabilities.has(PerfCapabilities::PERF_METRICS);
+    if has_metrics || hybrid.is_some_and(|(it, core_type)| it.has_metrics(core_type)) {
         caps.metrics = CounterSet::first_metrics(events.topdown.metrics);
+        caps.metrics_clear = perf_capabilities.has(PerfCapabilities::RDPMC_METRICS_CLEAR);
     }
 
     if let (6.., Some(extended)) = (newest, v6::extended_leaf(cpuid)) {
@@ -209,6 +212,7 @@ pub(super) fn architectural(
         reservable: eax.get(Leaf0aEax::VERSION) < 6,
         svm: false,
         metrics: CounterSet::EMPTY,
+        metrics_clear: false,
         threads: false,
         pairs: Pairs::NotNeeded,
         exclusive: false,

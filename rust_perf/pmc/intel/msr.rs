@@ -63,6 +63,8 @@ bitfield! {
     /// IA32_PERF_CAPABILITIES (SDM vol. 3, figure "Layout of
     /// IA32_PERF_CAPABILITIES MSR").
     pub(in super::super) struct PerfCapabilities(u64) {
+        /// RDPMC can clear PERF_METRICS.
+        19:19 RDPMC_METRICS_CLEAR;
         /// PERF_METRICS exists.
         15:15 PERF_METRICS;
         /// IA32_A_PMCx exist.

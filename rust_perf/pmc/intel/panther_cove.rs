@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Diamond Rapids.
+//! Diamond Rapids (Panther Cove), and the performance cores of Nova Lake (Coyote Cove).
 
 use super::{
     super::{
@@ -34,8 +34,28 @@ use super::{
     transactions, //
 };
 
+/// Diamond Rapids.
+pub(super) static PANTHER_COVE: Events =
+    model(&[&golden_cove::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION]);
+
+/// The performance cores of Nova Lake.
+pub(super) static COYOTE_COVE: Events = model(&[
+    &golden_cove::CACHE,
+    &COYOTE_OFFCORE_CACHE,
+    &NO_SUCH_OPERATION,
+]);
+
+const fn model(cache: &'static [&'static [CacheEvents]]) -> Events {
+    with(CONSTRAINTS)
+        .with_named(&[&REF_CYCLES, &NAMED])
+        .with_cache(cache)
+        .with_extra(EXTRA)
+        .with_topdown(topdown::GOLDEN_COVE)
+        .with_transactions(transactions::GOLDEN_COVE)
+}
+
 /// In-tree: `intel_pnc_event_constraints`.
-pub(super) static PANTHER_COVE: Events = with(Constraints {
+const CONSTRAINTS: Constraints = Constraints {
     fixed: golden_cove::FIXED,
     gp: &[
         PSEUDO,
@@ -65,12 +85,7 @@ pub(super) static PANTHER_COVE: Events = with(Constraints {
         Constraint::event(0xd6, 0xf),
         Constraint::event(0xdf, 0xf),
     ],
-})
-.with_named(&[&REF_CYCLES, &NAMED])
-.with_cache(&[&golden_cove::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
-.with_extra(EXTRA)
-.with_topdown(topdown::GOLDEN_COVE)
-.with_transactions(transactions::GOLDEN_COVE);
+};
 
 /// The bits that are valid in each MSR_OMR.
 const OMR: u64 = 0x40ff_ffff_0000_ffff;
@@ -123,6 +138,25 @@ const OFFCORE_CACHE: [CacheEvents; 3] = [
         0x012a,
         0x4000_0000_0000_0002,
         0xff_fff0_0000_0002,
+    ),
+    invalid(Cache::Node, Operation::Read),
+];
+
+/// In-tree: `cyc_hw_cache_extra_regs`.
+const COYOTE_OFFCORE_CACHE: [CacheEvents; 3] = [
+    offcore(
+        Cache::Ll,
+        Operation::Read,
+        0x012a,
+        0x4000_0000_0000_0001,
+        0xff_03f0_0000_0001,
+    ),
+    offcore(
+        Cache::Ll,
+        Operation::Write,
+        0x012a,
+        0x4000_0000_0000_0002,
+        0xff_03f0_0000_0002,
     ),
     invalid(Cache::Node, Operation::Read),
 ];

@@ -84,7 +84,16 @@ pub(super) const CRESTMONT: Topdown = Topdown::events(&[
     file(c"topdown-be-bound", "event=0x74,umask=0x0"),
 ]);
 
-/// Darkmont.
+/// Gracemont and Crestmont beside performance cores. In-tree: `adl_hybrid_events_attrs`, and
+/// for Arrow Lake-H `arl_h_hybrid_events_attrs`.
+pub(super) const HYBRID_GRACEMONT: Topdown = Topdown::events(&[
+    file(c"topdown-fe-bound", "event=0x71,umask=0x0"),
+    file(c"topdown-retiring", "event=0xc2,umask=0x0"),
+    file(c"topdown-bad-spec", "event=0x73,umask=0x0"),
+    file(c"topdown-be-bound", "event=0x74,umask=0x0"),
+]);
+
+/// Skymont, Darkmont and Arctic Wolf.
 pub(super) const DARKMONT: Topdown = Topdown::events(&[
     file(c"topdown-fe-bound", "event=0x9c,umask=0x01"),
     file(c"topdown-retiring", "event=0xc2,umask=0x02"),

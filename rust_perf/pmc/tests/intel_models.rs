@@ -106,14 +106,16 @@ const MODELS: [(&str, u8, &[u8], u8, u16); 22] = [
     ("knights-landing", 6, &[0x57, 0x85], 2, 0b111),
 ];
 
-/// The hybrid models of family 6; `hybrid.rs` has the rest of them.
-const HYBRIDS: [(&str, &[u8]); 6] = [
-    ("alderlake_hybrid", &[0x97, 0x9a, 0xb7, 0xba, 0xbf]),
-    ("meteorlake_hybrid", &[0xaa, 0xac, 0xb5]),
-    ("lunarlake_hybrid", &[0xbd]),
-    ("arrowlake_hybrid", &[0xc6]),
-    ("arrowlake_h_hybrid", &[0xc5]),
-    ("pantherlake_hybrid", &[0xcc, 0xd5]),
+/// The hybrid models: name in the in-tree driver, family and models. `hybrid.rs` has the rest of
+/// them.
+const HYBRIDS: [(&str, u8, &[u8]); 7] = [
+    ("alderlake_hybrid", 6, &[0x97, 0x9a, 0xb7, 0xba, 0xbf]),
+    ("meteorlake_hybrid", 6, &[0xaa, 0xac, 0xb5]),
+    ("lunarlake_hybrid", 6, &[0xbd]),
+    ("arrowlake_hybrid", 6, &[0xc6]),
+    ("arrowlake_h_hybrid", 6, &[0xc5]),
+    ("pantherlake_hybrid", 6, &[0xcc, 0xd5]),
+    ("novalake_hybrid", 18, &[0x01, 0x03]),
 ];
 
 #[test]
@@ -121,11 +123,11 @@ fn every_model_has_its_name() {
     let known = |family, model| {
         let mut rows = MODELS.iter();
         let found = rows.find(|(_, f, models, ..)| *f == family && models.contains(&model));
-        let hybrid = || HYBRIDS.iter().find(|(_, models)| models.contains(&model));
-        match (found, family) {
-            (Some((name, ..)), _) => name,
-            (None, 6) => hybrid().map_or("generic_arch_v5+", |(name, _)| name),
-            (None, _) => "generic_arch_v5+",
+        let mut hybrids = HYBRIDS.iter();
+        let hybrid = hybrids.find(|(_, f, models)| *f == family && models.contains(&model));
+        match (found, hybrid) {
+            (Some((name, ..)), _) | (None, Some((name, ..))) => name,
+            (None, None) => "generic_arch_v5+",
         }
     };
     for family in [5, 6, 7, 15, 18, 19, 20] {

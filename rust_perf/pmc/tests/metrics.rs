@@ -209,6 +209,52 @@ fn registers_are_written_together_or_not_at_all() {
     assert_eq!(set(255, 0x41), (0, 0));
 }
 
+/// With METRICS_CLEAR, RDPMC of PERF_METRICS clears both registers: they need not be written.
+#[test]
+fn reading_may_clear_both() {
+    let signature = Signature {
+        family: 6,
+        model: 0xbd,
+        stepping: 0,
+    };
+    let config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
+    for clears in [false, true] {
+        let cpu = common::Cpu::new(config);
+        let caps = Cpuid::new(b"GenuineIntel", 6, 0xbd, 0)
+            .with(0xa, 0, [0x0830_0806, 0, 0b1111, 0x8604])
+            .detect_with(cpu.pmu.borrow().perf_capabilities().unwrap())
+            .unwrap();
+        assert!(caps.has_metrics_clear());
+        let driven = Driven::take_over(cpu, caps);
+        let slots = event(SLOTS).with(EventSel::METRICS_CLEAR, clears.into());
+        driven.counters().program_metrics(slots, Metrics::default());
+        let run_and_read = || {
+            driven.run(both());
+            retire(&driven, 4096, 256);
+            driven.run(CounterSet::EMPTY);
+            let slots = driven.read(Counter::SLOTS);
+            let fields = driven.counters().read_fields();
+            Metrics { slots, fields }
+        };
+        let values = run_and_read();
+        assert_eq!(values.slots, 17024);
+        assert_eq!(values.fields.to_le_bytes(), [61, 4, 184, 6, 4, 4, 61, 6]);
+        let set = |values| driven.cpu.cost(|| driven.counters().set_metrics(values));
+        let zero = Metrics::default();
+        let writes = if clears { 0 } else { 2 };
+        assert_eq!(set(zero), (0, writes));
+        assert_eq!(set(zero), (0, 0));
+        assert_eq!(run_and_read(), values);
+        // What was saved must be restored: it is known only if nothing can have cleared it.
+        assert_eq!(set(values), (0, 2 * u32::from(clears)));
+        let user_mode = || driven.cpu.pmu.borrow_mut().rdpmc(1 << 29, false, true);
+        assert_eq!(user_mode(), Ok(values.fields));
+        assert_eq!(set(values), (0, 2 * u32::from(clears)));
+        assert_eq!(driven.cpu.pmu.borrow().rdmsr(0x198c), Ok(values.slots));
+        assert_eq!(user_mode(), Ok(values.fields));
+    }
+}
+
 /// An event that is no metric costs what it did before there were any.
 #[test]
 fn slots_alone_do_not_run_the_metrics() {

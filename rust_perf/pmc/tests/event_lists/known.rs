@@ -3,8 +3,7 @@
 //! Where the driver's tables differ from Intel's lists, and why.
 //!
 //! Each of these is a difference of the in-tree driver, too: the driver has its tables
-//! (`arch/x86/events/intel/core.c`). The guest tests compare the two for every code, except on
-//! hybrid CPUs.
+//! (`arch/x86/events/intel/core.c`). The guest tests compare the two for every code.
 
 use crate::{
     difference::{
@@ -28,13 +27,11 @@ pub struct Unknown {
     pub unit: Option<CoreType>,
 }
 
-/// The in-tree driver has no table of Auburndale and Panther Lake R, and rust_pmu none of Nova
-/// Lake. Arrow Lake-S has no low-power cores; Arrow Lake-H, for which the list is as well, has.
+/// The in-tree driver has no table of Auburndale and Panther Lake R. Arrow Lake-S has no
+/// low-power cores; Arrow Lake-H, for which the list is as well, has.
 pub const UNKNOWN: &[Unknown] = &[
     unknown("nehalemep", 6, 0x1f),
     unknown("pantherlake", 6, 0xe5),
-    unknown("novalake", 18, 0x01),
-    unknown("novalake", 18, 0x03),
     Unknown {
         unit: Some(CoreType::LowPower),
         ..unknown("arrowlake", 6, 0xc6)
@@ -182,6 +179,10 @@ pub const RULES: &[Rule] = &[
             row(WESTMERE, &[0x014e, 0x024e, 0x044e], |what| {
                 *what == General(Only(0b0011), All)
             }),
+            // TOPDOWN.MEMORY_BOUND_SLOTS of Coyote Cove. In-tree has the constraint for Lion Cove.
+            row(&["novalake"], &[0x10a4], |what| {
+                *what == General(Only(0b1000), All)
+            }),
             // MEM_UOPS_RETIRED.LOAD_LATENCY of Skymont. In-tree has a constraint for precise
             // samples only.
             row(&["arrowlake", "lunarlake"], &[0x05d0], |what| {
@@ -207,6 +208,28 @@ pub const RULES: &[Rule] = &[
             // L1D_PEND_MISS.FB_FULL.
             row(&["sandybridge", "jaketown"], &[0x0248], |what| {
                 *what == General(All, Only(0b0100))
+            }),
+        ],
+    ),
+    rule(
+        "in-tree has a constraint that the list does not have: the count is right, on fewer \
+         counters",
+        &[
+            // Coyote Cove: UOPS_DECODED.HEAVY_INST_UOPS, IDQ, UOPS_DISPATCHED,
+            // MEM_INST_RETIRED.ANY, EXE_RETIRED.
+            row(
+                &["novalake"],
+                &[
+                    0x0176, 0x0479, 0x0879, 0x2079, 0x01b2, 0x02b2, 0x87d0, 0x01df, 0x02df, 0x03df,
+                ],
+                |what| *what == General(All, Only(0xf)),
+            ),
+            // Arctic Wolf: SERIALIZATION.
+            row(&["novalake"], &[0x0175], |what| {
+                *what == General(All, Only(0b0001))
+            }),
+            row(&["novalake"], &[0x0275], |what| {
+                *what == General(All, Only(0b0010))
             }),
         ],
     ),
