@@ -59,9 +59,15 @@ impl CorePmu {
         event: &AddedEvent<'_, Self>,
     ) -> Result {
         let cpu = on.state();
-        let placement = self
-            .assign(on, assignment, Self::eventsel_of(event))
-            .ok_or(EAGAIN)?;
+        let mut eventsel = Self::eventsel_of(event);
+        if let Some(extra) = Self::extra_of(event) {
+            // The code that stands for the register may need another counter.
+            eventsel = self
+                .hardware
+                .capabilities
+                .event_in(eventsel, extra.register);
+        }
+        let placement = self.assign(on, assignment, eventsel).ok_or(EAGAIN)?;
         for (from, to) in placement.moves() {
             self.make_room(on, event, from, to);
         }
