@@ -31,7 +31,7 @@ int rust_perf_overflow(struct perf_event *event, struct perf_sample_data *data,
 		       struct pt_regs *regs);
 unsigned int rust_perf_threads_online(void);
 int rust_perf_user_rdpmc_init(void);
-u8 rust_perf_userpage_width(void);
+int rust_perf_userpage_width(void);
 void rust_perf_user_rdpmc_allow(struct mm_struct *mm);
 void rust_perf_user_rdpmc_disallow(struct mm_struct *mm);
 bool rust_perf_user_rdpmc_allowed(void);

@@ -7,8 +7,10 @@
 #include <linux/cpumask.h>
 #include <linux/err.h>
 #include <linux/mm_types.h>
+#include <linux/perf_event.h>
 #include <linux/preempt.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/static_call.h>
 #include <linux/topology.h>
@@ -30,32 +32,43 @@ unsigned int rust_perf_threads_online(void)
 
 DEFINE_STATIC_CALL_NULL(rust_perf_update_pce_call, cr4_update_pce);
 DEFINE_STATIC_CALL_NULL(rust_perf_clear_dirty_call, perf_clear_dirty_counters);
-DEFINE_STATIC_CALL_NULL(rust_perf_capability_call, perf_get_x86_pmu_capability);
+DEFINE_STATIC_CALL_NULL(rust_perf_userpage_call, arch_perf_update_userpage);
 
 int rust_perf_user_rdpmc_init(void)
 {
 	void *update_pce = rust_perf_find_function("cr4_update_pce");
 	void *clear_dirty = rust_perf_find_function("perf_clear_dirty_counters");
-	void *capability = rust_perf_find_function("perf_get_x86_pmu_capability");
+	void *userpage = rust_perf_find_function("arch_perf_update_userpage");
 
 	if (IS_ERR(update_pce))
 		return PTR_ERR(update_pce);
 	if (IS_ERR(clear_dirty))
 		return PTR_ERR(clear_dirty);
-	if (IS_ERR(capability))
-		return PTR_ERR(capability);
-	static_call_update(rust_perf_capability_call, capability);
+	if (IS_ERR(userpage))
+		return PTR_ERR(userpage);
+	static_call_update(rust_perf_userpage_call, userpage);
 	static_call_update(rust_perf_update_pce_call, update_pce);
 	static_call_update(rust_perf_clear_dirty_call, clear_dirty);
 	return 0;
 }
 
-u8 rust_perf_userpage_width(void)
+/*
+ * What the in-tree driver writes into a page is all that it tells of the width on a
+ * hybrid CPU, for which perf_get_x86_pmu_capability() warns.
+ */
+int rust_perf_userpage_width(void)
 {
-	struct x86_pmu_capability capability = {};
+	struct perf_event_mmap_page *page = kzalloc(sizeof(*page), GFP_KERNEL);
+	struct perf_event *event = kzalloc(sizeof(*event), GFP_KERNEL);
+	int width = -ENOMEM;
 
-	static_call_cond(rust_perf_capability_call)(&capability);
-	return capability.bit_width_gp;
+	if (page && event) {
+		static_call_cond(rust_perf_userpage_call)(event, page, 0);
+		width = page->pmc_width;
+	}
+	kfree(event);
+	kfree(page);
+	return width;
 }
 
 static void update_pce(void *unused)

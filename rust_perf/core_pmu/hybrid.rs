@@ -22,7 +22,8 @@ use crate::{
     x86::{
         self,
         nmi,
-        Hardware, //
+        Hardware,
+        Refused, //
     }, //
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -39,18 +40,26 @@ pub(crate) struct Part {
     pub(super) cpus: Arc<CpuMask>,
     /// Whether this PMU is the one that reports a CPU that no PMU is for.
     reports: bool,
-    /// The types that there is a PMU for, in the order of [`CoreType::ALL`].
+    /// The types that there is a PMU for, or that a message says why not, in the order of
+    /// [`CoreType::ALL`].
     known: [bool; CoreType::ALL.len()],
 }
 
 impl Part {
-    /// The part that `hardware` is of; `all` is the hardware of all PMUs. `None` if the CPU is
-    /// not hybrid. Task context, may sleep.
-    pub(super) fn of(hardware: &Hardware, all: &[Hardware]) -> Result<Option<Self>> {
+    /// The part that `hardware` is of; `all` is the hardware of all PMUs, and there is none for
+    /// the types that are `refused`. `None` if the CPU is not hybrid. Task context, may sleep.
+    pub(super) fn of(
+        hardware: &Hardware,
+        all: &[Hardware],
+        refused: &Refused,
+    ) -> Result<Option<Self>> {
         let Some(core_type) = hardware.core_type else {
             return Ok(None);
         };
-        let is_known = |it| all.iter().any(|hardware| hardware.core_type == Some(it));
+        let is_known = |it| {
+            let is_refused = refused.get(it as usize).is_some_and(Option::is_some);
+            is_refused || all.iter().any(|hardware| hardware.core_type == Some(it))
+        };
         let first = all.first().and_then(|hardware| hardware.core_type);
         Ok(Some(Part {
             core_type,
@@ -63,6 +72,20 @@ impl Part {
     fn knows(&self, core_type: Option<CoreType>) -> bool {
         let known = core_type.and_then(|it| self.known.get(it as usize));
         known.copied().unwrap_or(false)
+    }
+}
+
+/// Says which types of cores have no PMU, and why.
+pub(super) fn report(refused: &Refused) {
+    for (core_type, why) in CoreType::ALL.into_iter().zip(refused) {
+        if let Some(why) = why {
+            let name = name(Some(core_type));
+            pr_warn!(
+                "no PMU for a type of core: {}; {} is not registered\n",
+                why,
+                name
+            );
+        }
     }
 }
 

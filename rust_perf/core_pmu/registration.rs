@@ -21,6 +21,7 @@ use crate::{
     },
     x86::{
         nmi,
+        Detected,
         Hardware,
         NoHardware,
         Options, //
@@ -52,8 +53,8 @@ enum NmiRegistration {
 }
 
 /// Registers `rust_pmu`, or a PMU for each type of core. Returns `None`, with a message, if the
-/// CPU has no PMU that the driver can drive: the module's other PMUs need none. Task context,
-/// may sleep.
+/// CPU has no PMU that the driver can drive: the module's other PMUs need none. A type of core
+/// without one does not keep the others from having theirs. Task context, may sleep.
 ///
 /// All other failures are errors, because the user asked for something that can be
 /// had in another way, or the kernel cannot run the driver: a generation that was
@@ -64,8 +65,8 @@ pub(crate) fn register(
     named_events: bool,
     module: &'static ThisModule,
 ) -> Result<Option<Registrations>> {
-    let all = match Hardware::detect(options) {
-        Ok(all) => all,
+    let Detected { all, refused } = match Hardware::detect(options) {
+        Ok(detected) => detected,
         Err(NoHardware::Missing(why)) => {
             if let Some(generation) = options.generation {
                 pr_err!("generation={}: {}\n", generation.get(), why);
@@ -80,9 +81,10 @@ pub(crate) fn register(
         pr_err!("perf_event_overflow() or perf_sample_event_took() cannot be found with kprobes\n")
     })?;
 
+    hybrid::report(&refused);
     let mut parts = KVec::new();
     for hardware in &all {
-        parts.push(Part::of(hardware, &all)?, GFP_KERNEL)?;
+        parts.push(Part::of(hardware, &all, &refused)?, GFP_KERNEL)?;
     }
     let mut instances = KVec::new();
     let mut handlers = KVec::new();

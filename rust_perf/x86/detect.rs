@@ -22,6 +22,7 @@ use crate::{
         counter::CounterSet,
         Capabilities,
         CoreType,
+        Generation,
         Leaf01Ecx, //
     },
     system::{
@@ -33,6 +34,7 @@ use crate::{
     }, //
 };
 use core::{
+    mem,
     ptr,
     sync::atomic::{
         AtomicBool,
@@ -50,52 +52,66 @@ struct Found {
     capabilities: Capabilities,
 }
 
+/// What [`Hardware::detect`] finds.
+pub(crate) struct Detected {
+    /// One entry, or on a hybrid CPU one for each type of core that is online and can be driven.
+    pub(crate) all: KVec<Hardware>,
+    /// The types of cores that are online and cannot be driven, in the order of
+    /// [`CoreType::ALL`], and why.
+    pub(crate) refused: Refused,
+}
+
+/// Why types of cores cannot be driven, in the order of [`CoreType::ALL`].
+pub(crate) type Refused = [Option<&'static str>; CoreType::ALL.len()];
+
 impl Hardware {
-    /// Finds out what the CPUs have: one entry, or on a hybrid CPU one for each type of core
-    /// that is online. Task context, may sleep.
+    /// Finds out what the CPUs have. Task context, may sleep.
     ///
     /// Fails with `EBUSY` if someone else uses counters that the kernel does not
     /// arbitrate.
-    pub(crate) fn detect(options: &Options) -> Result<KVec<Self>, NoHardware> {
+    pub(crate) fn detect(options: &Options) -> Result<Detected, NoHardware> {
         use NoHardware::Missing;
 
         let apic = || LocalApic::find().ok_or(Missing("there is no local APIC"));
         apic()?;
         let hypervisor = Leaf01Ecx::from_raw(cpu::cpuid(1, 0).ecx).has(Leaf01Ecx::HYPERVISOR);
-        let mut found = enumerate(options)?;
-        let Some(first) = found.first() else {
-            return Err(Missing(
-                "the driver knows no type of core (CPUID leaf 0x1A)",
-            ));
-        };
-        let (generation, reservable) =
-            (first.capabilities.generation, first.capabilities.reservable);
-        let mut alike = found.iter().map(|it| &it.capabilities);
-        if !alike.all(|it| ptr::eq(it.generation, generation) && it.reservable == reservable) {
-            return Err(Missing(
-                "the types of cores have different generations of counters",
-            ));
-        }
-        let gp = found.iter().map(|it| it.capabilities.counters.gp_part());
-        let gp = gp.fold(CounterSet::EMPTY, |all, gp| all | gp);
+        let mut types = Types::enumerate(options)?;
+        let (generation, reservable) = types.common()?;
+        types.keep(|it| {
+            let Capabilities {
+                generation: own,
+                reservable: arbitrated,
+                ..
+            } = it.capabilities;
+            let alike = ptr::eq(own, generation) && arbitrated == reservable;
+            Ok((!alike).then_some("the generation of counters is not that of the other cores"))
+        })?;
 
         // CPUID does not enumerate AMD's legacy counters, and a hypervisor may have left out any.
-        for it in &found {
+        types.keep(|it| {
             let is_missing = |msr| cpu::rdmsr_safe(msr).is_none();
-            if it.on_core(|caps| caps.registers().any(is_missing))? {
-                return Err(Missing("registers are missing that CPUID enumerates"));
-            }
-        }
+            let missing = it.on_core(|caps| caps.registers().any(is_missing))?;
+            Ok(missing.then_some("registers are missing that CPUID enumerates"))
+        })?;
+        let gp = types
+            .found
+            .iter()
+            .map(|it| it.capabilities.counters.gp_part());
+        let gp = gp.fold(CounterSet::EMPTY, |all, gp| all | gp);
         let reservation = Reservation::take(generation, gp);
         // Counters that someone else has reserved work.
         if reservation.is_ok() {
-            for it in &found {
+            types.keep(|it| {
                 let is_working = |counter| cpu::is_working(generation, counter);
-                if !it.on_core(|caps| caps.counters.gp_part().into_iter().all(is_working))? {
-                    return Err(Missing("the counters do not keep what is written to them"));
-                }
-            }
+                let all = |caps: &Capabilities| {
+                    let mut counters = caps.counters.gp_part().into_iter();
+                    counters.all(is_working)
+                };
+                let works = it.on_core(all)?;
+                Ok((!works).then_some("the counters do not keep what is written to them"))
+            })?;
         }
+        let Types { mut found, refused } = types;
         let mut shared = reservation.is_err();
         if !reservable {
             // SAFETY: The registers of each type were just found to exist. `is_in_use` accesses them
@@ -112,13 +128,18 @@ impl Hardware {
             }
             pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
         }
-        // A CPU has the extra registers of its model, but not every hypervisor provides them.
+        // A CPU has the registers of its model, but not every hypervisor provides them.
         if hypervisor {
             for it in &mut found {
                 it.capabilities = it.on_core(|caps| {
+                    let is_missing = |msr| cpu::rdmsr_safe(msr).is_none();
+                    let caps = match caps.metrics_register().is_some_and(is_missing) {
+                        true => caps.without_metrics(),
+                        false => *caps,
+                    };
                     caps.extra_registers()
                         .filter(|register| !cpu::is_accessible(*register, shared))
-                        .fold(*caps, Capabilities::without_extra)
+                        .fold(caps, Capabilities::without_extra)
                 })?;
             }
         }
@@ -140,17 +161,83 @@ impl Hardware {
                 // registers on CPUs of its type only: perf puts its events on no other.
                 cpu: unsafe { ThisCpu::new() },
                 apic: apic()?,
-                user_rdpmc: UserRdpmc::find(core_type.is_some()).inspect_err(|_| {
+                user_rdpmc: UserRdpmc::find().inspect_err(|_| {
                     pr_err!(
                         "cr4_update_pce(), perf_clear_dirty_counters() or \
-                         perf_get_x86_pmu_capability() cannot be found with kprobes\n"
+                         arch_perf_update_userpage() cannot be found with kprobes\n"
                     )
                 })?,
                 may_mask_lvtpc: generation.masks_lvtpc || hypervisor,
             };
             all.push(hardware, GFP_KERNEL).map_err(Error::from)?;
         }
-        Ok(all)
+        Ok(Detected { all, refused })
+    }
+}
+
+/// The types of cores that are online.
+struct Types {
+    /// Those that can be driven, as far as is known.
+    found: KVec<Found>,
+    /// The others.
+    refused: Refused,
+}
+
+impl Types {
+    /// Finds out what CPUID enumerates on each type, within what `options` allow.
+    fn enumerate(options: &Options) -> Result<Self, NoHardware> {
+        let mut types = Types {
+            found: KVec::new(),
+            refused: [None; CoreType::ALL.len()],
+        };
+        for core_type in core_types()? {
+            match on_core(core_type, || capabilities(options))? {
+                Ok(capabilities) => {
+                    let it = Found {
+                        core_type,
+                        capabilities,
+                    };
+                    types.found.push(it, GFP_KERNEL).map_err(Error::from)?;
+                }
+                Err(why) => types.refuse(core_type, why)?,
+            }
+        }
+        Ok(types)
+    }
+
+    /// How the first type is driven, and whether the kernel arbitrates its counters.
+    fn common(&self) -> Result<(&'static Generation, bool), NoHardware> {
+        let first = self.found.first().map(|it| &it.capabilities);
+        first
+            .map(|caps| (caps.generation, caps.reservable))
+            .ok_or(NoHardware::Missing(self.why_none()))
+    }
+
+    /// Keeps the types for which `objection` has none. One must remain.
+    fn keep(
+        &mut self,
+        objection: impl Fn(&Found) -> Result<Option<&'static str>>,
+    ) -> Result<(), NoHardware> {
+        for it in mem::replace(&mut self.found, KVec::new()) {
+            match objection(&it)? {
+                None => self.found.push(it, GFP_KERNEL).map_err(Error::from)?,
+                Some(why) => self.refuse(it.core_type, why)?,
+            }
+        }
+        self.common().map(|_| ())
+    }
+
+    /// Leaves a type out. Fails if the CPU is not hybrid.
+    fn refuse(&mut self, core_type: Option<CoreType>, why: &'static str) -> Result<(), NoHardware> {
+        let reason = core_type.and_then(|it| self.refused.get_mut(it as usize));
+        *reason.ok_or(NoHardware::Missing(why))? = Some(why);
+        Ok(())
+    }
+
+    /// Why no type can be driven.
+    fn why_none(&self) -> &'static str {
+        let first = self.refused.iter().find_map(|why| *why);
+        first.unwrap_or("the driver knows no type of core (CPUID leaf 0x1A)")
     }
 }
 
@@ -224,21 +311,6 @@ fn core_types() -> Result<KVec<Option<CoreType>>> {
         }
     }
     Ok(types)
-}
-
-/// What CPUID enumerates on each type of core, within what `options` allow.
-fn enumerate(options: &Options) -> Result<KVec<Found>, NoHardware> {
-    let mut found = KVec::new();
-    for core_type in core_types()? {
-        let capabilities = on_core(core_type, || capabilities(options))?;
-        let capabilities = capabilities.map_err(NoHardware::Missing)?;
-        let it = Found {
-            core_type,
-            capabilities,
-        };
-        found.push(it, GFP_KERNEL).map_err(Error::from)?;
-    }
-    Ok(found)
 }
 
 /// Detects the counters of the CPU that the code runs on.

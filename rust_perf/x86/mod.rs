@@ -35,6 +35,10 @@ use kernel::{
 pub(crate) use self::{
     apic::LocalApic,
     cpu::ThisCpu,
+    detect::{
+        Detected,
+        Refused, //
+    },
     rdpmc::UserRdpmc,
     regs::REGISTER_ARGUMENTS,
     reservation::{
@@ -78,8 +82,8 @@ pub(crate) struct Options {
 
 /// Why there is no [`Hardware`] to drive.
 pub(crate) enum NoHardware {
-    /// The CPUs have no PMU that the driver can drive, or not all types of cores have, for this
-    /// reason.
+    /// The CPUs have no PMU that the driver can drive, for this reason; on a hybrid CPU, no type of
+    /// core has.
     Missing(&'static str),
     /// Something else failed, and a message says what.
     Failed(Error),

@@ -30,27 +30,20 @@ pub(crate) struct UserRdpmc {
 
 impl UserRdpmc {
     /// Finds the kernel functions, which are not exported. Task context, may sleep.
-    /// Fails with the error of `register_kprobe()`.
-    ///
-    /// On a `hybrid` CPU the width is not known: perf_get_x86_pmu_capability() must not be
-    /// called there.
-    pub(super) fn find(hybrid: bool) -> Result<Self> {
+    /// Fails with the error of `register_kprobe()`, or `ENOMEM`.
+    pub(super) fn find() -> Result<Self> {
         // SAFETY: This is called in task context, as registering a kprobe requires.
         to_result(unsafe { bindings::rust_perf_user_rdpmc_init() })?;
+        // SAFETY: The function it calls has been found, and this is task context.
+        let width = unsafe { bindings::rust_perf_userpage_width() };
         // INVARIANT: They were just found.
         Ok(UserRdpmc {
-            page_width: if hybrid {
-                0
-            } else {
-                // SAFETY: The function it calls has been found.
-                unsafe { bindings::rust_perf_userpage_width() }
-            },
+            page_width: u8::try_from(width).map_err(|_| ENOMEM)?,
         })
     }
 
     /// The width in bits that the kernel writes into the page of every event: that of
-    /// the in-tree driver's GP counters. 0 if that driver does not know the CPU, or the CPU is
-    /// hybrid.
+    /// the in-tree driver's GP counters. 0 if that driver does not know the CPU.
     pub(crate) fn page_width(&self) -> u8 {
         self.page_width
     }
