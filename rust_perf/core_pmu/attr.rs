@@ -66,8 +66,9 @@ impl CorePmu {
         }
         self.check_topdown(event, attr)?;
         let [config1, more @ ..] = attr.extended_config();
+        let clears_metrics = self.wants_metrics_clear(attr);
         let known = match attr.selector() {
-            Selector::Config(_) => extra.map_or(0, |extra| extra.value),
+            Selector::Config(_) => extra.map_or(clears_metrics.into(), |extra| extra.value),
             Selector::Hardware(_) | Selector::HwCache(_) => 0,
         };
         if config1 != known || more != [0; 3] {
@@ -80,6 +81,7 @@ impl CorePmu {
         if !capabilities.is_transaction_allowed(eventsel, attr.sample_period()) {
             return Err(perf::not_supported());
         }
+        let eventsel = eventsel.with(EventSel::METRICS_CLEAR, clears_metrics.into());
         self.fits_in_group(event, eventsel, extra)?;
         self.join_slots(event, eventsel)?;
         event.set_extra_register(extra.map(|extra| perf::ExtraRegister {

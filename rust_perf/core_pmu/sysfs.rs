@@ -39,6 +39,9 @@ pub(crate) fn attribute_groups(
             GFP_KERNEL,
         )?;
     }
+    if capabilities.has_metrics_clear() {
+        format.push(File::new(c"metrics_clear", fmt!("config1:0"))?, GFP_KERNEL)?;
+    }
 
     let mut events = KVec::new();
     for (name, text) in capabilities.topdown_files() {

@@ -15,6 +15,9 @@
 //! switch saves and restores them, so that user mode can subtract what it has read before.
 //! Each time, a metric may lose up to a 255th of the slots that are saved.
 //!
+//! If the leader asks for `metrics_clear`, RDPMC of PERF_METRICS clears both registers, so that
+//! user mode need not subtract. What it has read then is not counted here.
+//!
 //! # An event's words
 //!
 //! [`Event::scratch`] is, for the leader, the number of times that it has been settled,
@@ -81,6 +84,16 @@ impl CorePmu {
             return Err(EINVAL);
         }
         Ok(())
+    }
+
+    /// Whether an event is slots, and RDPMC of its metrics is to clear them. Task context.
+    pub(super) fn wants_metrics_clear(&self, attr: &Attr) -> bool {
+        let is_slots = match attr.selector() {
+            Selector::Config(config) => EventSel::from_raw(config).is_slots(),
+            Selector::Hardware(_) | Selector::HwCache(_) => false,
+        };
+        let [config1, ..] = attr.extended_config();
+        is_slots && config1 == 1 && self.hardware.capabilities.has_metrics_clear()
     }
 
     /// Binds a metric, whose EVENTSEL this is, to its leader, of which it is a part. Fails with
@@ -252,15 +265,18 @@ impl CorePmu {
             return false;
         }
         let now = counters.read(Counter::SLOTS);
+        // User mode may have cleared both. What it has read is lost.
+        let cleared = now < before && Self::eventsel_of(&leader).has(EventSel::METRICS_CLEAR);
+        let before = if cleared { 0 } else { before };
         let gained = period::delta(before, now, capabilities.width(Counter::SLOTS));
-        if gained == 0 {
+        if gained == 0 && !cleared {
             return false;
         }
         leader.count().fetch_add(gained as i64, Relaxed);
 
         let fields = match running.is_empty() {
             true => 0,
-            false => counters.read(Counter::PERF_METRICS),
+            false => counters.read_fields(),
         };
         let slots = before.saturating_add(gained);
         let values = Metrics { slots, fields };
@@ -278,7 +294,11 @@ impl CorePmu {
             let [number, _] = event.scratch();
             number.store(now_settled, Relaxed);
             // A part that was rounded up before may be less now.
-            let counted = event.prev_count().load(Relaxed);
+            let counted = if cleared {
+                0
+            } else {
+                event.prev_count().load(Relaxed)
+            };
             let value = (values.of(counter) as i64).max(counted);
             event
                 .count()
