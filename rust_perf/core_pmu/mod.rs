@@ -16,6 +16,7 @@
 //! | `pmi.rs` | the NMI handler |
 //! | `nmi_window.rs` | PMIs that arrive late |
 //! | `topdown.rs` | metrics, and slots with metrics |
+//! | `group_read.rs` | reads of these |
 //! | `ownership.rs` | who has the counters: reservation, hotplug, sleep, shutdown |
 //! | `user_read.rs` | RDPMC in user mode |
 //!
@@ -42,6 +43,7 @@
 mod attr;
 mod count;
 mod extra;
+mod group_read;
 mod hybrid;
 mod nmi_window;
 mod ownership;
@@ -59,6 +61,7 @@ pub(crate) use self::registration::{
 };
 
 use self::{
+    group_read::GroupRead,
     hybrid::Part,
     nmi_window::NmiWindow,
     ownership::{
@@ -145,6 +148,8 @@ pub(crate) struct Cpu {
     leads_metrics: AtomicBool,
     /// Whether metrics are being settled. NMIs leave it as it is.
     settling: AtomicBool,
+    /// NMIs leave it as it is.
+    group_read: GroupRead,
     /// NMIs take expected PMIs out of it.
     window: NmiWindow,
     /// Whether SVM was enabled when the first event was put on the CPU.
@@ -291,6 +296,14 @@ impl Pmu for CorePmu {
 
     fn read(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
         self.read_event(on, event);
+    }
+
+    fn begin_group_read(&self, on: &OnCpu<'_, Self>) {
+        on.state().group_read.begin();
+    }
+
+    fn end_group_read(&self, on: &OnCpu<'_, Self>) {
+        on.state().group_read.end();
     }
 
     fn user_index(&self, event: &Event<Self>) -> Option<u32> {

@@ -35,9 +35,12 @@ impl nmi::Handler for Handler {
         let driver = self.driver();
         let on = self.0.cpus().this(interrupt.irqs_disabled());
         match on.state().ownership() {
-            Ownership::Ours if !driver.may_be_in_a_guest(on.state()) => driver
-                .sampling
-                .timed(interrupt, || driver.handle_pmi(&on, interrupt)),
+            Ownership::Ours if !driver.may_be_in_a_guest(on.state()) => {
+                let handle = || driver.handle_pmi(&on, interrupt);
+                driver
+                    .sampling
+                    .timed(interrupt, || on.state().group_read.interrupted(handle))
+            }
             Ownership::Ours => nmi::Return::None,
             Ownership::Free | Ownership::Asleep => driver.handle_late_pmi(on.state()),
         }

@@ -180,22 +180,6 @@ impl CorePmu {
         event.update_userpage();
     }
 
-    /// Updates the counts of this CPU's metrics and of their slots.
-    pub(super) fn read_topdown(&self, on: &OnCpu<'_, Self>) {
-        let cpu = on.state();
-        let counters = self.counters(cpu);
-        let Some(leader) = self.leader(on) else {
-            return;
-        };
-        // perf reads the events of a group one after the other. What the first one has settled
-        // is right for the others if the counter has not moved since, as in user mode alone.
-        let settled = leader.prev_count().load(Relaxed);
-        if leader.is_up_to_date() || self.extended(counters.read(Counter::SLOTS)) == settled {
-            return;
-        }
-        self.while_stopped(cpu, || self.settle(on, Registers::Clear));
-    }
-
     /// Programs the registers for the leader, or prepares a metric to count with them. Neither
     /// register is running.
     pub(super) fn program_topdown(
@@ -337,7 +321,7 @@ impl CorePmu {
     }
 
     /// Calls `f` while no counter of this CPU is running.
-    fn while_stopped<R>(&self, cpu: &Cpu, f: impl FnOnce() -> R) -> R {
+    pub(super) fn while_stopped<R>(&self, cpu: &Cpu, f: impl FnOnce() -> R) -> R {
         let enabled = cpu.enabled.swap(false, Relaxed);
         self.counters(cpu).run(CounterSet::EMPTY);
         let result = f();
@@ -347,7 +331,7 @@ impl CorePmu {
     }
 
     /// This CPU's event of slots, if it has metrics.
-    fn leader<'a>(&self, on: &'a OnCpu<'_, Self>) -> Option<CpuEvent<'a, Self>> {
+    pub(super) fn leader<'a>(&self, on: &'a OnCpu<'_, Self>) -> Option<CpuEvent<'a, Self>> {
         let leads = on.state().leads_metrics.load(Relaxed);
         on.event(Counter::SLOTS.index()).filter(|_| leads)
     }
@@ -360,7 +344,7 @@ impl CorePmu {
     }
 
     /// The value of fixed counter 3 as the mapped page and user mode extend it.
-    fn extended(&self, slots: u64) -> i64 {
+    pub(super) fn extended(&self, slots: u64) -> i64 {
         period::sign_extend(slots, self.hardware.capabilities.width(Counter::SLOTS))
     }
 }

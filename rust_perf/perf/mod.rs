@@ -25,6 +25,8 @@
 //!   driver's interrupt handler share the CPU's [`Pmu::Cpu`]. They must not
 //!   allocate, lock, sleep, print or panic. The same holds for
 //!   [`Pmu::user_index`], which may be called in any context, on any CPU.
+//! - On the events' CPU, interrupts disabled: [`Pmu::begin_group_read`],
+//!   [`Pmu::end_group_read`].
 //! - On the event's CPU, in a timer's interrupt: [`TimerPmu::timer_expired`], for PMUs
 //!   whose events have a [`Timer`] each.
 //!
@@ -35,6 +37,8 @@
 //! deletes what was added if one event did not fit. That is enough if
 //! [`Pmu::add`] places each event at once. [`Pmu::event_init`] must refuse a
 //! group that can never fit.
+//!
+//! A driver that has [`Pmu::begin_group_read`] is told when perf reads a group at once.
 //!
 //! # Not supported
 //!
@@ -75,6 +79,7 @@ mod table;
 mod target;
 mod time;
 mod timer;
+mod transaction;
 mod word;
 
 pub use self::{

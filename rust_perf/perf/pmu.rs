@@ -169,6 +169,20 @@ pub trait Pmu: Send + Sync + Sized + 'static {
     /// Updates an event's count. IRQs disabled, or in an NMI.
     fn read(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>);
 
+    /// perf is about to read the events of a group on this CPU, the leader first, each with
+    /// [`Self::read`].
+    ///
+    /// IRQs disabled. An NMI may read events before [`Self::end_group_read`].
+    fn begin_group_read(&self, _on: &OnCpu<'_, Self>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// perf has read the events of a group, or has put a group on this CPU, which it does not
+    /// announce. IRQs disabled.
+    fn end_group_read(&self, _on: &OnCpu<'_, Self>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// The number by which user mode reads the event's counter, `None` if it may not.
     /// Any context, on any CPU.
     fn user_index(&self, _event: &Event<Self>) -> Option<u32> {

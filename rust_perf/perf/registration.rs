@@ -68,6 +68,7 @@ impl<T: Pmu> Registration<T> {
         const {
             // perf calls both if the first one is there.
             assert!(T::HAS_ENABLE == T::HAS_DISABLE);
+            assert!(T::HAS_BEGIN_GROUP_READ == T::HAS_END_GROUP_READ);
         }
         try_pin_init!(&this in Self {
             pmu <- Opaque::ffi_init(|slot: *mut bindings::pmu| {
@@ -84,6 +85,9 @@ impl<T: Pmu> Registration<T> {
                     start: Some(Callbacks::<T>::start),
                     stop: Some(Callbacks::<T>::stop),
                     read: Some(Callbacks::<T>::read),
+                    start_txn: T::HAS_BEGIN_GROUP_READ.then_some(Callbacks::<T>::start_txn),
+                    commit_txn: T::HAS_BEGIN_GROUP_READ.then_some(Callbacks::<T>::commit_txn),
+                    cancel_txn: T::HAS_BEGIN_GROUP_READ.then_some(Callbacks::<T>::cancel_txn),
                     check_period: T::HAS_CHECK_PERIOD
                         .then_some(Callbacks::<T>::check_period),
                     event_idx: T::HAS_USER_INDEX.then_some(Callbacks::<T>::event_idx),
@@ -145,7 +149,7 @@ impl<T: Pmu> Callbacks<T> {
     /// # Safety
     ///
     /// `pmu` must be that of a `Registration<T>`, which lives for `'a`.
-    unsafe fn instance<'a>(pmu: *mut bindings::pmu) -> &'a Instance<T> {
+    pub(super) unsafe fn instance<'a>(pmu: *mut bindings::pmu) -> &'a Instance<T> {
         let pmu = pmu.cast::<Opaque<bindings::pmu>>();
         // SAFETY: `pmu` is within a live `Registration<T>` by the safety requirement.
         unsafe { &(*kernel::container_of!(pmu, Registration<T>, pmu)).instance }
