@@ -113,8 +113,8 @@ typedef struct PmuConfig {
   const char *hybrid;
   /**
    * The defect of the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
-   * `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`. NULL means
-   * none.
+   * `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`; with `efficient:`
+   * before it, of the efficient cores only. NULL means none.
    */
   const char *fault;
 } PmuConfig;

@@ -76,8 +76,8 @@ pub struct PmuConfig {
     /// is not a hybrid one.
     pub hybrid: *const c_char,
     /// The defect of the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
-    /// `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`. NULL means
-    /// none.
+    /// `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`; with `efficient:`
+    /// before it, of the efficient cores only. NULL means none.
     pub fault: *const c_char,
 }
 
@@ -118,8 +118,8 @@ unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
         // a string that is valid while this function runs.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
     });
-    let defect = defect(fault)?;
     let core_type = core_type(hybrid, config)?;
+    let defect = defect(fault, core_type)?;
     let mut pmu = model_config(config, vendor, default_version, core_type)
         .and_then(|config| Pmu::with_defect(config, defect))
         .map_err(|error| message(error, vendor))?;
@@ -137,6 +137,12 @@ fn core_type(hybrid: Option<&CStr>, config: &PmuConfig) -> Result<Option<CoreTyp
     if config.version != 0 {
         return Err(c"pmu-hybrid excludes pmu-version: each core has the version of its type");
     }
+    if config.smt {
+        return Err(
+            c"pmu-hybrid excludes threads=2: efficient cores have one thread, but -smp gives all \
+              cores as many",
+        );
+    }
     let text = hybrid.to_str().ok();
     let core_type = text.and_then(|text| hybrid::core_type(text, config.cpu, config.cpus));
     core_type.map(Some).ok_or(
@@ -145,16 +151,25 @@ fn core_type(hybrid: Option<&CStr>, config: &PmuConfig) -> Result<Option<CoreTyp
     )
 }
 
-fn defect(fault: Option<&CStr>) -> Result<Defect, &'static CStr> {
+fn defect(fault: Option<&CStr>, core_type: Option<CoreType>) -> Result<Defect, &'static CStr> {
     let Some(fault) = fault else {
         return Ok(Defect::None);
     };
-    let defect = fault.to_str().ok().and_then(fault::parse);
-    defect.ok_or(
+    let fault = fault.to_str().unwrap_or_default();
+    let (fault, of_efficient) = match fault.strip_prefix("efficient:") {
+        Some(fault) => (fault, true),
+        None => (fault, false),
+    };
+    if of_efficient && core_type.is_none() {
+        return Err(c"pmu-fault=efficient: needs pmu-hybrid");
+    }
+    let defect = fault::parse(fault).ok_or(
         c"pmu-fault must be lose:N, delay:N:INSNS, repeat:N:INSNS, spurious:INSNS, \
-          status:BITS, gp:ADDRESS:AFTER or mask-lvtpc; numbers are decimal or 0x..., \
-          and only AFTER may be 0",
-    )
+          status:BITS, gp:ADDRESS:AFTER or mask-lvtpc, with efficient: before it or not; \
+          numbers are decimal or 0x..., and only AFTER may be 0",
+    )?;
+    let concerned = !of_efficient || core_type == Some(CoreType::Efficient);
+    Ok(if concerned { defect } else { Defect::None })
 }
 
 fn model_config(

@@ -80,7 +80,7 @@ fn rdmsr(pmu: &PmuBridge, msr: u32) -> (c_int, u64) {
 }
 
 /// The same for RDPMC with CR4.PCE clear.
-fn rdpmc(pmu: &PmuBridge, ecx: u32, cpl0: bool) -> (c_int, u64) {
+fn rdpmc(pmu: &mut PmuBridge, ecx: u32, cpl0: bool) -> (c_int, u64) {
     let mut value = MaybeUninit::new(UNSET);
     let result = pmu_rdpmc(pmu, ecx, cpl0, false, &mut value);
     // SAFETY: It was initialised above.
@@ -199,6 +199,25 @@ fn invalid_configurations() {
             },
             "needs a hybrid processor",
         ),
+        (
+            PmuConfig {
+                smt: true,
+                ..hybrid(c"2", 0x97, 0)
+            },
+            "excludes threads=2",
+        ),
+        (
+            with_fault(c"efficient:gp:0x187:0", INTEL),
+            "efficient: needs pmu-hybrid",
+        ),
+        (
+            with_fault(c"efficient:", hybrid(c"2", 0x97, 0)),
+            "must be lose:N",
+        ),
+        (
+            with_fault(c"efficient:gp:0x30c:0", hybrid(c"2", 0x97, 3)),
+            "gp:",
+        ),
     ] {
         let error = create(&config).unwrap_err();
         assert!(error.contains(property), "{error}");
@@ -241,6 +260,22 @@ fn cores_of_a_hybrid_processor() {
     let pmu = create(&INTEL).unwrap();
     assert!(!pmu_hybrid(&pmu));
     assert_eq!(cpuid(&pmu, 0x1a, 0), None);
+}
+
+#[test]
+fn defect_of_efficient_cores() {
+    const EVENTSEL_1: u32 = 0x187;
+    for (cpu, result) in [PMU_OK, PMU_OK, PMU_GP, PMU_GP].into_iter().enumerate() {
+        let config = hybrid(c"2", 0x97, cpu as u32);
+        let pmu = create(&with_fault(c"efficient:gp:0x187:0", config)).unwrap();
+        let mut value = MaybeUninit::uninit();
+        assert_eq!(pmu_rdmsr(&pmu, EVENTSEL_1, &mut value), result, "{cpu}");
+    }
+    // Low-power cores are not efficient ones.
+    let config = with_fault(c"efficient:gp:0x187:0", hybrid(c"2+1", 0xc5, 3));
+    let mut value = MaybeUninit::uninit();
+    let result = pmu_rdmsr(&create(&config).unwrap(), EVENTSEL_1, &mut value);
+    assert_eq!(result, PMU_OK);
 }
 
 #[test]
@@ -386,13 +421,13 @@ fn from_wrmsr_to_pmi() {
     assert_eq!(pmu_wrmsr(&mut pmu, PERFEVTSEL0, 1 << 40), PMU_GP);
     assert_eq!(pmu_wrmsr(&mut pmu, 0x10, 0), PMU_UNKNOWN_MSR);
     assert_eq!(rdmsr(&pmu, 0x38d + 9), (PMU_UNKNOWN_MSR, UNSET));
-    assert_eq!(rdpmc(&pmu, 0, false), (PMU_GP, UNSET));
+    assert_eq!(rdpmc(&mut pmu, 0, false), (PMU_GP, UNSET));
     assert!(pmu_counting(&pmu));
     assert_eq!(budget(&pmu, 1), [u64::MAX / 4, 10]);
 
     pmu_retire(&mut pmu, &counts(10, 9));
     assert!(!pmu_take_pmi(&mut pmu));
-    assert_eq!(rdpmc(&pmu, 0, true), (PMU_OK, (1 << 48) - 1));
+    assert_eq!(rdpmc(&mut pmu, 0, true), (PMU_OK, (1 << 48) - 1));
     pmu_retire(&mut pmu, &counts(1, 1));
     assert!(pmu_take_pmi(&mut pmu));
     assert!(!pmu_take_pmi(&mut pmu));
