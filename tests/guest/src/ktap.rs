@@ -19,9 +19,24 @@ use crate::kmsg::{self, Kmsg};
 /// Where this program's source is in the checkout.
 const SOURCE: &str = "tests/guest/src/";
 
+/// Which cores [`about`] is about.
+static CORES: Mutex<Option<&'static str>> = Mutex::new(None);
+
 /// Says something of this CPU. docs/cpus.md is made of that.
 pub fn about(what: &str, text: impl Display) {
-    println!("# about {what}: {text}");
+    match *CORES.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(cores) => println!("# about {cores}/{what}: {text}"),
+        None => println!("# about {what}: {text}"),
+    }
+}
+
+/// Does this while [`about`] is about these cores of a hybrid CPU.
+pub fn about_cores<T>(cores: &'static str, work: impl FnOnce() -> T) -> T {
+    let set = |cores| *CORES.lock().unwrap_or_else(PoisonError::into_inner) = cores;
+    set(Some(cores));
+    let result = work();
+    set(None);
+    result
 }
 
 /// What the panic hook saw last.

@@ -47,6 +47,8 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Groups => groups::TESTS,
         TestGroup::Hotplug => hotplug::TESTS,
         TestGroup::Hybrid => hybrid::TESTS,
+        TestGroup::HybridCpu => hybrid::CPU,
+        TestGroup::HybridFault => hybrid::FAULT,
         TestGroup::Kexec => kexec::TESTS,
         TestGroup::Lifecycle => lifecycle::TESTS,
         TestGroup::Lvtpc => lvtpc::TESTS,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The CPUs that the in-tree driver knows by family and model, but for hybrid ones.
+//! The CPUs that the in-tree driver knows by family and model.
 //!
 //! There is a suite for each, which compares the two drivers' tables. Its guest has the PMU
-//! that QEMU gives that CPU. docs/cpus.md is made from the reports.
+//! that QEMU gives that CPU, and of a hybrid one a core of each type. docs/cpus.md is made from
+//! the reports.
 
 use crate::machine::{Machine, Vendor};
 use crate::suite::Suite;
@@ -11,21 +12,23 @@ use crate::suite::Suite;
 macro_rules! cpus {
     ($(
         $vendor:ident $family:literal $model:literal $stepping:literal $name:literal
-            $(= $like:literal)?,
+            $([$efficient:literal + $low_power:literal])? $(= $like:literal)?,
     )*) => {
         /// The suites, in the order of their signatures.
         pub const CPUS: &[Suite] = &[$(
             Suite::cpu(
                 concat!("cpu-", stringify!($family), "-", stringify!($model)),
                 Machine::cpu($name, Vendor::$vendor, $family, $model, $stepping),
-            )$(.like(concat!("cpu-", stringify!($family), "-", stringify!($like))))?,
+            )$(.hybrid($efficient, $low_power))?$(.like(concat!("cpu-", stringify!($family), "-", stringify!($like))))?,
         )*];
     };
 }
 
 // Vendor, family, model, stepping, and names: of the microarchitecture, and where they differ
-// of the products (arch/x86/include/asm/intel-family.h; AMD's PPRs and BKDGs). A CPU that has
-// the tables of an earlier one, in rust_pmu and in the emulator, names its model after `=`.
+// of the products (arch/x86/include/asm/intel-family.h; AMD's PPRs and BKDGs). In brackets are
+// the numbers of efficient and of low-power cores that a hybrid CPU has besides a performance core.
+// A CPU that has the tables of an earlier one, in rust_pmu and in the emulator, names its model
+// after `=`.
 cpus! {
     // intel_pmu_init().
     Intel 6 0x0e 0 "Yonah",
@@ -93,6 +96,22 @@ cpus! {
     Intel 6 0xdd 0 "Darkmont, Clearwater Forest",
     Intel 6 0x57 0 "Knights Landing",
     Intel 6 0x85 0 "Knights Mill" = 0x57,
+    // Hybrid CPUs. Raptor Lake and Meteor Lake hide PERF_METRICS.
+    Intel 6 0x97 0 "Alder Lake" [1 + 0],
+    Intel 6 0x9a 0 "Alder Lake mobile" [1 + 0] = 0x97,
+    Intel 6 0xb7 0 "Raptor Lake" [1 + 0],
+    Intel 6 0xba 0 "Raptor Lake mobile" [1 + 0] = 0xb7,
+    Intel 6 0xbf 0 "Raptor Lake S" [1 + 0] = 0xb7,
+    Intel 6 0xac 0 "Meteor Lake" [1 + 0],
+    Intel 6 0xaa 0 "Meteor Lake mobile" [1 + 0] = 0xac,
+    Intel 6 0xb5 0 "Arrow Lake U" [1 + 0],
+    Intel 6 0xbd 0 "Lunar Lake" [1 + 0],
+    Intel 6 0xc6 0 "Arrow Lake" [1 + 0],
+    Intel 6 0xc5 0 "Arrow Lake H" [1 + 1],
+    Intel 6 0xcc 0 "Panther Lake" [1 + 0],
+    Intel 6 0xd5 0 "Wildcat Lake" [1 + 0] = 0xcc,
+    Intel 18 0x01 0 "Nova Lake" [1 + 0],
+    Intel 18 0x03 0 "Nova Lake mobile" [1 + 0] = 0x01,
     // amd_pmu_init(). Hygon's CPU is missing: its events have other names than in-tree (see
     // README). Family 15H is missing: there the in-tree driver of a kernel without
     // CONFIG_PERF_EVENTS_AMD_BRS, such as Debian's, puts events on any counter, because

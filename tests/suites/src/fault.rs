@@ -46,6 +46,11 @@ pub enum Fault {
         /// How many accesses succeed first.
         after: u64,
     },
+    /// RDMSR and WRMSR of a register raise #GP on the efficient cores of a hybrid CPU.
+    EfficientGp {
+        /// The register's address.
+        msr: u32,
+    },
     /// The delivery of a PMI masks LVTPC on AMD as well.
     MaskLvtpc,
 }
@@ -66,6 +71,7 @@ impl fmt::Display for Fault {
             Self::Spurious { instructions } => write!(f, "spurious:{instructions}"),
             Self::Status { bits } => write!(f, "status:{bits:#x}"),
             Self::Gp { msr, after } => write!(f, "gp:{msr:#x}:{after}"),
+            Self::EfficientGp { msr } => write!(f, "efficient:gp:{msr:#x}:0"),
             Self::MaskLvtpc => f.write_str("mask-lvtpc"),
         }
     }
@@ -113,6 +119,7 @@ mod tests {
                 },
                 "gp:0x38f:7",
             ),
+            (Fault::EfficientGp { msr: 0x187 }, "efficient:gp:0x187:0"),
             (Fault::MaskLvtpc, "mask-lvtpc"),
         ] {
             assert_eq!(fault.to_string(), text);

@@ -138,9 +138,11 @@ pub struct Machine {
     pub vendor: Vendor,
     /// Family, model and stepping; QEMU's `max` without.
     pub signature: Option<Signature>,
-    /// How many of the virtual CPUs, the last ones, are efficient cores. 0 if the CPU is not a
-    /// hybrid one.
+    /// How many of the virtual CPUs are efficient cores. They come behind the performance cores. 0
+    /// if the CPU is not a hybrid one.
     pub efficient: u32,
+    /// How many are low-power cores, which come last.
+    pub low_power: u32,
     /// The PMU, if there is one.
     pub pmu: Option<Pmu>,
     /// Whether the kernel's mitigations of CPU vulnerabilities stay on.
@@ -156,6 +158,7 @@ impl Machine {
             vendor,
             signature: None,
             efficient: 0,
+            low_power: 0,
             pmu: Some(pmu),
             mitigations: false,
         }
@@ -187,9 +190,13 @@ impl Machine {
         }
     }
 
-    /// With so many efficient cores.
-    const fn hybrid(self, efficient: u32) -> Self {
-        Self { efficient, ..self }
+    /// With so many efficient and low-power cores.
+    pub(crate) const fn hybrid(self, efficient: u32, low_power: u32) -> Self {
+        Self {
+            efficient,
+            low_power,
+            ..self
+        }
     }
 
     /// The properties to append to [`BASE_CPU`], separated by commas.
@@ -206,8 +213,10 @@ impl Machine {
                 add("stepping", stepping.to_string());
             }
         }
-        if self.efficient != 0 {
-            add("pmu-hybrid", self.efficient.to_string());
+        match (self.efficient, self.low_power) {
+            (0, _) => {}
+            (efficient, 0) => add("pmu-hybrid", efficient.to_string()),
+            (efficient, low_power) => add("pmu-hybrid", format!("{efficient}+{low_power}")),
         }
         match self.pmu {
             None => add("pmu", "off".to_owned()),
@@ -350,12 +359,19 @@ pub const GRACEMONT_DEFAULT: Machine =
 /// Two performance cores and two efficient ones.
 pub const ALDER_LAKE: Machine = Machine::intel("Intel v5, Alder Lake 8+4, 6+3", Pmu::DEFAULT)
     .signature(6, 0x97, None)
-    .hybrid(2);
-/// The same. It is Arrow Lake-U: for Meteor Lake itself the in-tree driver takes PERF_METRICS
-/// for granted, which QEMU does not have.
+    .hybrid(2, 0);
+/// The same. PERF_CAPABILITIES hides that it has PERF_METRICS.
 pub const METEOR_LAKE: Machine = Machine::intel("Intel v5, Meteor Lake 8+4, 8+3", Pmu::DEFAULT)
-    .signature(6, 0xb5, None)
-    .hybrid(2);
+    .signature(6, 0xaa, None)
+    .hybrid(2, 0);
+/// The same. RDPMC can clear PERF_METRICS.
+pub const LUNAR_LAKE: Machine = Machine::intel("Intel v6, Lunar Lake 8+4, 8+3", Pmu::DEFAULT)
+    .signature(6, 0xbd, None)
+    .hybrid(2, 0);
+/// The same.
+pub const NOVA_LAKE: Machine = Machine::intel("Intel v6, Nova Lake 8+4, 8+3", Pmu::DEFAULT)
+    .signature(0x12, 1, None)
+    .hybrid(2, 0);
 pub const ZEN_3_DEFAULT: Machine =
     Machine::new("AMD core, Zen 3 6", Vendor::Amd, Pmu::DEFAULT).signature(0x19, 0x21, Some(0));
 
@@ -416,6 +432,11 @@ mod tests {
             (
                 SANDY_BRIDGE,
                 "family=0x6,model=0x2a,pmu-version=3,pmu-counters=8",
+            ),
+            (ALDER_LAKE, "family=0x6,model=0x97,pmu-hybrid=2"),
+            (
+                ALDER_LAKE.hybrid(1, 1),
+                "family=0x6,model=0x97,pmu-hybrid=1+1",
             ),
             (V4_SIGN_EXTENDED, "pmu-full-width=off"),
             (PENRYN_DEFAULT, "family=0x6,model=0x17"),

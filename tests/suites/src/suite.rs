@@ -92,6 +92,10 @@ test_groups! {
     /// hybrid.rs: needs a hybrid machine with a signature that the driver knows, in a suite with
     /// the name of that model
     Hybrid,
+    /// hybrid.rs: the tables of each type of core; needs a hybrid machine and in_tree_counters.ko
+    HybridCpu,
+    /// hybrid.rs: needs [`Fault::EfficientGp`] and that the module is not loaded
+    HybridFault,
     /// kexec.rs: needs [`SystemEvent::Kexec`]
     Kexec,
     /// lifecycle.rs: needs that the module is not loaded
@@ -336,6 +340,16 @@ impl Suite {
         Self::new(name, CPU).on(machine).cpus(1).with_all()
     }
 
+    /// On a hybrid CPU with a performance core and so many others.
+    pub(crate) const fn hybrid(self, efficient: u32, low_power: u32) -> Self {
+        Self {
+            machine: self.machine.hybrid(efficient, low_power),
+            cpus: 1 + efficient + low_power,
+            groups: HYBRID_CPU,
+            ..self
+        }
+    }
+
     pub(crate) const fn like(self, name: &'static str) -> Self {
         Self {
             like: Some(name),
@@ -358,7 +372,7 @@ impl Suite {
 
     /// Whether its tests load in_tree_counters.ko.
     pub fn in_tree_counters(&self) -> bool {
-        self.has(&[Codes])
+        self.has(&[Codes]) || self.has(&[HybridCpu])
     }
 
     /// The properties to append to QEMU's `-cpu`, separated by commas.
@@ -455,6 +469,9 @@ const MODEL: &[&[TestGroup]] = &[&[Codes, Constraints, ExtraRegisters, ModelEven
 /// The tables of a CPU.
 const CPU: &[&[TestGroup]] = &[&[Codes, CompareSysfs, ModelEvents, RandomGroups]];
 
+/// The tables of each type of core of a hybrid CPU.
+const HYBRID_CPU: &[&[TestGroup]] = &[&[HybridCpu]];
+
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
 
@@ -488,6 +505,7 @@ const GP_CLEAR: Fault = Fault::Gp {
     msr: 0x390,
     after: 250,
 };
+const NO_EVENTSEL_1: Fault = Fault::EfficientGp { msr: 0x187 };
 const SPURIOUS: Fault = Fault::Spurious {
     instructions: 100_003,
 };
@@ -624,11 +642,19 @@ const GENERAL: &[Suite] = &[
     Suite::new("models-panther-cove", MODEL)
         .on(machine::PANTHER_COVE)
         .with_all(),
-    Suite::new("models-alder-lake-hybrid", &[&[Hybrid]])
+    Suite::new("models-alder-lake-hybrid", &[&[Hybrid, HybridCpu]])
         .on(machine::ALDER_LAKE)
         .cpus(4),
     Suite::new("models-meteor-lake-hybrid", &[&[Hybrid]])
         .on(machine::METEOR_LAKE)
+        .cpus(4)
+        .with_all(),
+    Suite::new("models-lunar-lake-hybrid", &[&[Hybrid]])
+        .on(machine::LUNAR_LAKE)
+        .cpus(4)
+        .with_all(),
+    Suite::new("models-nova-lake-hybrid", &[&[Hybrid]])
+        .on(machine::NOVA_LAKE)
         .cpus(4)
         .with_all(),
     Suite::new("svm", &[&[Svm]]).on(machine::AMD_CORE),
@@ -692,6 +718,10 @@ const GENERAL: &[Suite] = &[
         .on(machine::V6_MOST),
     Suite::fault("faults-gp-status", GP_STATUS, &[&[GpFault]]),
     Suite::fault("faults-gp-clear", GP_CLEAR, &[&[GpFault]]),
+    Suite::fault("faults-efficient-cores", NO_EVENTSEL_1, &[&[HybridFault]])
+        .on(machine::ALDER_LAKE)
+        .cpus(4)
+        .unloaded(),
     Suite::fault("faults-mask-lvtpc", Fault::MaskLvtpc, &[&[Lvtpc]])
         .on(machine::AMD_CORE)
         .cpus(2),
@@ -803,7 +833,10 @@ mod tests {
 
     #[test]
     fn faults_that_number_pmis_have_one_cpu() {
-        let numbered = |suite: &&Suite| !matches!(suite.fault, None | Some(Fault::MaskLvtpc));
+        let numbered = |suite: &&Suite| {
+            let other = |fault| matches!(fault, Fault::MaskLvtpc | Fault::EfficientGp { .. });
+            suite.fault.is_some_and(|fault| !other(fault))
+        };
         assert!(SUITES.iter().filter(numbered).all(|suite| suite.cpus == 1));
     }
 

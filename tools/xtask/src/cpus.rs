@@ -16,8 +16,8 @@ const HEAD: &str = "\
 # The CPUs that rust_pmu knows
 
 A row is an emulated CPU (`tests/suites/src/cpus.rs`): one that the in-tree driver of kernel
-7.3 knows by family and model. Its guest has the PMU that QEMU gives that CPU. There both
-drivers agree on
+7.3 knows by family and model. A hybrid CPU has a row for each type of core. Its guest has the
+PMU that QEMU gives that CPU. There both drivers agree on
 
 - the counters for each of the 65,536 codes of event select and unit mask, unmodified and
   with modifiers (edge, inversion, counter mask and what else the CPU has);
@@ -56,27 +56,53 @@ pub fn markdown(cpus: &[(&Machine, Results)]) -> Result<String> {
     let _ = writeln!(text, "|---|---|{}", "---|".repeat(COLUMNS.len()));
     for (machine, results) in cpus {
         let signature = machine.signature.context("a CPU without a signature")?;
-        let cells = COLUMNS.iter().map(|column| {
-            let mut about = results.about.iter();
-            let (_, text) = about
-                .find(|(what, _)| what == column)
-                .with_context(|| format!("nothing about {column} of {}", machine.name))?;
-            Ok(match text.as_str() {
-                "" => "·",
-                text => text,
-            })
-        });
-        let cells = cells.collect::<Result<Vec<_>>>()?;
-        let _ = writeln!(
-            text,
-            "| {} | {:02X}H, {:02X}H | {} |",
-            machine.name,
-            signature.family,
-            signature.model,
-            cells.join(" | ")
-        );
+        for cores in cores(results) {
+            let name = match cores {
+                "" => machine.name.to_owned(),
+                cores => format!("{}, {cores}", machine.name),
+            };
+            let cells = COLUMNS.iter().map(|column| {
+                let mut about = results.about.iter();
+                let (_, text) = about
+                    .find(|(what, _)| parts(what) == (cores, column))
+                    .with_context(|| format!("nothing about {column} of {name}"))?;
+                Ok(match text.as_str() {
+                    "" => "·",
+                    text => text,
+                })
+            });
+            let cells = cells.collect::<Result<Vec<_>>>()?;
+            let _ = writeln!(
+                text,
+                "| {name} | {:02X}H, {:02X}H | {} |",
+                signature.family,
+                signature.model,
+                cells.join(" | ")
+            );
+        }
     }
     Ok(text)
+}
+
+/// The type of core that something is said about, which is empty if all are alike, and what it is
+/// that is said.
+fn parts(what: &str) -> (&str, &str) {
+    what.split_once('/').unwrap_or(("", what))
+}
+
+/// The types of core that anything is said about, in that order.
+fn cores(results: &Results) -> Vec<&str> {
+    let mut all = Vec::new();
+    for (what, _) in &results.about {
+        let (cores, _) = parts(what);
+        if !all.contains(&cores) {
+            all.push(cores);
+        }
+    }
+    if all.is_empty() {
+        all.push("");
+    }
+    all
 }
 
 #[cfg(test)]
@@ -92,6 +118,21 @@ mod tests {
         let text = markdown(&[(&CPUS[0].machine, results)]).unwrap();
         let row = text.lines().last().unwrap();
         assert_eq!(row, "| Yonah | 06H, 0EH | 0 | 1 | 2 | 3 | 4 | · | 6 | 7 |");
+
+        let about = |(i, column): (usize, &&str)| {
+            let line = |cores, more| format!("# about {cores} cores/{column}: {}\n", i + more);
+            line("big", 0) + &line("small", 10)
+        };
+        let report: String = COLUMNS.iter().enumerate().map(about).collect();
+        let text = markdown(&[(&CPUS[0].machine, Results::parse(&report))]).unwrap();
+        let rows: Vec<_> = text.lines().rev().take(2).collect();
+        assert_eq!(
+            rows,
+            [
+                "| Yonah, small cores | 06H, 0EH | 10 | 11 | 12 | 13 | 14 | 15 | 16 | 17 |",
+                "| Yonah, big cores | 06H, 0EH | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |"
+            ]
+        );
 
         let error = markdown(&[(&CPUS[0].machine, Results::default())]).unwrap_err();
         assert_eq!(error.to_string(), "nothing about name of Yonah");

@@ -15,12 +15,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{ensure, Context, Result};
+use nix::sched::sched_getcpu;
 use pmc::event::{EventSel, Modes};
 use pmc::{Capabilities, CpuidLeaf, Leaf01Ecx, PERF_CAPABILITIES};
 
 use super::compare::case::eventsel::{ANY, CMASK, CMASK_1, EDGE, EQ, EVENT_UMASK, INV, UMASK2};
 use super::compare::report::Report;
-use crate::ctx::{Ctx, Test, IN_TREE};
+use crate::ctx::{Ctx, Test};
 use crate::ktap::about;
 use crate::module;
 use crate::msr::Msrs;
@@ -62,12 +63,13 @@ const GENERAL: u64 = 0xffff_ffff;
 struct InTree(File);
 
 impl InTree {
-    fn load() -> Result<Self> {
+    /// Loads it for this PMU of the in-tree driver.
+    fn load(pmu: &str) -> Result<Self> {
         let module = env::var_os("RUST_PERF_IN_TREE_COUNTERS_KO")
             .map(PathBuf::from)
             .context("RUST_PERF_IN_TREE_COUNTERS_KO is not set")?;
         module::insert_file(&module)?.context("insmod in_tree_counters.ko")?;
-        let file = Path::new(FOLDER).join(IN_TREE);
+        let file = Path::new(FOLDER).join(pmu);
         match File::open(&file) {
             Ok(file) => Ok(Self(file)),
             Err(error) => {
@@ -93,7 +95,7 @@ impl InTree {
     }
 }
 
-/// What the driver finds out about this CPU.
+/// What the driver finds out about the CPU that this runs on.
 pub(super) fn detect() -> Result<Capabilities> {
     let leaf = |leaf, subleaf| {
         let [eax, ebx, ecx, edx] = cpuid(leaf, subleaf);
@@ -101,7 +103,7 @@ pub(super) fn detect() -> Result<Capabilities> {
     };
     let features = Leaf01Ecx::from_raw(leaf(1, 0).ecx);
     let perf_capabilities = match features.has(Leaf01Ecx::PDCM) {
-        true => Some(Msrs::of_cpu(0)?.read(PERF_CAPABILITIES.address())?),
+        true => Some(Msrs::of_cpu(sched_getcpu()?)?.read(PERF_CAPABILITIES.address())?),
         false => None,
     };
     pmc::detect(leaf, perf_capabilities).context("the driver does not know these counters")
@@ -128,7 +130,7 @@ fn is_modified_metric(modifiers: u64, theirs: u64) -> bool {
 
 fn same_counters(ctx: &Ctx) -> Result<()> {
     let capabilities = detect()?;
-    let in_tree = InTree::load()?;
+    let in_tree = InTree::load(&ctx.in_tree()?.name)?;
     let result = compare(ctx, &capabilities, &in_tree);
     in_tree.unload()?;
     result

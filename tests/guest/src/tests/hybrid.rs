@@ -6,11 +6,16 @@ use std::io;
 use std::path::Path;
 use std::thread;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use perf_event::{Builder, Counter};
 
-use super::{constraints, expect, expect_exact, extra_registers, model_events};
+use super::compare::SYSFS;
+use super::user_read::Page;
+use super::{
+    codes, constraints, expect, expect_exact, extra_registers, model_events, topdown, user_read,
+};
 use crate::ctx::{in_tree_name, Ctx, Skipped, Test, RUST_PMU};
+use crate::ktap::about_cores;
 use crate::module;
 use crate::msr::{self, Msrs};
 use crate::pmu::{core_type, BuilderExt, CoreType, CpuPmu, Event, Mode, Pmu};
@@ -33,11 +38,23 @@ pub const TESTS: &[Test] = tests![
     events_of_cpus,
     groups_of_two_types,
     generic_events_as_in_tree,
-    both_reserve_the_counters,
+    rdpmc_on_each_type,
+    both_reserve_the_counters: [InTreeReserves],
     system_wide_with_the_tool,
     a_task_with_the_tool,
     hotplug_of_an_efficient_core,
     type_that_was_offline_when_loaded,
+];
+
+pub const CPU: &[Test] = tests![
+    all need [Root, EmulatedPmu];
+    tables_of_each_type,
+];
+
+/// On a machine whose efficient cores have a defect, so that their counters cannot be used.
+pub const FAULT: &[Test] = tests![
+    all need [Root, EmulatedPmu];
+    type_that_cannot_be_driven,
 ];
 
 /// The cores of one type.
@@ -48,26 +65,117 @@ struct Part {
     cpus: Vec<usize>,
 }
 
-/// The types of cores, and which CPUs they are: the efficient ones are the last.
-fn parts(ctx: &Ctx) -> Result<[Part; 2]> {
-    let first = (ctx.suite.cpus - ctx.suite.machine.efficient) as usize;
-    let part = |core_type, suffix, cpus| -> Result<Part> {
-        let name = format!("{RUST_PMU}_{suffix}");
-        Ok(Part {
+/// A type of core, before it is known whether it has PMUs.
+struct Kind {
+    core_type: CoreType,
+    name: &'static str,
+    suffix: &'static str,
+    cpus: Vec<usize>,
+}
+
+impl Kind {
+    /// The types of cores, and which CPUs they are: the low-power ones are the last, and the
+    /// efficient ones come before them.
+    fn all(ctx: &Ctx) -> Vec<Self> {
+        let all = ctx.suite.cpus;
+        let low_power = all - ctx.suite.machine.low_power;
+        let efficient = low_power - ctx.suite.machine.efficient;
+        let kind = |core_type, name, suffix, from: u32, to: u32| Kind {
             core_type,
-            in_tree: Pmu::find(&in_tree_name(&name))?,
-            ours: Pmu::find(&name)?,
-            cpus,
+            name,
+            suffix,
+            cpus: (from as usize..to as usize).collect(),
+        };
+        let mut kinds = vec![
+            kind(CoreType::Core, "performance cores", "core", 0, efficient),
+            kind(
+                CoreType::Atom,
+                "efficient cores",
+                "atom",
+                efficient,
+                low_power,
+            ),
+            kind(
+                CoreType::Atom,
+                "low-power cores",
+                "lowpower",
+                low_power,
+                all,
+            ),
+        ];
+        kinds.retain(|kind| !kind.cpus.is_empty());
+        kinds
+    }
+
+    /// The name of the module's PMU.
+    fn ours(&self) -> String {
+        format!("{RUST_PMU}_{}", self.suffix)
+    }
+
+    fn in_tree(&self) -> Result<Pmu> {
+        Pmu::find(&in_tree_name(&self.ours()))
+    }
+
+    fn part(self) -> Result<Part> {
+        Ok(Part {
+            core_type: self.core_type,
+            in_tree: self.in_tree()?,
+            ours: Pmu::find(&self.ours())?,
+            cpus: self.cpus,
         })
-    };
-    Ok([
-        part(CoreType::Core, "core", (0..first).collect())?,
-        part(
-            CoreType::Atom,
-            "atom",
-            (first..ctx.suite.cpus as usize).collect(),
-        )?,
-    ])
+    }
+}
+
+/// The two types of cores.
+fn parts(ctx: &Ctx) -> Result<[Part; 2]> {
+    let parts = Kind::all(ctx).into_iter().map(Kind::part);
+    let parts: Vec<_> = parts.collect::<Result<_>>()?;
+    parts
+        .try_into()
+        .map_err(|parts: Vec<_>| anyhow!("{} types of cores", parts.len()))
+}
+
+/// What is given to a test that runs on cores of one type.
+fn ctx_of(ctx: &Ctx, pmu: &Pmu) -> Ctx {
+    Ctx {
+        suite: ctx.suite,
+        pmu: pmu.name.clone(),
+        seed: ctx.seed,
+    }
+}
+
+/// Runs tests on a core of each type. Returns how many did not skip there.
+fn run_on(ctx: &Ctx, part: &Part, tests: impl IntoIterator<Item = &'static Test>) -> Result<usize> {
+    let _affinity = Affinity::pinned_to(part.cpus[0])?;
+    let of_part = ctx_of(ctx, &part.ours);
+    let mut passed = 0;
+    for test in tests {
+        match (test.run)(&of_part) {
+            Err(error) if error.is::<Skipped>() => {}
+            result => {
+                let what = || format!("{} on {}", test.title(), part.ours.name);
+                result.with_context(what)?;
+                passed += 1;
+            }
+        }
+    }
+    Ok(passed)
+}
+
+/// The tables of each type are those of the in-tree driver: the counters for each code, the
+/// files, and perf's events.
+fn tables_of_each_type(ctx: &Ctx) -> Result<()> {
+    for kind in Kind::all(ctx) {
+        let name = kind.name;
+        let part = kind.part()?;
+        let tests = [codes::TESTS, SYSFS, model_events::TESTS];
+        let tests: Vec<_> = tests.into_iter().flatten().collect();
+        let all = tests.len();
+        let passed = about_cores(name, || run_on(ctx, &part, tests))?;
+        // An event of some models alone may be missing.
+        ensure!(passed + 1 >= all, "{name}: {passed} of {all} tests");
+    }
+    Ok(())
 }
 
 /// The lines of a file, without the last line break.
@@ -208,31 +316,18 @@ const OF_CPU_0: &[&str] = &[
 /// not apply to a type.
 fn models(ctx: &Ctx) -> Result<()> {
     for part in parts(ctx)? {
-        let _affinity = Affinity::pinned_to(part.cpus[0])?;
-        let of_part = Ctx {
-            suite: ctx.suite,
-            pmu: part.ours.name.clone(),
-            seed: ctx.seed,
-        };
         let tests = [
             constraints::TESTS,
             extra_registers::TESTS,
             model_events::TESTS,
+            topdown::TESTS,
         ];
-        let mut passed = 0;
         let has_cpu_0 = part.cpus.contains(&0);
         let tests = tests.into_iter().flatten();
-        for test in tests.filter(|test| has_cpu_0 || !OF_CPU_0.contains(&test.name)) {
-            match (test.run)(&of_part) {
-                Err(error) if error.is::<Skipped>() => {}
-                result => {
-                    let what = || format!("{} on {}", test.title(), part.ours.name);
-                    result.with_context(what)?;
-                    passed += 1;
-                }
-            }
-        }
-        ensure!(passed >= 8, "only {passed} tests on {}", part.ours.name);
+        let tests = tests.filter(|test| has_cpu_0 || !OF_CPU_0.contains(&test.name));
+        let passed = run_on(ctx, &part, tests)?;
+        let least = if has_cpu_0 { 24 } else { 9 };
+        ensure!(passed >= least, "only {passed} tests on {}", part.ours.name);
     }
     Ok(())
 }
@@ -242,18 +337,23 @@ fn models(ctx: &Ctx) -> Result<()> {
 fn extra_register_of_each_type(ctx: &Ctx) -> Result<()> {
     const MSR_OFFCORE_RSP_0: u32 = 0x1a6;
     msr::load_driver()?;
+    const MSR_OMR_0: u32 = 0x3e0;
     let [core, atom] = parts(ctx)?;
-    for (part, config, value) in [(&core, 0x012a, 0x1_0001), (&atom, 0x01b7, 0x1_0002)] {
+    let msr = match core.ours.dir().join("format/offmodule_rsp").exists() {
+        true => MSR_OMR_0,
+        false => MSR_OFFCORE_RSP_0,
+    };
+    for (part, config, value) in [(&core, 0x012a, 1), (&atom, 0x01b7, 2)] {
         for &cpu in &part.cpus {
             let msrs = Msrs::of_cpu(cpu)?;
-            msrs.write(MSR_OFFCORE_RSP_0, 0)?;
+            msrs.write(msr, 0)?;
             let mut event = part.ours.raw(config);
             event.attrs_mut().__bindgen_anon_3.config1 = value;
             let mut counter = event.any_pid().one_cpu(cpu).filter(Mode::Both).build()?;
             counter.enable()?;
-            let found = msrs.read(MSR_OFFCORE_RSP_0)?;
+            let found = msrs.read(msr)?;
             drop(counter);
-            msrs.write(MSR_OFFCORE_RSP_0, 0)?;
+            msrs.write(msr, 0)?;
             ensure!(found == value, "CPU {cpu}: {found:#x}, expected {value:#x}");
         }
     }
@@ -460,6 +560,47 @@ fn generic_events_as_in_tree(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// A mapped event of a task can be read by RDPMC on cores of its type, with the width that the
+/// page says, and as in-tree. On other cores it has no counter.
+fn rdpmc_on_each_type(ctx: &Ctx) -> Result<()> {
+    let workload = workload::tight_loop(100_000);
+    let affinity = Affinity::save()?;
+    let parts = parts(ctx)?;
+    for part in &parts {
+        for pmu in [&part.in_tree, &part.ours] {
+            affinity.pin(part.cpus[0])?;
+            let counter = pmu.open(Event::Instructions, Mode::User)?;
+            let page = Page::map(&counter)?;
+            let mut counter = counter;
+            counter.enable()?;
+            workload.run();
+            let index = page.index()?;
+            ensure!(index == 1 << 30, "{}: index {index:#x}", pmu.name);
+            let before = page.count();
+            workload.run();
+            let gained = page.count() - before;
+            let least = workload.instructions() as i64;
+            ensure!(
+                (least..least + 1_000).contains(&gained),
+                "{}: {gained} instructions, expected {least}",
+                pmu.name
+            );
+            counter.disable()?;
+            let (count, mapped) = (counter.read()?, page.count() as u64);
+            expect(&pmu.name, "instructions in the page", mapped, count)?;
+            counter.enable()?;
+            let other = parts.iter().find(|other| other.cpus != part.cpus);
+            affinity.pin(other.context("one type")?.cpus[0])?;
+            ensure!(page.index().is_err(), "{} on another core", pmu.name);
+        }
+    }
+    // It uses CPU 0.
+    let tests = user_read::TESTS.iter();
+    let tests = tests.filter(|test| test.name == "dirty_counters_are_cleared");
+    let passed = run_on(ctx, &parts[0], tests)?;
+    expect(&parts[0].ours.name, "tests", passed as u64, 1)
+}
+
 /// The counters are reserved until the last event of both PMUs is closed.
 fn both_reserve_the_counters(ctx: &Ctx) -> Result<()> {
     let [core, atom] = parts(ctx)?;
@@ -581,6 +722,47 @@ fn hotplug_of_an_efficient_core(ctx: &Ctx) -> Result<()> {
     }
     expect_cpus(&atom, &atom.cpus)?;
     samples_on_each_cpu(ctx)
+}
+
+/// If the counters of the efficient cores cannot be used, the performance cores have their PMU
+/// all the same. One line in the kernel log says which type has none. The in-tree driver does so,
+/// too: its PMU of that type is on no CPU.
+fn type_that_cannot_be_driven(ctx: &Ctx) -> Result<()> {
+    let mut kinds = Kind::all(ctx).into_iter();
+    let (Some(core), Some(atom)) = (kinds.next(), kinds.next()) else {
+        bail!("one type of core");
+    };
+    for (kind, want) in [(&core, &core.cpus[..]), (&atom, &[])] {
+        let in_tree = kind.in_tree()?;
+        let cpus = list(&content(&in_tree.dir().join("cpus"))?)?;
+        ensure!(cpus == want, "{}: {cpus:?}", in_tree.name);
+    }
+    let mut log = ctx.module_log()?;
+    module::insert(ctx)??;
+    let result = (|| {
+        let lines = log.lines()?;
+        let mut about = lines.iter().filter(|line| line.contains("not registered"));
+        let line = about.next().context("nothing in the kernel log")?;
+        println!("# {line}");
+        ensure!(line.contains(&atom.ours()), "{line}");
+        ensure!(about.next().is_none(), "{lines:?}");
+        ensure!(Pmu::find(&atom.ours()).is_err(), "there is {}", atom.ours());
+        let ours = Pmu::find(&core.ours())?;
+        for &cpu in &core.cpus {
+            expect_samples(&ours, cpu)?;
+        }
+        for &cpu in &atom.cpus {
+            let found = errno(event_of_cpu(&ours, cpu).build())?;
+            ensure!(found == libc::ENOENT, "CPU {cpu}: errno {found}");
+        }
+        // What has been said is not said again.
+        Setting::change(online(atom.cpus[0]), 0)?.restore()?;
+        let lines = log.lines()?;
+        ensure!(lines.is_empty(), "{lines:?}");
+        expect_samples(&ours, core.cpus[0])
+    })();
+    module::remove()?;
+    result
 }
 
 /// A type that no core has when the module is loaded has no PMU, and the kernel log says so when

@@ -7,16 +7,16 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use nix::unistd::gettid;
 use perf_event::{Builder, Counter, ReadFormat};
 
 use super::compare::report::{name, Report};
 use super::user_read::{rdpmc, Page};
 use super::{expect, find_undisturbed, switches, undisturbed};
-use crate::ctx::{skip, Ctx, Test, IN_TREE};
+use crate::ctx::{skip, Ctx, Test};
 use crate::msr::Msrs;
-use crate::pmu::{read_all, signature, BuilderExt, Mode, Pmu};
+use crate::pmu::{core_type, read_all, signature, BuilderExt, CoreType, Mode, Pmu};
 use crate::program::LOOP;
 use crate::setting::{pin, Affinity, Setting};
 use crate::tests;
@@ -30,6 +30,7 @@ pub const TESTS: &[Test] = tests![
     metrics_of_an_exact_loop,
     slots_alone,
     reads_while_counting,
+    group_reads_settle_once,
     context_switches,
     rdpmc_across_context_switches,
     kernel_mode,
@@ -37,6 +38,7 @@ pub const TESTS: &[Test] = tests![
     one_metric_at_a_time,
     without_a_leader,
     rdpmc_of_metrics,
+    rdpmc_that_clears_metrics,
     cleared_for_other_tasks,
     overflow_of_metrics,
     read_by_samples,
@@ -68,8 +70,13 @@ fn metrics() -> Result<&'static [u64]> {
     }
 }
 
-/// How many metrics this CPU has, by its model.
+/// How many metrics this CPU has, by its model and on hybrid CPUs the type of the core.
 pub(super) fn metrics_of_model() -> usize {
+    match core_type() {
+        Some(CoreType::Core) => return METRICS.len(),
+        Some(CoreType::Atom) => return 0,
+        None => {}
+    }
     match signature() {
         (6, 0x6a | 0x6c | 0x7d | 0x7e | 0x8c | 0x8d | 0xa7) => LEVEL_1,
         (6, 0x8f | 0xcf | 0xad | 0xae) | (0x13, 1) => METRICS.len(),
@@ -237,9 +244,16 @@ fn errors(ctx: &Ctx) -> Result<()> {
     }
     groups.push(vec![(SLOTS, SAMPLED)]);
     groups.push(with_slots(&[slots]));
-    let config1: [fn(&mut Builder); 2] = [
+    const METRICS_CLEAR: fn(&mut Builder) = |builder| {
+        builder.attrs_mut().__bindgen_anon_3.config1 = 1;
+    };
+    let config1: [fn(&mut Builder); 4] = [
+        METRICS_CLEAR,
         |builder| {
             builder.attrs_mut().__bindgen_anon_3.config1 = 2;
+        },
+        |builder| {
+            builder.attrs_mut().__bindgen_anon_3.config1 = 3;
         },
         |builder| {
             builder.attrs_mut().__bindgen_anon_4.config2 = 1;
@@ -248,6 +262,9 @@ fn errors(ctx: &Ctx) -> Result<()> {
     for change in config1 {
         groups.push(vec![(SLOTS, change)]);
         groups.push(with_slots(&[(METRICS[0], change)]));
+    }
+    if clears_metrics(&ctx.in_tree()?) {
+        groups.push([&[(SLOTS, METRICS_CLEAR)], &all[..]].concat());
     }
     // As much as there is: slots, metrics, and every other counter.
     let level_1 = &all[..LEVEL_1];
@@ -283,9 +300,20 @@ fn errors(ctx: &Ctx) -> Result<()> {
         for errno in &ours {
             report.called(*errno);
         }
-        // See "event select 0" in README: the in-tree driver counts nothing for the metrics
-        // that the CPU does not have.
+        // See "event select 0" and `config1` in README: the in-tree driver counts nothing for the
+        // metrics that the CPU does not have, sets a reserved bit for metrics_clear, and ignores
+        // `config1` of events that have no use for it.
         if ctx.is_rust_pmu() {
+            for ((config, change), errno) in group.iter().zip(&mut theirs) {
+                let mut builder = ctx.pmu()?.raw(*config);
+                change(&mut builder);
+                // SAFETY: all variants of the union are integers.
+                let config1 = unsafe { builder.attrs_mut().__bindgen_anon_3.config1 };
+                let clear = *config == SLOTS && config1 == 1 && clears_metrics(&ctx.in_tree()?);
+                if config1 != 0 && !clear {
+                    *errno = libc::EINVAL;
+                }
+            }
             for ((config, _), errno) in group.iter().zip(&mut theirs) {
                 let metric = METRICS.iter().position(|it| *it == config & 0xffff);
                 if metric.is_some_and(|i| i >= metrics_of_model()) {
@@ -317,6 +345,11 @@ fn errors(ctx: &Ctx) -> Result<()> {
         .context("a metric of another mode opens")?;
     ensure!(error.raw_os_error() == Some(libc::EINVAL), "{error}");
     Ok(())
+}
+
+/// Whether RDPMC can clear the metrics of this PMU.
+fn clears_metrics(pmu: &Pmu) -> bool {
+    pmu.dir().join("format/metrics_clear").exists()
 }
 
 /// Measures a workload that no other task interrupts, with a new group each time.
@@ -422,6 +455,41 @@ fn reads_while_counting(ctx: &Ctx) -> Result<()> {
             )?;
         }
     }
+    Ok(())
+}
+
+/// A read of a group settles all members at once, also while the kernel is counted. Each
+/// settling rounds the metrics of level 1 down, together by at most three slots.
+fn group_reads_settle_once(ctx: &Ctx) -> Result<()> {
+    const READS: u64 = 200;
+    let metrics = metrics()?;
+    let pmu = ctx.pmu()?;
+    let mut group = open_read_at_once(&pmu, metrics, Mode::Both)?;
+    group[0].enable()?;
+    let before = switches()?;
+    let first = read_group(&mut group)?;
+    let mut values = Vec::new();
+    for _ in 0..READS {
+        values = read_group(&mut group)?;
+    }
+    let switched = switches()? - before;
+    let gained: Vec<u64> = values
+        .iter()
+        .zip(&first)
+        .map(|(now, then)| now - then)
+        .collect();
+    let sum: u64 = gained[1..=LEVEL_1].iter().sum();
+    let lost = gained[0].checked_sub(sum).context("more than all slots")?;
+    println!(
+        "# {lost} of {} slots lost in {READS} reads, {switched} switches",
+        gained[0]
+    );
+    // A task that leaves the CPU is settled, too, and so is one that comes back.
+    let settled = READS + 2 * switched as u64;
+    ensure!(
+        lost <= 3 * settled,
+        "{lost} slots lost in {settled} settlings"
+    );
     Ok(())
 }
 
@@ -671,11 +739,82 @@ fn rdpmc_of_metrics(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// With `metrics_clear`, RDPMC of the metrics clears them and the slots, on either driver, and
+/// what it reads each time is what has been counted since. In the end, nothing that user mode has
+/// not read is lost.
+fn rdpmc_that_clears_metrics(ctx: &Ctx) -> Result<()> {
+    let metrics = metrics()?;
+    if !clears_metrics(&ctx.in_tree()?) {
+        ensure!(
+            !clears_metrics(&ctx.pmu()?),
+            "only rust_pmu has metrics_clear"
+        );
+        return skip("needs a CPU on which RDPMC can clear metrics");
+    }
+    let file = |pmu: &Pmu| fs::read_to_string(pmu.dir().join("format/metrics_clear"));
+    let (ours, theirs) = (file(&ctx.pmu()?)?, file(&ctx.in_tree()?)?);
+    ensure!(ours == theirs, "{ours:?}, in-tree {theirs:?}");
+    let workload = workload::whole_periods(250);
+    let (parts, slots) = truth(workload.instructions(), workload.branches());
+    for pmu in [ctx.in_tree()?, ctx.pmu()?] {
+        let (gained, left) = find_undisturbed(|| {
+            let mut group = open_with(&pmu, metrics, Mode::User, |builder| {
+                let attrs = builder.attrs_mut();
+                if attrs.config == SLOTS {
+                    attrs.__bindgen_anon_3.config1 = 1;
+                }
+            })?;
+            let _pages = group.iter().map(Page::map).collect::<Result<Vec<_>>>()?;
+            group[0].enable()?;
+            let mut gained = Vec::new();
+            let alone = undisturbed(|| {
+                for _ in 0..3 {
+                    workload.run();
+                    // SAFETY: the events are mapped, so the kernel allows RDPMC.
+                    let read = unsafe { (rdpmc(RDPMC_SLOTS), rdpmc(RDPMC_METRICS)) };
+                    gained.push(read);
+                }
+                workload.run();
+                Ok(())
+            })?;
+            group[0].disable()?;
+            Ok(alone.then_some((gained, read_all(&mut group)?)))
+        })?;
+        println!("# {}: {gained:x?}, left {left:?}", pmu.name);
+        for (read, fields) in &gained {
+            ensure!(
+                (slots..slots + 1_000_000).contains(read),
+                "{}: {read} slots at a time, expected {slots}",
+                pmu.name
+            );
+            let sum: u64 = fields.to_le_bytes()[..LEVEL_1]
+                .iter()
+                .copied()
+                .map(u64::from)
+                .sum();
+            expect(&pmu.name, "in level 1", sum, ALL)?;
+        }
+        // What the second and the third read show has been counted since the one before.
+        let [_, second, third] = gained[..] else {
+            bail!("{gained:?}");
+        };
+        ensure!(second.0.abs_diff(third.0) <= 100, "{gained:?}");
+        if pmu.name == ctx.pmu()?.name {
+            ensure!(
+                left[0].abs_diff(slots) <= 10_000
+                    && left[1].abs_diff(parts[0]) <= slots / ALL + 10_000,
+                "{left:?} left, expected {slots}"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// RDPMC finds nothing of an event that is closed.
 fn cleared_for_other_tasks(ctx: &Ctx) -> Result<()> {
     const ALWAYS: u32 = 2;
     let metrics = metrics()?;
-    let file = Pmu::find(IN_TREE)?.dir().join("rdpmc");
+    let file = ctx.in_tree()?.dir().join("rdpmc");
     let _setting = Setting::change(file, ALWAYS)?;
     let _pinned = Affinity::pinned_to(0)?;
     let pmu = ctx.pmu()?;

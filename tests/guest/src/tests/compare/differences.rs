@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::attr::{self, bits};
 use super::case::{eventsel, Case, Cpu, Kind};
-use crate::pmu::Vendor;
+use crate::pmu::{core_type, Vendor};
 use crate::tests::topdown::metrics_of_model;
 
 /// How rust_pmu handles a call that the in-tree driver handles differently.
@@ -305,6 +305,7 @@ pub enum Text {
 const ALIASES: &str = "`events/cycles`, `events/branches`";
 const NO_FIXED_COUNTER: &str = "`events/ref-cycles` without a fixed counter for it";
 const SLOTS: &str = "`events/slots` with a fixed counter for it, but without PERF_METRICS";
+const MEM_EVENTS: &str = "`events/mem-loads`, `events/mem-stores` on hybrid CPUs";
 const NO_ANY_THREAD: &str = "`format/any` below version 3";
 
 pub static FILES: &[FileDifference] = &[
@@ -332,6 +333,18 @@ pub static FILES: &[FileDifference] = &[
         on: |cpu| cpu.is_version(5..) && !absent(cpu, FIXED_SLOTS) && metrics_of_model() == 0,
         file: "events/slots",
         ours: Some(Text::Is("event=0x00,umask=0x04\n")),
+    },
+    FileDifference {
+        what: MEM_EVENTS,
+        on: |_| core_type().is_some(),
+        file: "events/mem-loads",
+        ours: None,
+    },
+    FileDifference {
+        what: MEM_EVENTS,
+        on: |_| core_type().is_some(),
+        file: "events/mem-stores",
+        ours: None,
     },
     FileDifference {
         what: NO_ANY_THREAD,
