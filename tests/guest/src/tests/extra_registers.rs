@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::thread;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use fastrand::Rng;
 use perf_event::{Builder, Counter};
 
@@ -42,10 +42,10 @@ const FIELDS: [&str; 5] = [
 ];
 
 /// The events that need a register on some model.
-const CODES: [u64; 27] = [
-    0x01b7, 0x02b7, 0x04b7, 0x01bb, 0x012a, 0x012b, 0x022a, 0x042a, 0x082a, 0x014f, 0x024f, 0x044f,
-    0x084f, 0x01d6, 0x02d6, 0x04d6, 0x08d6, 0x100b, 0x01cd, 0x05d0, 0x01c6, 0x02c6, 0x03c6, 0x40ad,
-    0x04c2, 0x0127, 0x0227,
+const CODES: [u64; 28] = [
+    0x01b7, 0x02b7, 0x04b7, 0x08b7, 0x01bb, 0x012a, 0x012b, 0x022a, 0x042a, 0x082a, 0x014f, 0x024f,
+    0x044f, 0x084f, 0x01d6, 0x02d6, 0x04d6, 0x08d6, 0x100b, 0x01cd, 0x05d0, 0x01c6, 0x02c6, 0x03c6,
+    0x40ad, 0x04c2, 0x0127, 0x0227,
 ];
 
 /// An event that needs none.
@@ -313,11 +313,26 @@ impl Programmed {
     }
 }
 
+/// Two CPUs that the PMU is on.
+fn two_cpus(pmu: &Pmu) -> Result<[usize; 2]> {
+    let file = pmu.dir().join("cpus");
+    if !file.exists() {
+        return Ok([0, 1]);
+    }
+    let text = fs::read_to_string(&file)?;
+    let cpus = text.trim_end().split([',', '-']).map(str::parse);
+    let cpus: Vec<usize> = cpus.collect::<Result<_, _>>()?;
+    match cpus[..] {
+        [first, second, ..] => Ok([first, second]),
+        _ => bail!("{}: {text}", pmu.name),
+    }
+}
+
 /// A register has the event's value while the event is counted, and EVENTSEL is the same.
 fn registers(ctx: &Ctx) -> Result<()> {
-    const CPU: usize = 0;
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
-    let msrs = Msrs::of_cpu(CPU)?;
+    let [cpu, _] = two_cpus(&theirs)?;
+    let msrs = Msrs::of_cpu(cpu)?;
     let mut rng = Rng::with_seed(ctx.seed);
     println!("# seed {}", ctx.seed);
     let mut report = Report::new(ctx);
@@ -328,7 +343,7 @@ fn registers(ctx: &Ctx) -> Result<()> {
             let event = Event { config, config1 };
             let programmed = |pmu: &Pmu| -> Result<Option<Programmed>> {
                 Programmed::clear(&msrs);
-                match event.open_on(pmu, CPU)? {
+                match event.open_on(pmu, cpu)? {
                     Ok(_counter) => Programmed::on(&msrs).map(Some),
                     Err(_) => Ok(None),
                 }
@@ -356,7 +371,8 @@ fn events_on_cpus(ctx: &Ctx) -> Result<()> {
     const ROUNDS: usize = 100;
     println!("# seed {}", ctx.seed);
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
-    let msrs = [Msrs::of_cpu(0)?, Msrs::of_cpu(1)?];
+    let cpus = two_cpus(&theirs)?;
+    let msrs = [Msrs::of_cpu(cpus[0])?, Msrs::of_cpu(cpus[1])?];
     let choices = Choices::new(&theirs)?;
     let mut rng = Rng::with_seed(ctx.seed);
     let mut report = Report::new(ctx);
@@ -374,7 +390,7 @@ fn events_on_cpus(ctx: &Ctx) -> Result<()> {
                 if i + 1 == events.len() {
                     open.remove(goes.min(i - 1));
                 }
-                let counter = event.open_on(pmu, *cpu)?;
+                let counter = event.open_on(pmu, cpus[*cpu])?;
                 open.push(counter.map_err(|errno| anyhow::anyhow!("{}", name(errno)))?);
             }
             let counted = open.iter_mut().map(is_on_counter);
@@ -463,6 +479,7 @@ fn threads_of_a_core(ctx: &Ctx) -> Result<()> {
 fn free_after_a_storm(ctx: &Ctx) -> Result<()> {
     const ROUNDS: usize = 300;
     let (pmu, theirs) = (ctx.pmu()?, ctx.in_tree()?);
+    let cpus = two_cpus(&theirs)?;
     let choices = Choices::new(&theirs)?;
     println!("# seed {}", ctx.seed);
     // Two threads a CPU, so that the events leave the CPU and come back.
@@ -472,7 +489,7 @@ fn free_after_a_storm(ctx: &Ctx) -> Result<()> {
                 let (pmu, choices) = (&pmu, &choices);
                 let mut rng = Rng::with_seed(ctx.seed ^ i as u64);
                 scope.spawn(move || -> Result<()> {
-                    let _affinity = Affinity::pinned_to(i % 2)?;
+                    let _affinity = Affinity::pinned_to(cpus[i % 2])?;
                     let mut open = Vec::new();
                     for _ in 0..ROUNDS {
                         let mut builder = choices.event(&mut rng).builder(pmu);
@@ -496,7 +513,7 @@ fn free_after_a_storm(ctx: &Ctx) -> Result<()> {
     // No event of the storm had one of these values. Events that can do with each other's
     // register are next to each other, and have different ones: they need all of them.
     let values = [3, 5, 6, 7].into_iter().cycle();
-    for cpu in 0..2 {
+    for cpu in cpus {
         let msrs = Msrs::of_cpu(cpu)?;
         let run = |pmu: &Pmu| -> Result<(Vec<bool>, Programmed)> {
             Programmed::clear(&msrs);
