@@ -144,6 +144,8 @@ impl EventSel {
     pub const CMASK: u64 = 0xff << 24;
     /// Version 6: the comparison with CMASK is for equality.
     pub const EQ: u64 = 1 << 36;
+    /// Version 6, where CPUID leaf 23H has the flag: RDPMC in user mode reads 0.
+    pub const RDPMC_USER_DISABLE: u64 = 1 << 37;
     /// Version 6: bits 47:40, the second unit mask.
     pub const UMASK2: u64 = 0xff << 40;
     /// AMD: bits 35:32, which are bits 11:8 of the event.
@@ -192,6 +194,9 @@ pub mod fixed_ctrl {
     /// Fixed-function counter 3 only, where PERF_CAPABILITIES has
     /// [`RDPMC_METRICS_CLEAR`](super::RDPMC_METRICS_CLEAR): RDPMC of PERF_METRICS clears both registers.
     pub const METRICS_CLEAR: u64 = 1 << 2;
+    /// RDPMC in user mode reads 0. Counters 0 to 6 have the bit; the other bits of a counter with a
+    /// higher number would be here.
+    pub const RDPMC_USER_DISABLE: u64 = 1 << 33;
 }
 
 /// The bits of GLOBAL_STATUS that do not belong to a counter.

@@ -71,6 +71,9 @@ impl Counter {
     }
 }
 
+/// Leaf 23H, EBX: RDPMC_USER_DISABLE.
+const RDPMC_USER_DISABLE_CPUID: u32 = 1 << 2;
+
 /// The fixed-function counter that PERF_METRICS belongs to. It counts slots.
 const SLOTS: usize = 3;
 
@@ -233,6 +236,15 @@ impl Pmu {
     /// Returns EAX, EBX, ECX and EDX of a CPUID subleaf. A leaf without subleaves returns
     /// the same for all of them.
     pub fn cpuid_count(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        let [eax, ebx, ecx, edx] = self.cpuid_of_generation(leaf, subleaf)?;
+        let added = match (leaf, subleaf) {
+            (0x23, 0) if self.has_rdpmc_user_disable() => RDPMC_USER_DISABLE_CPUID,
+            _ => 0,
+        };
+        Some([eax, ebx | added, ecx, edx])
+    }
+
+    fn cpuid_of_generation(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         let of_generation = |shape| self.generation.cpuid(shape, leaf, subleaf);
         let Some(core) = self.core else {
             return of_generation(&self.shape);
@@ -550,6 +562,33 @@ impl Pmu {
             })
     }
 
+    /// Whether RDPMC of single counters can be disabled in user mode.
+    fn has_rdpmc_user_disable(&self) -> bool {
+        let processor = self.processor;
+        self.generation.has_leaf_23h() && processor.is_some_and(Processor::rdpmc_user_disable)
+    }
+
+    /// The bit of FIXED_CTR_CTRL that disables RDPMC of a fixed-function counter in user mode.
+    /// 0 if there is none.
+    fn user_disable_bit(&self, fixed: usize) -> u64 {
+        match self.has_rdpmc_user_disable() {
+            true => fixed_ctrl::RDPMC_USER_DISABLE << (fixed * fixed_ctrl::BITS),
+            false => 0,
+        }
+    }
+
+    /// Whether RDPMC in user mode reads 0.
+    fn is_user_disabled(&self, counter: Counter) -> bool {
+        match counter {
+            Counter::General(i) => {
+                let eventsel = self.eventsel.get(i);
+                let disabled = |it: &EventSel| it.has(EventSel::RDPMC_USER_DISABLE);
+                self.has_rdpmc_user_disable() && eventsel.is_some_and(disabled)
+            }
+            Counter::Fixed(i) => self.fixed_ctr_ctrl & self.user_disable_bit(i) != 0,
+        }
+    }
+
     /// The bits of a register that can be written, `None` if every write raises #GP.
     fn writable_bits(&self, register: Register) -> Option<u64> {
         match register {
@@ -559,9 +598,15 @@ impl Pmu {
                 let bits = self.generation.writable_bits(&self.shape, register)?;
                 Some(bits | self.metrics_bit())
             }
+            Register::EventSel(_) if self.has_rdpmc_user_disable() => {
+                let bits = self.generation.writable_bits(&self.shape, register)?;
+                Some(bits | EventSel::RDPMC_USER_DISABLE)
+            }
             Register::FixedCtrCtrl => {
                 let bits = self.generation.writable_bits(&self.shape, register)?;
-                Some(bits | self.metrics_clear_bit())
+                let disable = (0..self.shape.fixed.into()).map(|i| self.user_disable_bit(i));
+                let disable = disable.fold(0, |all, bit| all | bit);
+                Some(bits | self.metrics_clear_bit() | disable)
             }
             _ => self.generation.writable_bits(&self.shape, register),
         }
@@ -690,7 +735,10 @@ impl Pmu {
             }
             return Ok(value);
         }
-        match self.generation.rdpmc(ecx) {
+        let counter = self.generation.rdpmc(ecx);
+        let is_hidden = !cpl0 && counter.is_some_and(|counter| self.is_user_disabled(counter));
+        match counter {
+            Some(_) if is_hidden => Ok(0),
             Some(Counter::General(i)) if self.shape.has_general(i) => Ok(self.read_general(i)),
             Some(Counter::Fixed(i)) if i < self.shape.fixed.into() => Ok(self.fixed[i]),
             _ => Err(GeneralProtection),

@@ -7,7 +7,7 @@ mod operations;
 use operations::Operation;
 use pmu_model::{
     msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, PmiFault, Pmu, Retired, Shape,
-    Vendor,
+    Signature, Vendor,
 };
 use proptest::prelude::*;
 
@@ -751,4 +751,45 @@ proptest! {
             }
         }
     }
+}
+
+/// RDPMC_USER_DISABLE, which Panther Cove has.
+#[test]
+fn counters_can_be_hidden_from_user_mode() {
+    const DISABLE: u64 = 1 << 37;
+    const FIXED_2_DISABLE: u64 = 1 << (33 + 4 * 2);
+    let pmu = |family, model| {
+        let signature = Signature {
+            family,
+            model,
+            stepping: 0,
+        };
+        let config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
+        Pmu::new(config).unwrap()
+    };
+    for (family, model) in [(19, 0x01), (18, 0x01)] {
+        let mut pmu = pmu(family, model);
+        assert_eq!(pmu.cpuid(0x23).unwrap()[1], 0b111);
+        pmu.wrmsr(IA32_PMC0, 5).unwrap();
+        pmu.wrmsr(IA32_FIXED_CTR0 + 2, 6).unwrap();
+        let fixed = 1 << 30;
+        for (index, value) in [(0, 5), (fixed | 2, 6)] {
+            assert_eq!(pmu.rdpmc(index, false, true), Ok(value));
+        }
+        pmu.wrmsr(IA32_PERFEVTSEL0, DISABLE | 0x00c0).unwrap();
+        pmu.wrmsr(IA32_FIXED_CTR_CTRL, FIXED_2_DISABLE).unwrap();
+        for (index, value) in [(0, 5), (fixed | 2, 6)] {
+            assert_eq!(pmu.rdpmc(index, false, true), Ok(0));
+            assert_eq!(pmu.rdpmc(index, true, true), Ok(value));
+            assert_eq!(pmu.rdpmc(index, false, false), Err(GeneralProtection));
+        }
+        // The others are not hidden.
+        pmu.wrmsr(IA32_PMC0 + 1, 7).unwrap();
+        assert_eq!(pmu.rdpmc(1, false, true), Ok(7));
+    }
+    // Lunar Lake has version 6 without it.
+    let mut pmu = pmu(6, 0xbd);
+    assert_eq!(pmu.cpuid(0x23).unwrap()[1], 0b011);
+    assert_eq!(pmu.wrmsr(IA32_PERFEVTSEL0, DISABLE), WRITE_GP);
+    assert_eq!(pmu.wrmsr(IA32_FIXED_CTR_CTRL, FIXED_2_DISABLE), WRITE_GP);
 }

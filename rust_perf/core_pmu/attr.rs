@@ -82,6 +82,9 @@ impl CorePmu {
             return Err(perf::not_supported());
         }
         let eventsel = eventsel.with(EventSel::METRICS_CLEAR, clears_metrics.into());
+        // A task could read an event of a CPU that it must not see.
+        let hidden = capabilities.hides_counters && !event.is_of_task();
+        let eventsel = eventsel.with(EventSel::RDPMC_USER_DISABLE, hidden.into());
         self.fits_in_group(event, eventsel, extra)?;
         self.join_slots(event, eventsel)?;
         event.set_extra_register(extra.map(|extra| perf::ExtraRegister {

@@ -13,9 +13,12 @@ use super::{
 };
 use crate::{
     perf::Event,
-    pmc::counter::{
-        Counter,
-        CounterSet, //
+    pmc::{
+        counter::{
+            Counter,
+            CounterSet, //
+        },
+        event::EventSel, //
     }, //
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -37,7 +40,9 @@ impl CorePmu {
     pub(super) fn allow_rdpmc(&self, event: &Event<Self>, mm: &Mm) {
         let user_rdpmc = &self.hardware.user_rdpmc;
         user_rdpmc.allow(mm);
+        let is_hidden = Self::eventsel_of(event).has(EventSel::RDPMC_USER_DISABLE);
         if !event.is_user_readable()
+            && !is_hidden
             && user_rdpmc.is_allowed()
             && self
                 .hardware

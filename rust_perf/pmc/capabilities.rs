@@ -91,6 +91,8 @@ pub struct Capabilities {
     pub(super) pairs: Pairs,
     /// Whether the threads of a core must not share the counters of some events.
     pub(super) exclusive: bool,
+    /// Whether a counter can be hidden from user mode, with [`EventSel::RDPMC_USER_DISABLE`].
+    pub hides_counters: bool,
     /// `caps/pmu_name` of the in-tree driver, which it has for Intel's CPUs.
     pub pmu_name: Option<&'static str>,
 }
@@ -374,17 +376,6 @@ impl Capabilities {
     /// The global registers that the CPU has.
     pub(super) fn any_global(&self) -> Option<&'static GlobalRegisters> {
         self.generation.global.or(self.bypassed_global)
-    }
-
-    /// How many events before the wrap a counter of `event` is started if `until_wrap` are
-    /// left of the period.
-    pub fn limit_period(&self, event: EventSel, until_wrap: u64) -> u64 {
-        self.events.period_limit.apply(event, until_wrap)
-    }
-
-    /// Whether an event can be sampled with this period, which is not 0.
-    pub fn is_period_allowed(&self, event: EventSel, period: u64) -> bool {
-        self.limit_period(event, period) <= period
     }
 
     /// The largest number of events before the wrap at which every counter can be

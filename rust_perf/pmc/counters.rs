@@ -162,6 +162,7 @@ impl<'a, R: Registers> Counters<'a, R> {
                 let current = self.shadow.fixed_ctr_ctrl();
                 let wanted = FixedCtrCtrl::from_raw(current.unwrap_or(0))
                     .with_counter(i, event.fixed_ctr())
+                    .with_user_disable(i, event.has(EventSel::RDPMC_USER_DISABLE))
                     .into_raw();
                 if current != Some(wanted) {
                     self.write_fixed_ctr_ctrl(wanted);

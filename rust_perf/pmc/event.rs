@@ -21,6 +21,8 @@ bitfield! {
         41:41 HOST_ONLY;
         /// AMD: count in guests only. Counts nothing while EFER.SVME is 0.
         40:40 GUEST_ONLY;
+        /// Intel: RDPMC in user mode reads 0, where CPUID leaf 23H has the flag.
+        37:37 RDPMC_USER_DISABLE;
         /// Intel: count cycles with exactly CMASK occurrences, where CPUID leaf
         /// 23H has the flag.
         36:36 EQ;
@@ -70,7 +72,8 @@ bitfield! {
         0:0 OS;
     }
 
-    /// IA32_FIXED_CTR_CTRL: a [`FixedCtr`] for each of 16 fixed counters.
+    /// IA32_FIXED_CTR_CTRL: a [`FixedCtr`] for each of 16 fixed counters. Counters 0 to 7 can have
+    /// another bit, from bit 33 on: RDPMC in user mode reads 0.
     pub struct FixedCtrCtrl(u64) {}
 }
 
@@ -90,6 +93,17 @@ impl FixedCtrCtrl {
     /// Whether RDPMC of PERF_METRICS clears it.
     pub(super) const fn clears_metrics(self) -> bool {
         FixedCtr::from_raw(self.get(Self::counter(3))).has(FixedCtr::METRICS_CLEAR)
+    }
+
+    /// The register with that further bit of fixed counter `i` as `disable`, if the counter can
+    /// have one.
+    #[must_use]
+    pub const fn with_user_disable(self, i: u8, disable: bool) -> Self {
+        if i > 7 {
+            return self;
+        }
+        let bit = (i as u32).wrapping_mul(4).wrapping_add(33);
+        self.with(Field::new(bit, bit), disable as u64)
     }
 
     /// Whether fixed counter `i` counts in any mode.
@@ -264,5 +278,16 @@ mod tests {
         assert!(ctrl.counts(0) && ctrl.counts(15) && !ctrl.counts(1));
         let ctrl = ctrl.with_counter(15, FixedCtr::default());
         assert_eq!(ctrl.into_raw(), 0xb);
+    }
+
+    #[test]
+    fn fixed_counters_0_to_7_have_a_bit_that_hides_them() {
+        let ctrl = FixedCtrCtrl::default();
+        for (i, bits) in [(0, 1 << 33), (3, 1 << 45), (7, 1 << 61), (8, 0), (15, 0)] {
+            let hidden = ctrl.with_user_disable(i, true);
+            assert_eq!(hidden.into_raw(), bits);
+            assert_eq!(hidden.with_user_disable(i, false), ctrl);
+            assert!(!hidden.counts(0));
+        }
     }
 }

@@ -7,7 +7,10 @@
 //! next sample in `period_left`. That can be more than a counter can hold, and
 //! it is 0 or less once a sample is due.
 
-use super::event::EventSel;
+use super::{
+    capabilities::Capabilities,
+    event::EventSel, //
+};
 
 /// How to restart a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +145,19 @@ impl PeriodLimit {
             return until_wrap.max(self.shortest);
         }
         until_wrap.max(self.shortest_inst_retired) & self.granule_inst_retired.wrapping_neg()
+    }
+}
+
+impl Capabilities {
+    /// How many events before the wrap a counter of `event` is started if `until_wrap` are
+    /// left of the period.
+    pub fn limit_period(&self, event: EventSel, until_wrap: u64) -> u64 {
+        self.events.period_limit.apply(event, until_wrap)
+    }
+
+    /// Whether an event can be sampled with this period, which is not 0.
+    pub fn is_period_allowed(&self, event: EventSel, period: u64) -> bool {
+        self.limit_period(event, period) <= period
     }
 }
 

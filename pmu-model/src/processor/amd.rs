@@ -21,6 +21,7 @@ const LEGACY: Counters = Counters {
     metrics: 0,
     needs_clearing: false,
     metrics_clear: false,
+    rdpmc_user_disable: false,
 };
 
 const PERF_CTR_EXT_CORE: Counters = Counters {

@@ -99,6 +99,7 @@ const CORE: Counters = Counters {
     metrics: 0,
     needs_clearing: false,
     metrics_clear: false,
+    rdpmc_user_disable: false,
 };
 
 /// The first steppings of Merom do not report the fixed-function counters that they have.
@@ -118,6 +119,7 @@ const NEHALEM: Counters = Counters {
     metrics: 0,
     needs_clearing: true,
     metrics_clear: false,
+    rdpmc_user_disable: false,
 };
 
 /// Two threads share the eight counters of a core.
@@ -152,6 +154,11 @@ const LION_COVE: Counters = Counters {
     version: 6,
     metrics_clear: true,
     ..GOLDEN_COVE
+};
+
+const PANTHER_COVE: Counters = Counters {
+    rdpmc_user_disable: true,
+    ..LION_COVE
 };
 
 const BONNELL: Counters = Counters {
@@ -197,7 +204,7 @@ const DARKMONT: Counters = Counters {
 /// Coyote Cove: Nova Lake.
 pub(super) const COYOTE_COVE: Processor = Processor {
     signatures: &[(18, These(&[0x01, 0x03]))],
-    counters: LION_COVE,
+    counters: PANTHER_COVE,
     msrs: &PANTHER_COVE_MSRS,
     constraints: constraint::PANTHER_COVE,
 };

@@ -68,11 +68,14 @@ struct Counters {
     full_width: bool,
     /// The number of fields of PERF_METRICS, 0 if it does not exist.
     metrics: u8,
+    /// Whether RDPMC can clear them (PERF_CAPABILITIES.RDPMC_METRICS_CLEAR).
+    metrics_clear: bool,
+    /// Whether RDPMC of a counter can be disabled in user mode
+    /// (CPUID.(23H,0):EBX.RDPMC_USER_DISABLE).
+    rdpmc_user_disable: bool,
     /// Whether a general-purpose counter must be cleared before it counts a new event, see
     /// `crate::selection`.
     needs_clearing: bool,
-    /// Whether RDPMC can clear them (PERF_CAPABILITIES.RDPMC_METRICS_CLEAR).
-    metrics_clear: bool,
 }
 
 /// Processors whose PMUs are the same.
@@ -149,6 +152,7 @@ impl Processor {
             metrics: _,
             needs_clearing: _,
             metrics_clear: _,
+            rdpmc_user_disable: _,
         } = self.counters;
         let shape = Shape {
             general: if smt { general_of_thread } else { general },
@@ -168,6 +172,11 @@ impl Processor {
     /// Whether a general-purpose counter must be cleared before it counts a new event.
     pub(crate) fn needs_clearing(&self) -> bool {
         self.counters.needs_clearing
+    }
+
+    /// Whether RDPMC of a counter can be disabled in user mode.
+    pub(crate) fn rdpmc_user_disable(&self) -> bool {
+        self.counters.rdpmc_user_disable
     }
 
     /// Whether RDPMC can clear PERF_METRICS.

@@ -117,6 +117,7 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
             _ => Pairs::Possible,
         },
         exclusive: false,
+        hides_counters: false,
         pmu_name: None,
     }
     .check()

@@ -67,6 +67,8 @@ bitfield! {
 
     /// CPUID.(EAX=23H,ECX=0):EBX: which fields EVENTSEL has.
     pub(in super::super) struct Leaf23Ebx(u32) {
+        /// RDPMC_USER_DISABLE.
+        2:2 RDPMC_USER_DISABLE;
         /// EQ.
         1:1 EQ;
         /// UMASK2.

@@ -143,6 +143,7 @@ pub(super) fn detect(
 
     if let (6.., Some(extended)) = (newest, v6::extended_leaf(cpuid)) {
         caps.format |= extended.fields;
+        caps.hides_counters = extended.rdpmc_user_disable;
         caps.counters = extended.counters.unwrap_or(caps.counters);
         caps.missing_events = extended.missing_events.unwrap_or(caps.missing_events);
     }
@@ -216,6 +217,7 @@ pub(super) fn architectural(
         threads: false,
         pairs: Pairs::NotNeeded,
         exclusive: false,
+        hides_counters: false,
         pmu_name: None,
     }
     .check()

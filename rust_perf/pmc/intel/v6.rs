@@ -43,6 +43,8 @@ pub(super) struct ExtendedLeaf {
     pub(super) counters: Option<CounterSet>,
     /// The mask of the fields that it adds to EVENTSEL.
     pub(super) fields: u64,
+    /// Whether EVENTSEL and FIXED_CTR_CTRL have RDPMC_USER_DISABLE.
+    pub(super) rdpmc_user_disable: bool,
     /// The architectural events that are missing, if it enumerates them.
     pub(super) missing_events: Option<u32>,
 }
@@ -62,6 +64,7 @@ pub(super) fn extended_leaf(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Option<Ext
         }),
         fields: field(Leaf23Ebx::UMASK2, EventSel::UMASK2.mask())
             | field(Leaf23Ebx::EQ, EventSel::EQ.mask()),
+        rdpmc_user_disable: ebx.has(Leaf23Ebx::RDPMC_USER_DISABLE),
         missing_events: eax.has(Leaf23Eax::EVENTS).then(|| !cpuid(0x23, 3).eax),
     })
 }

@@ -166,3 +166,20 @@ fn intel_has_the_events_that_cpuid_tells_of() {
     assert_eq!([4, 5].map(|id| short.hardware_event(id)), [None, None]);
     assert_eq!(short.hardware_event(3), Some(0x412e));
 }
+
+/// CPUID.(23H,0):EBX[2] of a CPU with version 6.
+#[test]
+fn counters_can_be_hidden_where_cpuid_says_so() {
+    for (fields, expected) in [(0b011, false), (0b111, true)] {
+        let caps = Cpuid::new(b"GenuineIntel", 19, 0x01, 0)
+            .with(0xa, 0, [0x0830_0806, 0, 0b1111, 0x8604])
+            .with(7, 1, [1 << 8, 0, 0, 0])
+            .with(0x23, 0, [0b11, fields, 0, 0])
+            .with(0x23, 1, [0xff, 0xf, 0, 0])
+            .detect()
+            .unwrap();
+        assert_eq!(caps.hides_counters, expected);
+        // It is no field for the user.
+        assert_eq!(caps.config_mask() & (1 << 37), 0);
+    }
+}

@@ -84,6 +84,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::TraceCost => trace_cost::TESTS,
         TestGroup::Unreserved => unreserved::TESTS,
         TestGroup::UserRead => user_read::TESTS,
+        TestGroup::UserReadHidden => user_read::HIDDEN,
         TestGroup::Watchdog => watchdog::TESTS,
     }
 }

@@ -166,6 +166,8 @@ test_groups! {
     Unreserved,
     /// user_read.rs
     UserRead,
+    /// user_read.rs: needs a machine with RDPMC_USER_DISABLE
+    UserReadHidden,
     /// watchdog.rs: needs `nmi_watchdog=1`
     Watchdog,
 }
@@ -466,6 +468,9 @@ const COMPARE: &[TestGroup] = &[Compare];
 /// Which counters of a model can count what, and which registers that takes.
 const MODEL: &[&[TestGroup]] = &[&[Codes, Constraints, ExtraRegisters, ModelEvents, Topdown]];
 
+/// The same of a model with RDPMC_USER_DISABLE.
+const MODEL_HIDES: &[&[TestGroup]] = &[MODEL[0], &[UserReadHidden]];
+
 /// The tables of a CPU.
 const CPU: &[&[TestGroup]] = &[&[Codes, CompareSysfs, ModelEvents, RandomGroups]];
 
@@ -639,7 +644,7 @@ const GENERAL: &[Suite] = &[
         .on(machine::CRESTMONT)
         .hyper_threading()
         .with_all(),
-    Suite::new("models-panther-cove", MODEL)
+    Suite::new("models-panther-cove", MODEL_HIDES)
         .on(machine::PANTHER_COVE)
         .with_all(),
     Suite::new("models-alder-lake-hybrid", &[&[Hybrid, HybridCpu]])

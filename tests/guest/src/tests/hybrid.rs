@@ -12,7 +12,8 @@ use perf_event::{Builder, Counter};
 use super::compare::SYSFS;
 use super::user_read::Page;
 use super::{
-    codes, constraints, expect, expect_exact, extra_registers, model_events, topdown, user_read,
+    codes, constraints, expect, expect_exact, extra_registers, model_events, random_groups,
+    topdown, user_read,
 };
 use crate::ctx::{in_tree_name, Ctx, Skipped, Test, RUST_PMU};
 use crate::ktap::about_cores;
@@ -168,7 +169,12 @@ fn tables_of_each_type(ctx: &Ctx) -> Result<()> {
     for kind in Kind::all(ctx) {
         let name = kind.name;
         let part = kind.part()?;
-        let tests = [codes::TESTS, SYSFS, model_events::TESTS];
+        let tests = [
+            codes::TESTS,
+            SYSFS,
+            model_events::TESTS,
+            random_groups::TESTS,
+        ];
         let tests: Vec<_> = tests.into_iter().flatten().collect();
         let all = tests.len();
         let passed = about_cores(name, || run_on(ctx, &part, tests))?;

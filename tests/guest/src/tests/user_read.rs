@@ -24,7 +24,7 @@ use perf_event_open_sys::bindings::perf_event_mmap_page;
 
 use super::{expect, switches};
 use crate::ctx::{Ctx, Test, IN_TREE};
-use crate::pmu::{CpuPmu, Event, Mode, Pmu};
+use crate::pmu::{cpuid, CpuPmu, Event, Mode, Pmu};
 use crate::program::RDPMC_PROBE;
 use crate::setting::{pin, Setting};
 use crate::tests;
@@ -44,6 +44,12 @@ pub const TESTS: &[Test] = tests![
     dirty_counters_are_cleared_for_children: [InTree],
     dirty_counters_of_in_tree_driver: [InTreeCounts, ExactCounts],
     follows_rdpmc_setting: [Root, InTree, ExactCounts],
+];
+
+/// For a CPU with RDPMC_USER_DISABLE.
+pub const HIDDEN: &[Test] = tests![
+    all need [Root, InTree, EmulatedPmu];
+    events_of_a_cpu_are_hidden,
 ];
 
 /// The mapped control page of an event.
@@ -569,6 +575,46 @@ fn dirty_counters_of_in_tree_driver(ctx: &Ctx) -> Result<()> {
         );
         expect("the page", "branches", page.count() as u64, count)
     })
+}
+
+/// A task that may use RDPMC reads 0 from the counters of events that count a CPU, with both
+/// drivers. Their pages have no index.
+fn events_of_a_cpu_are_hidden(ctx: &Ctx) -> Result<()> {
+    const RDPMC_USER_DISABLE: u32 = 1 << 2;
+    let [_, fields, ..] = cpuid(0x23, 0);
+    ensure!(
+        fields & RDPMC_USER_DISABLE != 0,
+        "CPUID leaf 23H does not have the flag"
+    );
+    for pmu in [ctx.pmu()?, ctx.in_tree()?] {
+        let hidden = || -> Result<()> {
+            pin(gettid(), 0)?;
+            let counters = counters(&pmu)?;
+            let mut own = pmu.open(Event::Branches, Mode::User)?;
+            let own_page = Page::map(&own)?;
+            own.enable()?;
+            // On a fixed counter, and on a general one.
+            for event in [Event::Instructions, Event::Branches] {
+                let mut of_cpu = pmu.event(event).any_pid().one_cpu(0).build()?;
+                let page = Page::map(&of_cpu)?;
+                of_cpu.enable()?;
+                let Snapshot {
+                    index, may_rdpmc, ..
+                } = page.snapshot();
+                ensure!(!may_rdpmc && index.is_none(), "the page allows RDPMC");
+                let own = own_page.index()?;
+                for &index in counters.iter().filter(|index| **index != own) {
+                    // SAFETY: the counter exists, and `own_page` allows RDPMC.
+                    let value = unsafe { rdpmc(index) };
+                    ensure!(value == 0, "counter {index:#x} is {value:#x}");
+                }
+                ensure!(of_cpu.read()? > 0, "{} is not counted", event.name());
+            }
+            Ok(())
+        };
+        hidden().context(pmu.name.clone())?;
+    }
+    Ok(())
 }
 
 /// The `rdpmc` setting of the in-tree PMU applies to all PMUs: with 0 no task may use
