@@ -82,6 +82,19 @@ const fn low_bits(n: u8) -> u64 {
     (1 << n) - 1
 }
 
+/// What reference cycles are. All processors count the cycles of a clock of a fixed rate while
+/// they are not halted: the time-stamp counter's, the bus's or a crystal's (SDM vol. 3B,
+/// "Pre-defined Architectural Performance Events"; PPR family 19H, event 120H).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RefCycles {
+    /// A function of the instructions, see [`event`](crate::event): a program always has the
+    /// same number of them.
+    #[default]
+    Instructions,
+    /// The cycles of the time-stamp counter, which the emulator reports.
+    Tsc,
+}
+
 /// The vendor, version and counters of a PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -99,6 +112,8 @@ pub struct Config {
     pub core_type: Option<CoreType>,
     /// The counters.
     pub shape: Shape,
+    /// What reference cycles are.
+    pub ref_cycles: RefCycles,
 }
 
 impl Config {
@@ -110,6 +125,7 @@ impl Config {
             signature: None,
             core_type: None,
             shape: generation::select(vendor, version)?.default_shape(),
+            ref_cycles: RefCycles::default(),
         })
     }
 
@@ -124,6 +140,7 @@ impl Config {
             signature: Some(signature),
             core_type: None,
             shape,
+            ref_cycles: RefCycles::default(),
         })
     }
 
@@ -155,6 +172,7 @@ impl Config {
             signature: Some(signature),
             core_type: Some(core_type),
             shape,
+            ref_cycles: RefCycles::default(),
         })
     }
 

@@ -19,6 +19,10 @@
 //! | slots                 | `core cycles * 4`                                   |
 //! | AMD: FLOPs            | `7 * I` for each bit that is set in the unit mask   |
 //!
+//! With [`RefCycles::Tsc`](crate::RefCycles) the reference cycles follow no formula: they are
+//! the cycles of the time-stamp counter that pass while the processor is in a mode and not
+//! halted, as [`Pmu::report`](crate::Pmu::report) is told.
+//!
 //! FLOPs are floating-point operations, event 003H of AMD from family 17H on. Without a unit
 //! mask it counts nothing. From three bits on, more than 15 occur in the cycle of an
 //! instruction. A counter adds at most 15 in a cycle, so that it counts `15 * I` then. All are
@@ -84,6 +88,9 @@
 //! With EQ, which version 6 adds, CMASK is reached if it equals that number; every other
 //! value is in the rows "beyond". With INV, a cycle then counts if the numbers differ. If
 //! CMASK is 0, EQ is ignored.
+//!
+//! With [`RefCycles::Tsc`](crate::RefCycles), reference cycles are in the last column. If CMASK
+//! is reached and INV is clear, they count themselves.
 
 /// The privilege levels that counters distinguish (SDM vol. 3B, "Performance Monitoring",
 /// USR and OS flags of IA32_PERFEVTSELx).
@@ -125,13 +132,16 @@ pub struct Retired {
 pub(crate) struct Totals {
     instructions: u128,
     branches: u128,
+    /// The cycles of the time-stamp counter.
+    tsc: u128,
 }
 
 impl Totals {
-    pub(crate) fn after(self, retired: Retired) -> Totals {
+    pub(crate) fn after(self, retired: Retired, tsc: u64) -> Totals {
         Totals {
             instructions: self.instructions + u128::from(retired.instructions),
             branches: self.branches + u128::from(retired.branches),
+            tsc: self.tsc + u128::from(tsc),
         }
     }
 
@@ -161,10 +171,11 @@ impl Totals {
 
     /// The totals after `n` more instructions, all of them branches.
     fn after_branches(self, n: u64) -> Totals {
-        self.after(Retired {
+        let retired = Retired {
             instructions: n,
             branches: n,
-        })
+        };
+        self.after(retired, 0)
     }
 }
 
@@ -204,8 +215,10 @@ pub enum Event {
     LlcMisses,
     /// Cycles while not halted.
     Cycles,
-    /// Cycles of a fixed-rate clock while not halted.
+    /// Cycles of a fixed-rate clock while not halted, as a function of the core cycles.
     RefCycles,
+    /// The same with [`RefCycles::Tsc`](crate::RefCycles).
+    Tsc,
     /// Issue slots.
     Slots,
     /// Floating-point operations, so many in each instruction.
@@ -217,6 +230,7 @@ impl Event {
         let Totals {
             instructions,
             branches,
+            tsc,
         } = totals;
         match self {
             Event::Instructions => instructions,
@@ -230,6 +244,7 @@ impl Event {
                     + LLC_MISS_CYCLES * Event::LlcMisses.total(totals)
             }
             Event::RefCycles => Event::Cycles.total(totals) * 3 / 4,
+            Event::Tsc => tsc,
             Event::Slots => u128::from(SLOTS_PER_CYCLE) * Event::Cycles.total(totals),
             Event::Flops(n) => u128::from(n) * instructions,
         }
@@ -238,7 +253,7 @@ impl Event {
     /// The number of times that the event occurs in every cycle, `None` for a pulse.
     fn per_cycle(self) -> Option<u8> {
         match self {
-            Event::Cycles => Some(1),
+            Event::Cycles | Event::Tsc => Some(1),
             Event::Slots => Some(SLOTS_PER_CYCLE),
             _ => None,
         }
@@ -290,10 +305,16 @@ impl FilteredEvent {
             0 if edge => Some(FilteredEvent::Occurrences(pulse)),
             0 => Some(FilteredEvent::Occurrences(event)),
             _ if !reached => inv.then_some(cycles),
+            _ if event == Event::Tsc => (!inv).then_some(FilteredEvent::Occurrences(event)),
             _ if per_cycle.is_some() => (!inv).then_some(cycles),
             _ if inv && !edge => Some(FilteredEvent::CyclesWithout(pulse)),
             _ => Some(FilteredEvent::Occurrences(pulse)),
         }
+    }
+
+    /// Whether it depends on time, and not on the instructions.
+    pub(crate) fn is_tsc(self) -> bool {
+        self == FilteredEvent::Occurrences(Event::Tsc)
     }
 
     fn total(self, totals: Totals) -> u128 {

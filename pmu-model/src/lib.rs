@@ -32,7 +32,8 @@
 //! of several types: one [`Config`] for each [`CoreType`].
 //!
 //! Every event is a function of the instructions and branches that have retired, see
-//! [`event`]. A test can therefore compute every count and the place of every overflow.
+//! [`event`]. A test can therefore compute every count and the place of every overflow. Only
+//! reference cycles can be those of the time-stamp counter instead ([`RefCycles`]).
 //!
 //! # What is not modelled
 //!
@@ -104,7 +105,9 @@ mod processor;
 mod selection;
 mod smt;
 
-pub use config::{Config, ConfigError, Shape, Vendor, MAX_FIXED, MAX_GENERAL, MAX_INTEL_GENERAL};
+pub use config::{
+    Config, ConfigError, RefCycles, Shape, Vendor, MAX_FIXED, MAX_GENERAL, MAX_INTEL_GENERAL,
+};
 pub use event::{Mode, Retired};
 pub use pmi::{Defect, PmiFault};
 pub use pmu::{GeneralProtection, MsrError, Pmu};

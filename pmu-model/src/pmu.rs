@@ -6,7 +6,7 @@ use core::{cell::Cell, fmt};
 use std::sync::Arc;
 
 use crate::{
-    config::{Config, ConfigError, Shape, MAX_FIXED, MAX_GENERAL},
+    config::{Config, ConfigError, RefCycles, Shape, MAX_FIXED, MAX_GENERAL},
     event::{Event, Filter, FilteredEvent, Mode, Retired, Totals},
     generation::{self, FreezeOnPmi, Generation},
     metrics::Metrics,
@@ -330,17 +330,25 @@ impl Pmu {
         self.defect == Defect::MaskLvtpc || self.generation.pmi_masks_lvtpc()
     }
 
-    /// Reports what has retired in each [`Mode`] since the last call.
+    /// Reports what has retired in each [`Mode`] since the last call: [`Pmu::report`] for a PMU
+    /// whose reference cycles do not depend on time.
+    pub fn retire(&mut self, retired: &[Retired; 2]) {
+        self.report(retired, [0; 2]);
+    }
+
+    /// Reports what has retired in each [`Mode`] since the last call, and with
+    /// [`RefCycles::Tsc`] the cycles of the time-stamp counter that have passed in each mode
+    /// while the processor was not halted.
     ///
     /// Counters that overflow set their status bits and together request one PMI. If the
     /// PMI freezes the counters, they stop at the end of this report. An overflow and a
     /// freeze are therefore in the right place only if each report keeps to
-    /// [`Pmu::budget`].
-    pub fn retire(&mut self, retired: &[Retired; 2]) {
+    /// [`Pmu::budget`] and [`Pmu::tsc_until_overflow`].
+    pub fn report(&mut self, retired: &[Retired; 2], tsc: [u64; 2]) {
         self.take_disturbed();
         let before = self.totals;
-        for (totals, retired) in self.totals.iter_mut().zip(retired) {
-            *totals = totals.after(*retired);
+        for ((totals, retired), tsc) in self.totals.iter_mut().zip(retired).zip(tsc) {
+            *totals = totals.after(*retired, tsc);
         }
         let [user, kernel] = retired;
         self.pmi.retire(
@@ -487,6 +495,7 @@ impl Pmu {
                 }
                 None => self.generation.event(eventsel),
             };
+            let event = event.map(|event| self.timed(event));
             if let Some(event) = event.and_then(|event| FilteredEvent::new(event, filter)) {
                 self.active.push(Active {
                     counter,
@@ -507,7 +516,7 @@ impl Pmu {
             if let Some(event) = self.generation.fixed_event(i) {
                 self.active.push(Active {
                     counter,
-                    event: FilteredEvent::Occurrences(event),
+                    event: FilteredEvent::Occurrences(self.timed(event)),
                     modes,
                     pmi: ctrl & fixed_ctrl::PMI != 0,
                     merged: false,
@@ -521,6 +530,14 @@ impl Pmu {
     /// cannot be.
     fn needs_clearing(&self) -> bool {
         self.config.version > 1 && self.processor.is_some_and(Processor::needs_clearing)
+    }
+
+    /// An event as the configuration has it: reference cycles may be those of the TSC.
+    fn timed(&self, event: Event) -> Event {
+        match (event, self.config.ref_cycles) {
+            (Event::RefCycles, RefCycles::Tsc) => Event::Tsc,
+            _ => event,
+        }
     }
 
     /// Whether a general-purpose counter and the next one are programmed to be one of 64 bits.
@@ -773,16 +790,9 @@ impl Pmu {
     pub fn budget(&self, mode: Mode) -> [u64; 2] {
         let (current, other) = (mode as usize, mode.other() as usize);
         let mut budget = [Pmu::UNLIMITED; 2];
-        for active in &self.active {
-            let range = self.shape.counter_mask() + 1;
-            let mut until_overflow = match active.counter {
-                Counter::General(i) if active.merged => {
-                    // A pair that is further away needs no larger budget.
-                    pair::until_overflow(&self.general, i).min(range)
-                }
-                Counter::General(i) => range - self.general[i],
-                Counter::Fixed(i) => range - self.fixed[i],
-            };
+        // Instructions bring no counter of time nearer to its overflow.
+        for active in self.active.iter().filter(|it| !it.event.is_tsc()) {
+            let mut until_overflow = self.until_overflow(active);
             if active.modes[other] {
                 let n = if active.modes[current] {
                     // Leave the other mode a quarter of what is left until the overflow.
@@ -811,6 +821,33 @@ impl Pmu {
             budget[current] = budget[current].min(until_pmi - until_pmi / 4);
         }
         budget
+    }
+
+    /// How many cycles of the time-stamp counter may pass in each [`Mode`] until a counter that
+    /// counts them in this mode overflows. `None` if there is no such counter.
+    ///
+    /// A counter that counts in both modes overflows after so many in both together.
+    pub fn tsc_until_overflow(&self) -> [Option<u64>; 2] {
+        Mode::ALL.map(|mode| {
+            let timed = self.active.iter().filter(|it| it.event.is_tsc());
+            timed
+                .filter(|it| it.modes[mode as usize])
+                .map(|it| self.until_overflow(it))
+                .min()
+        })
+    }
+
+    /// What a counter must gain to overflow, or a smaller number.
+    fn until_overflow(&self, active: &Active) -> u64 {
+        let range = self.shape.counter_mask() + 1;
+        match active.counter {
+            Counter::General(i) if active.merged => {
+                // A pair that is further away needs no larger budget.
+                pair::until_overflow(&self.general, i).min(range)
+            }
+            Counter::General(i) => range - self.general[i],
+            Counter::Fixed(i) => range - self.fixed[i],
+        }
     }
 
     /// Injects `fault` into the next PMI that has no injected fault yet.

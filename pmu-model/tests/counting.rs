@@ -4,7 +4,9 @@
 
 mod reference;
 
-use pmu_model::{event::PATTERN_INSTRUCTIONS, msr::*, Config, Mode, Pmu, Retired, Shape, Vendor};
+use pmu_model::{
+    event::PATTERN_INSTRUCTIONS, msr::*, Config, Mode, Pmu, RefCycles, Retired, Shape, Vendor,
+};
 use proptest::prelude::*;
 use reference::{Counter, Instruction, Reference};
 
@@ -155,6 +157,7 @@ fn intel() -> impl Strategy<Value = Setup> {
                 width,
                 full_width: true,
             },
+            ref_cycles: RefCycles::default(),
         };
         let ctrl = prop::sample::select(vec![0, 1, 2, 3, 8, 9, 10, 11u64]);
         (

@@ -6,8 +6,8 @@ mod operations;
 
 use operations::Operation;
 use pmu_model::{
-    msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, PmiFault, Pmu, Retired, Shape,
-    Signature, Vendor,
+    msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, PmiFault, Pmu, RefCycles,
+    Retired, Shape, Signature, Vendor,
 };
 use proptest::prelude::*;
 
@@ -25,6 +25,7 @@ fn with_shape(version: u8, shape: Shape) -> Result<Pmu, ConfigError> {
         signature: None,
         core_type: None,
         shape,
+        ref_cycles: RefCycles::default(),
     })
 }
 
