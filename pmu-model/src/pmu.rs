@@ -325,6 +325,11 @@ impl Pmu {
         self.generation.perfctr_core()
     }
 
+    /// What reference cycles are.
+    pub fn ref_cycles(&self) -> RefCycles {
+        self.config.ref_cycles
+    }
+
     /// Whether the local APIC sets the mask bit of LVTPC when it delivers a PMI.
     pub fn pmi_masks_lvtpc(&self) -> bool {
         self.defect == Defect::MaskLvtpc || self.generation.pmi_masks_lvtpc()

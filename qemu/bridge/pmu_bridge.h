@@ -22,6 +22,11 @@
 #define PMU_FIXED_DEFAULT 255
 
 /**
+ * pmu_tsc_until_overflow(): no counter can overflow.
+ */
+#define PMU_TSC_NEVER UINT64_MAX
+
+/**
  * Result of an access: success.
  */
 #define PMU_OK 0
@@ -112,6 +117,11 @@ typedef struct PmuConfig {
    */
   const char *hybrid;
   /**
+   * What reference cycles are: `instructions`, a function of these, or `tsc`, the cycles of
+   * the time-stamp counter. NULL means the default, `instructions`.
+   */
+  const char *ref_cycles;
+  /**
    * The defect of the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
    * `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`; with `efficient:`
    * before it, of the efficient cores only. NULL means none.
@@ -131,6 +141,11 @@ typedef struct PmuCounts {
    * Branches.
    */
   uint64_t branches[2];
+  /**
+   * The cycles of the time-stamp counter that passed while the vCPU was not halted. They
+   * matter if pmu_ref_cycles_are_tsc().
+   */
+  uint64_t tsc[2];
 } PmuCounts;
 
 /**
@@ -139,8 +154,8 @@ typedef struct PmuCounts {
  *
  * # Safety
  *
- * Each of cfg->fault and cfg->hybrid is NULL or points to a NUL-terminated string that is
- * valid during the call.
+ * Each of cfg->fault, cfg->hybrid and cfg->ref_cycles is NULL or points to a NUL-terminated
+ * string that is valid during the call.
  */
 struct PmuBridge *pmu_new(const struct PmuConfig *cfg, const char **error);
 
@@ -193,9 +208,24 @@ bool pmu_hybrid(const struct PmuBridge *pmu);
 bool pmu_pmi_masks_lvtpc(const struct PmuBridge *pmu);
 
 /**
- * Reports what has retired since the last call.
+ * Whether reference cycles are those of the time-stamp counter: the caller reports them, and
+ * calls pmu_tsc_until_overflow().
+ */
+bool pmu_ref_cycles_are_tsc(const struct PmuBridge *pmu);
+
+/**
+ * Reports what has retired since the last call, and the time that has passed.
  */
 void pmu_retire(struct PmuBridge *pmu, const struct PmuCounts *delta);
+
+/**
+ * Sets *until to the cycles of the time-stamp counter that may pass in each mode before the
+ * next call of pmu_retire(), or to PMU_TSC_NEVER.
+ *
+ * The cycles that have passed by then may be the ones that overflow a counter. One that counts
+ * in both modes overflows after so many in both together.
+ */
+void pmu_tsc_until_overflow(const struct PmuBridge *pmu, uint64_t (*until)[2]);
 
 /**
  * RDMSR: returns PMU_OK, PMU_GP or PMU_UNKNOWN_MSR. *value is set with PMU_OK only.

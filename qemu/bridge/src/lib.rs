@@ -23,8 +23,8 @@ use std::{
 };
 
 use pmu_model::{
-    Config, ConfigError, CoreType, Defect, GeneralProtection, Mode, MsrError, Pmu, Retired,
-    Signature, Vendor,
+    Config, ConfigError, CoreType, Defect, GeneralProtection, Mode, MsrError, Pmu, RefCycles,
+    Retired, Signature, Vendor,
 };
 
 /// The PMU of one vCPU.
@@ -75,6 +75,9 @@ pub struct PmuConfig {
     /// are low-power ones, and the E before them the other ones. NULL means that the processor
     /// is not a hybrid one.
     pub hybrid: *const c_char,
+    /// What reference cycles are: `instructions`, a function of these, or `tsc`, the cycles of
+    /// the time-stamp counter. NULL means the default, `instructions`.
+    pub ref_cycles: *const c_char,
     /// The defect of the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
     /// `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`; with `efficient:`
     /// before it, of the efficient cores only. NULL means none.
@@ -84,6 +87,9 @@ pub struct PmuConfig {
 /// PmuConfig.fixed: the default.
 pub const PMU_FIXED_DEFAULT: u8 = 0xff;
 
+/// pmu_tsc_until_overflow(): no counter can overflow.
+pub const PMU_TSC_NEVER: u64 = u64::MAX;
+
 /// What retired in user mode (CPL 1 to 3, index 0) and in kernel mode (CPL 0, index 1).
 #[repr(C)]
 pub struct PmuCounts {
@@ -91,6 +97,9 @@ pub struct PmuCounts {
     pub instructions: [u64; 2],
     /// Branches.
     pub branches: [u64; 2],
+    /// The cycles of the time-stamp counter that passed while the vCPU was not halted. They
+    /// matter if pmu_ref_cycles_are_tsc().
+    pub tsc: [u64; 2],
 }
 
 /// Result of an access: success.
@@ -104,8 +113,8 @@ pub const PMU_UNKNOWN_MSR: c_int = 2;
 ///
 /// # Safety
 ///
-/// Each of `config.fault` and `config.hybrid` is NULL or points to a NUL-terminated string
-/// that is valid during the call.
+/// Each of `config.fault`, `config.hybrid` and `config.ref_cycles` is NULL or points to a
+/// NUL-terminated string that is valid during the call.
 unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
     let (vendor, default_version) = match config.vendor {
         0 => (Vendor::Intel, 4),
@@ -113,14 +122,20 @@ unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
         2 => (Vendor::Zhaoxin, 2),
         _ => return Err(c"pmu=on: the model has PMUs of Intel, AMD and Zhaoxin only"),
     };
-    let [fault, hybrid] = [config.fault, config.hybrid].map(|text| {
+    let texts = [config.fault, config.hybrid, config.ref_cycles];
+    let [fault, hybrid, ref_cycles] = texts.map(|text| {
         // SAFETY: It is not NULL, and this function's contract says that it then points to
         // a string that is valid while this function runs.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
     });
     let core_type = core_type(hybrid, config)?;
     let defect = defect(fault, core_type)?;
+    let ref_cycles = parse_ref_cycles(ref_cycles)?;
     let mut pmu = model_config(config, vendor, default_version, core_type)
+        .map(|config| Config {
+            ref_cycles,
+            ..config
+        })
         .and_then(|config| Pmu::with_defect(config, defect))
         .map_err(|error| message(error, vendor))?;
     if config.smt {
@@ -149,6 +164,15 @@ fn core_type(hybrid: Option<&CStr>, config: &PmuConfig) -> Result<Option<CoreTyp
         c"pmu-hybrid must be the number of efficient cores, or E+L if there are low-power ones: \
           at least 1 of the vCPUs and not all of them",
     )
+}
+
+fn parse_ref_cycles(text: Option<&CStr>) -> Result<RefCycles, &'static CStr> {
+    match text.map(CStr::to_bytes) {
+        None => Ok(RefCycles::default()),
+        Some(b"instructions") => Ok(RefCycles::Instructions),
+        Some(b"tsc") => Ok(RefCycles::Tsc),
+        Some(_) => Err(c"pmu-ref-cycles must be instructions or tsc"),
+    }
 }
 
 fn defect(fault: Option<&CStr>, core_type: Option<CoreType>) -> Result<Defect, &'static CStr> {
@@ -269,14 +293,14 @@ fn status(result: Result<(), MsrError>) -> c_int {
 ///
 /// # Safety
 ///
-/// Each of cfg->fault and cfg->hybrid is NULL or points to a NUL-terminated string that is
-/// valid during the call.
+/// Each of cfg->fault, cfg->hybrid and cfg->ref_cycles is NULL or points to a NUL-terminated
+/// string that is valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn pmu_new(
     cfg: &PmuConfig,
     error: &mut MaybeUninit<*const c_char>,
 ) -> Option<Box<PmuBridge>> {
-    // SAFETY: This function's contract says the same of both strings.
+    // SAFETY: This function's contract says the same of the strings.
     match unsafe { create(cfg) } {
         Ok(pmu) => Some(Box::new(PmuBridge(pmu))),
         Err(message) => {
@@ -354,13 +378,32 @@ pub extern "C" fn pmu_pmi_masks_lvtpc(pmu: &PmuBridge) -> bool {
     pmu.0.pmi_masks_lvtpc()
 }
 
-/// Reports what has retired since the last call.
+/// Whether reference cycles are those of the time-stamp counter: the caller reports them, and
+/// calls pmu_tsc_until_overflow().
+#[no_mangle]
+pub extern "C" fn pmu_ref_cycles_are_tsc(pmu: &PmuBridge) -> bool {
+    pmu.0.ref_cycles() == RefCycles::Tsc
+}
+
+/// Reports what has retired since the last call, and the time that has passed.
 #[no_mangle]
 pub extern "C" fn pmu_retire(pmu: &mut PmuBridge, delta: &PmuCounts) {
-    pmu.0.retire(&Mode::ALL.map(|mode| Retired {
+    let retired = Mode::ALL.map(|mode| Retired {
         instructions: delta.instructions[mode as usize],
         branches: delta.branches[mode as usize],
-    }));
+    });
+    pmu.0.report(&retired, delta.tsc);
+}
+
+/// Sets *until to the cycles of the time-stamp counter that may pass in each mode before the
+/// next call of pmu_retire(), or to PMU_TSC_NEVER.
+///
+/// The cycles that have passed by then may be the ones that overflow a counter. One that counts
+/// in both modes overflows after so many in both together.
+#[no_mangle]
+pub extern "C" fn pmu_tsc_until_overflow(pmu: &PmuBridge, until: &mut MaybeUninit<[u64; 2]>) {
+    let cycles = pmu.0.tsc_until_overflow();
+    until.write(cycles.map(|it| it.unwrap_or(PMU_TSC_NEVER)));
 }
 
 /// RDMSR: returns PMU_OK, PMU_GP or PMU_UNKNOWN_MSR. *value is set with PMU_OK only.

@@ -25,6 +25,7 @@ const INTEL: PmuConfig = PmuConfig {
     cpus: 1,
     cpu: 0,
     hybrid: ptr::null(),
+    ref_cycles: ptr::null(),
     fault: ptr::null(),
 };
 
@@ -51,7 +52,7 @@ fn hybrid(text: &'static CStr, model: u8, cpu: u32) -> PmuConfig {
 
 fn create(config: &PmuConfig) -> Result<Box<PmuBridge>, &'static str> {
     let mut error = MaybeUninit::<*const c_char>::uninit();
-    // SAFETY: Every `fault` and `hybrid` in this file is NULL or from a `&'static CStr`.
+    // SAFETY: Every string in this file is NULL or from a `&'static CStr`.
     match unsafe { pmu_new(config, &mut error) } {
         Some(pmu) => Ok(pmu),
         None => {
@@ -92,6 +93,20 @@ fn budget(pmu: &PmuBridge, mode: u32) -> [u64; 2] {
     pmu_budget(pmu, mode, &mut budget);
     // SAFETY: It was initialised above.
     unsafe { budget.assume_init() }
+}
+
+fn tsc_until_overflow(pmu: &PmuBridge) -> [u64; 2] {
+    let mut until = MaybeUninit::new([0; 2]);
+    pmu_tsc_until_overflow(pmu, &mut until);
+    // SAFETY: It was initialised above.
+    unsafe { until.assume_init() }
+}
+
+fn with_ref_cycles(text: &'static CStr) -> PmuConfig {
+    PmuConfig {
+        ref_cycles: text.as_ptr(),
+        ..INTEL
+    }
 }
 
 const UNSET: u64 = 0xdead;
@@ -171,6 +186,8 @@ fn invalid_configurations() {
         (with_fault(c"gp:0x10:5", INTEL), "gp:"),
         (with_fault(c"gp:0x38f:5", AMD), "gp:"),
         (with_fault(c"mask-lvtpc", INTEL), "mask-lvtpc"),
+        (with_ref_cycles(c""), "pmu-ref-cycles"),
+        (with_ref_cycles(c"TSC"), "pmu-ref-cycles"),
         (
             hybrid(c"4", 0x97, 0),
             "must be the number of efficient cores",
@@ -321,10 +338,33 @@ fn threads_of_a_core_disturb_each_other() {
     let ten = PmuCounts {
         instructions: [10, 0],
         branches: [0, 0],
+        tsc: [0, 0],
     };
     for (pmu, expected) in [(&mut second, 10 + (1 << 40)), (&mut third, 10)] {
         pmu_retire(pmu, &ten);
         assert_eq!(rdmsr(pmu, 0xc1), (PMU_OK, expected));
+    }
+}
+
+/// Reference cycles in user mode, with a PMI.
+#[test]
+fn ref_cycles() {
+    for (text, tsc, count, until) in [
+        (c"instructions", false, 75, [PMU_TSC_NEVER; 2]),
+        (c"tsc", true, 1000, [(1 << 48) - 1000, PMU_TSC_NEVER]),
+    ] {
+        let mut pmu = create(&with_ref_cycles(text)).unwrap();
+        assert_eq!(pmu_ref_cycles_are_tsc(&pmu), tsc);
+        assert_eq!(tsc_until_overflow(&pmu), [PMU_TSC_NEVER; 2]);
+        assert_eq!(pmu_wrmsr(&mut pmu, 0x186, 0x51_013c), PMU_OK);
+        let counts = PmuCounts {
+            instructions: [100, 0],
+            branches: [0, 0],
+            tsc: [1000, 2000],
+        };
+        pmu_retire(&mut pmu, &counts);
+        assert_eq!(rdmsr(&pmu, 0xc1), (PMU_OK, count));
+        assert_eq!(tsc_until_overflow(&pmu), until);
     }
 }
 
@@ -377,6 +417,7 @@ fn every_second_pmi_is_lost() {
     let one = PmuCounts {
         instructions: [1, 0],
         branches: [0, 0],
+        tsc: [0, 0],
     };
     // Instructions in user mode, with a PMI.
     assert_eq!(pmu_wrmsr(&mut pmu, 0x186, 0x51_00c0), PMU_OK);
@@ -414,6 +455,7 @@ fn from_wrmsr_to_pmi() {
     let counts = |instructions, branches| PmuCounts {
         instructions: [0, instructions],
         branches: [0, branches],
+        tsc: [0, 0],
     };
     // Branches in kernel mode, with a PMI.
     assert_eq!(pmu_wrmsr(&mut pmu, PERFEVTSEL0, 0x52_00c4), PMU_OK);

@@ -10,8 +10,8 @@ use crate::tests::{
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed,
     model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_tool, probes,
-    processor, random_groups, rotation, sampling, sharing, siblings, sleep, svm, sysfs, tasks,
-    topdown, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
+    processor, random_groups, ref_cycles, rotation, sampling, sharing, siblings, sleep, svm, sysfs,
+    tasks, topdown, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -68,6 +68,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Probes => probes::TESTS,
         TestGroup::ProbesCost => probes::COST,
         TestGroup::RandomGroups => random_groups::TESTS,
+        TestGroup::RefCycles => ref_cycles::TESTS,
         TestGroup::RotationMany => rotation::MANY,
         TestGroup::RotationSteady => rotation::STEADY,
         TestGroup::Sampling => sampling::TESTS,

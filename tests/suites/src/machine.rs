@@ -67,6 +67,8 @@ pub struct Pmu {
     pub width: Option<u8>,
     /// Whether there are aliases for full-width writes.
     pub full_width: Option<bool>,
+    /// Whether reference cycles are those of the TSC, and not a function of the instructions.
+    pub ref_cycles_of_tsc: bool,
 }
 
 impl Pmu {
@@ -77,6 +79,7 @@ impl Pmu {
         fixed: None,
         width: None,
         full_width: None,
+        ref_cycles_of_tsc: false,
     };
 
     /// A generation, with its default counters.
@@ -115,6 +118,14 @@ impl Pmu {
     pub const fn sign_extended(self) -> Self {
         Self {
             full_width: Some(false),
+            ..self
+        }
+    }
+
+    /// With reference cycles of the TSC.
+    pub const fn ref_cycles_of_tsc(self) -> Self {
+        Self {
+            ref_cycles_of_tsc: true,
             ..self
         }
     }
@@ -239,6 +250,9 @@ impl Machine {
                     let value = if full_width { "on" } else { "off" };
                     add("pmu-full-width", value.to_owned());
                 }
+                if pmu.ref_cycles_of_tsc {
+                    add("pmu-ref-cycles", "tsc".to_owned());
+                }
             }
         }
         properties.join(",")
@@ -273,6 +287,11 @@ pub const V4_40_BITS: Machine = Machine::intel("Intel v4, 40 bits 4+3", Pmu::DEF
 pub const V4_SIGN_EXTENDED: Machine = Machine::intel(
     "Intel v4, sign-extended writes 4+3",
     Pmu::DEFAULT.sign_extended(),
+);
+/// Reference cycles are those of the TSC.
+pub const V4_TSC: Machine = Machine::intel(
+    "Intel v4, reference cycles of the TSC 4+3",
+    Pmu::DEFAULT.ref_cycles_of_tsc(),
 );
 
 // Of each generation: as few counters as it can have, the default, and the most.
@@ -386,6 +405,12 @@ pub const AMD_V2: Machine =
     Machine::new("AMD v2 6", Vendor::Amd, Pmu::DEFAULT).signature(0x1a, 2, Some(1));
 pub const AMD_V2_MOST: Machine =
     Machine::new("AMD v2 15", Vendor::Amd, Pmu::DEFAULT.counters(15)).signature(0x1a, 2, Some(1));
+pub const AMD_V2_TSC: Machine = Machine::new(
+    "AMD v2, reference cycles of the TSC 6",
+    Vendor::Amd,
+    Pmu::DEFAULT.ref_cycles_of_tsc(),
+)
+.signature(0x1a, 2, Some(1));
 pub const HYGON: Machine =
     Machine::new("Hygon 6", Vendor::Hygon, Pmu::version(2)).signature(0x18, 0, Some(1));
 pub const ZHAOXIN: Machine =
@@ -439,6 +464,7 @@ mod tests {
                 "family=0x6,model=0x97,pmu-hybrid=1+1",
             ),
             (V4_SIGN_EXTENDED, "pmu-full-width=off"),
+            (V4_TSC, "pmu-ref-cycles=tsc"),
             (PENRYN_DEFAULT, "family=0x6,model=0x17"),
             (PANTHER_COVE, "family=0x13,model=0x1,pmu-version=6"),
             (AMD_LEGACY, "vendor=AuthenticAMD,pmu-version=1"),

@@ -134,6 +134,8 @@ test_groups! {
     ProbesCost,
     /// random_groups.rs
     RandomGroups,
+    /// ref_cycles.rs: needs a machine whose reference cycles are those of the TSC
+    RefCycles,
     /// rotation.rs: many processes
     RotationMany,
     /// rotation.rs: exact shares of time, which need `-icount`
@@ -676,6 +678,16 @@ const GENERAL: &[Suite] = &[
     )
     .cpus(1)
     .timing(Timing::Icount),
+    Suite::new("ref-cycles", &[&[RefCycles]]).on(machine::V4_TSC),
+    Suite::new("ref-cycles-icount", &[&[RefCycles]])
+        .on(machine::V4_TSC)
+        .cpus(1)
+        .timing(Timing::Icount),
+    Suite::new("ref-cycles-amd", &[&[RefCycles]])
+        .on(machine::AMD_V2_TSC)
+        .cpus(1)
+        .timing(Timing::Icount)
+        .with_all(),
     Suite::new("clock", &[&[Clock, ClockCompare]]),
     Suite::new("clock-icount", &[&[Clock, ClockIcount]])
         .cpus(1)

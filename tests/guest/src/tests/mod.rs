@@ -38,6 +38,7 @@ pub mod perf_tool;
 pub mod probes;
 pub mod processor;
 pub mod random_groups;
+pub mod ref_cycles;
 pub mod rotation;
 pub mod sampling;
 pub mod sharing;
