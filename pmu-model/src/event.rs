@@ -18,6 +18,7 @@
 //! | reference cycles      | `core cycles * 3 / 4`                               |
 //! | slots                 | `core cycles * 4`                                   |
 //! | AMD: FLOPs            | `7 * I` for each bit that is set in the unit mask   |
+//! | Intel: responses      | `I`, and `I` more for each bit set in a register    |
 //!
 //! With [`RefCycles::Tsc`](crate::RefCycles) the reference cycles follow no formula: they are
 //! the cycles of the time-stamp counter that pass while the processor is in a mode and not
@@ -28,6 +29,12 @@
 //! instruction. A counter adds at most 15 in a cycle, so that it counts `15 * I` then. All are
 //! counted by two counters that are merged: an even one with the event, and the next one with
 //! event FFFH, which counts nothing itself. See `pair.rs`.
+//!
+//! Responses are the events that a register describes, such as MSR_OFFCORE_RSP_0 that of
+//! OFFCORE_RESPONSE_0. `processor/intel.rs` has the registers. They have one bit for each request
+//! and each response that counts. Where the threads of a core share a register, a write by one
+//! thread changes what the others count, and also the count of what has retired on those since
+//! their last report.
 //!
 //! A counter that counts in both modes adds up the totals of both. While a program runs
 //! from one point to another, a counter gains the difference between the totals at these
@@ -55,7 +62,8 @@
 //! slot has been counted.
 //!
 //! An event that only some counters of a processor count, according to the tables in
-//! `processor/`, counts instructions there, and nothing on the others.
+//! `processor/`, counts instructions there unless it is one of the above, and nothing on the
+//! others.
 //!
 //! Counts are therefore predictable. In particular, [`PATTERN_INSTRUCTIONS`] instructions
 //! with a multiple of 256 branches add the same number to an event wherever they start.
@@ -69,8 +77,8 @@
 //!
 //! In each cycle, core cycles occur once and slots occur four times. Every other event is
 //! a pulse: it occurs at most once in a cycle and ends before the cycle does. Pulses in
-//! successive cycles therefore have separate edges. The FLOPs of an instruction are one pulse,
-//! which is counted as often as there are FLOPs if CMASK and EDGE are 0.
+//! successive cycles therefore have separate edges. The FLOPs or the responses of an instruction
+//! are one pulse, which is counted as often as there are of them if CMASK and EDGE are 0.
 //!
 //! | CMASK   | INV     | a pulse counts           | with EDGE | core cycles and slots count |
 //! |---------|---------|--------------------------|-----------|-----------------------------|
@@ -81,8 +89,8 @@
 //! | beyond  | 1       | core cycles              | nothing   | core cycles                 |
 //!
 //! CMASK is reached if it is at most the number of times that the event can occur in a
-//! cycle, which is 4 for slots, the number that the counter can add for FLOPs, and 1 for all
-//! other events. Core cycles and slots have no
+//! cycle, which is 4 for slots, the number that the counter can add for FLOPs, that of the
+//! responses of an instruction, and 1 for all other events. Core cycles and slots have no
 //! edges, so with EDGE they count nothing.
 //!
 //! With EQ, which version 6 adds, CMASK is reached if it equals that number; every other
@@ -223,6 +231,8 @@ pub enum Event {
     Slots,
     /// Floating-point operations, so many in each instruction.
     Flops(u8),
+    /// Responses to requests, so many in each instruction.
+    Responses(u8),
 }
 
 impl Event {
@@ -246,7 +256,7 @@ impl Event {
             Event::RefCycles => Event::Cycles.total(totals) * 3 / 4,
             Event::Tsc => tsc,
             Event::Slots => u128::from(SLOTS_PER_CYCLE) * Event::Cycles.total(totals),
-            Event::Flops(n) => u128::from(n) * instructions,
+            Event::Flops(n) | Event::Responses(n) => u128::from(n) * instructions,
         }
     }
 
@@ -288,9 +298,9 @@ impl FilteredEvent {
             eq,
             cmask,
         } = filter;
-        // The pulses of FLOPs are those of instructions.
+        // These pulses are those of instructions.
         let (pulse, max_of_pulse) = match event {
-            Event::Flops(n) => (Event::Instructions, n),
+            Event::Flops(n) | Event::Responses(n) => (Event::Instructions, n),
             _ => (event, 1),
         };
         let per_cycle = event.per_cycle();
@@ -301,7 +311,7 @@ impl FilteredEvent {
             return None;
         }
         match cmask {
-            0 if event == Event::Flops(0) => None,
+            0 if max_per_cycle == 0 => None,
             0 if edge => Some(FilteredEvent::Occurrences(pulse)),
             0 => Some(FilteredEvent::Occurrences(event)),
             _ if !reached => inv.then_some(cycles),

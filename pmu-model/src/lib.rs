@@ -39,8 +39,8 @@
 //!
 //! - Intel: PEBS and the debug store, last branch records (only the bits that freeze them
 //!   exist), Processor Trace, uncore counters, and auto counter reload. AnyThread has no effect:
-//!   of the threads of a core, only the errata of [`SmtCore`] are modelled. The status bits of
-//!   these features can be set and cleared by WRMSR where the version has them.
+//!   [`SmtCore`] has all that the threads of a core share. The status bits of these features can
+//!   be set and cleared by WRMSR where the version has them.
 //! - AMD: IBS, the northbridge's and the L3's counters, the LBR stack, and counters that
 //!   freeze on a PMI.
 //!

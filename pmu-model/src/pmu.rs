@@ -105,7 +105,7 @@ struct Active {
 ///
 /// - The value of a counter fits its width.
 /// - `active` contains exactly the counters that count, given the values of the other
-///   registers.
+///   registers. What another thread of the core has changed is seen at the next report.
 pub struct Pmu {
     config: Config,
     generation: &'static dyn Generation,
@@ -120,6 +120,7 @@ pub struct Pmu {
     global_ctrl: u64,
     global_status: u64,
     debugctl: u64,
+    /// Of a register that the threads of the core share, the value for which `active` is right.
     model_msrs: [u64; MAX_MODEL_MSRS],
     metrics: Metrics,
     svm: Svm,
@@ -200,6 +201,9 @@ impl Pmu {
         let smt = self.smt.take();
         *self = Pmu::at_power_up(self.config, self.generation, self.defect);
         self.smt = smt;
+        if let (Some((core, _)), Some(processor)) = (&self.smt, self.processor) {
+            processor.msrs_of_core().for_each(|i| core.set_msr(i, 0));
+        }
         self.update_active();
         self.take_disturbed();
     }
@@ -351,6 +355,9 @@ impl Pmu {
     /// [`Pmu::budget`] and [`Pmu::tsc_until_overflow`].
     pub fn report(&mut self, retired: &[Retired; 2], tsc: [u64; 2]) {
         self.take_disturbed();
+        if self.take_shared() {
+            self.update_active();
+        }
         let before = self.totals;
         for ((totals, retired), tsc) in self.totals.iter_mut().zip(retired).zip(tsc) {
             *totals = totals.after(*retired, tsc);
@@ -441,8 +448,30 @@ impl Pmu {
         }
     }
 
+    /// Takes the values of the registers that the threads of the core share. Returns whether
+    /// another thread has changed one.
+    fn take_shared(&mut self) -> bool {
+        let (Some((core, _)), Some(processor)) = (&self.smt, self.processor) else {
+            return false;
+        };
+        let mut changed = false;
+        for i in processor.msrs_of_core() {
+            let value = core.msr(i);
+            changed |= value != self.model_msrs[i];
+            self.model_msrs[i] = value;
+        }
+        changed
+    }
+
+    /// The core, if its threads share the register of this index.
+    fn core_of_msr(&self, index: usize) -> Option<&SmtCore> {
+        let (core, _) = self.smt.as_ref()?;
+        self.processor?.msr(index).of_core.then_some(core)
+    }
+
     /// Restores the invariant of `active` after a register was changed.
     fn update_active(&mut self) {
+        self.take_shared();
         let counting = self.find_active();
         if let Some((core, thread)) = &self.smt {
             core.set_counting(*thread, counting);
@@ -488,17 +517,15 @@ impl Pmu {
                 });
                 continue;
             }
+            let of_model = self.responses(eventsel).or(self.generation.event(eventsel));
             let event = match self.processor.and_then(|it| it.constraint(eventsel)) {
                 Some(counters) if (counters >> i) & 1 == 0 => continue,
                 // What such an event really counts is not modelled.
-                Some(_) => self
-                    .generation
-                    .event(eventsel)
-                    .or(Some(Event::Instructions)),
+                Some(_) => of_model.or(Some(Event::Instructions)),
                 None if self.config.has_pairs() && pair::is_flops(eventsel) => {
                     Some(pair::flops(eventsel, self.is_merged(i)))
                 }
-                None => self.generation.event(eventsel),
+                None => of_model,
             };
             let event = event.map(|event| self.timed(event));
             if let Some(event) = event.and_then(|event| FilteredEvent::new(event, filter)) {
@@ -535,6 +562,14 @@ impl Pmu {
     /// cannot be.
     fn needs_clearing(&self) -> bool {
         self.config.version > 1 && self.processor.is_some_and(Processor::needs_clearing)
+    }
+
+    /// The event, if a register describes it.
+    fn responses(&self, eventsel: EventSel) -> Option<Event> {
+        let index = self.processor?.msr_of(eventsel)?;
+        Some(Event::Responses(
+            1 + self.model_msrs[index].count_ones() as u8,
+        ))
     }
 
     /// An event as the configuration has it: reference cycles may be those of the TSC.
@@ -667,7 +702,10 @@ impl Pmu {
             Register::PerfCapabilities => self.perf_capabilities().unwrap_or(0),
             Register::PerfMetrics => self.read_metrics(),
             Register::DebugCtl => self.debugctl,
-            Register::Model(i) => self.model_msrs[i],
+            Register::Model(i) => match self.core_of_msr(i) {
+                Some(core) => core.msr(i),
+                None => self.model_msrs[i],
+            },
         })
     }
 
@@ -731,7 +769,10 @@ impl Pmu {
             Register::GlobalStatusReset => self.global_status &= !value,
             Register::GlobalStatusSet => self.global_status |= value,
             Register::DebugCtl => self.debugctl = value,
-            Register::Model(i) => self.model_msrs[i] = value,
+            Register::Model(i) => match self.core_of_msr(i) {
+                Some(core) => core.set_msr(i, value),
+                None => self.model_msrs[i] = value,
+            },
             Register::PerfMetrics => self.metrics.write(value, self.fixed[SLOTS]),
             // Generations in which the write does not raise #GP ignore it.
             Register::GlobalStatus => {}

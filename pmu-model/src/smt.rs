@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Threads of a core whose counters disturb each other.
+//! What the threads of a core share.
+//!
+//! On some processors that is the registers that hold a part of an event, see [`crate::event`].
+//! On others the counters disturb each other.
 //!
 //! While a thread of a Sandy Bridge, Ivy Bridge or Haswell core counts an event with the event
 //! select D0H to D3H, the general-purpose counter of the same number of the other thread may
@@ -11,11 +14,15 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// What the threads of a core know of each other's counters. Their PMUs may be used by several
-/// threads of the host at once.
+use crate::processor::MAX_MODEL_MSRS;
+
+/// What the threads of a core share, and know of each other's counters. Their PMUs may be used
+/// by several threads of the host at once.
 #[derive(Debug)]
 pub struct SmtCore {
     threads: Vec<Thread>,
+    /// The registers, by their indices in the table of processors.
+    msrs: [AtomicU64; MAX_MODEL_MSRS],
 }
 
 /// Bitmaps of general-purpose counters.
@@ -40,6 +47,7 @@ impl SmtCore {
     pub fn new(threads: usize) -> SmtCore {
         SmtCore {
             threads: (0..threads).map(|_| Thread::default()).collect(),
+            msrs: Default::default(),
         }
     }
 
@@ -63,6 +71,16 @@ impl SmtCore {
             let ours = counting.all & other.disturbing.load(SeqCst);
             own.disturbed.fetch_or(ours, SeqCst);
         }
+    }
+
+    /// A register that the threads share.
+    pub(crate) fn msr(&self, index: usize) -> u64 {
+        self.msrs[index].load(SeqCst)
+    }
+
+    /// Sets a register that the threads share.
+    pub(crate) fn set_msr(&self, index: usize, value: u64) {
+        self.msrs[index].store(value, SeqCst);
     }
 
     /// Takes the counters of a thread that have been disturbed.

@@ -2,6 +2,9 @@
 
 //! What a PMU has because of the processor that it belongs to.
 
+mod nehalem;
+
+use nehalem::clear_if_needed;
 use pmu_model::{
     msr::*, Config, ConfigError, CoreType, Defect, Mode, MsrError, Pmu, Retired, Signature, Vendor,
 };
@@ -355,14 +358,6 @@ fn counters(pmu: &mut Pmu, event: u64, general: u32) -> u64 {
     bits
 }
 
-/// What Nehalem and Westmere need before counters count a new event.
-fn clear_selection(pmu: &mut Pmu) {
-    for (i, value) in (0..).zip([0x43_00b5, 0x43_00d2, 0x43_00b1, 0x43_00b1]) {
-        pmu.wrmsr(IA32_PERFEVTSEL0 + i, value).unwrap();
-    }
-    pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 0xf).unwrap();
-}
-
 #[test]
 fn an_event_counts_on_its_counters_only() {
     for (model, event, expected) in [
@@ -414,7 +409,8 @@ fn an_event_counts_on_its_counters_only() {
         let config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
         let mut pmu = Pmu::new(config).unwrap();
         if [0x1a, 0x2c].contains(&model) {
-            clear_selection(&mut pmu);
+            clear_if_needed(&mut pmu, model);
+            pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 0xf).unwrap();
         }
         let found = counters(&mut pmu, event, config.shape.general.into());
         assert_eq!(found, expected, "{model:#x} {event:#06x}");

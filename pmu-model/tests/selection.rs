@@ -2,6 +2,9 @@
 
 //! Counters that must be cleared before they count a new event.
 
+mod nehalem;
+
+use nehalem::{clear_if_needed, clear_with, CLEARING};
 use pmu_model::{msr::*, Config, Pmu, Retired, Signature, Vendor};
 
 const INSTRUCTIONS: u64 = 0x00c0;
@@ -36,19 +39,6 @@ fn enable(pmu: &mut Pmu, counters: u64) {
     pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, counters).unwrap();
 }
 
-/// Has the counters run the events of `values`, and stops them.
-fn clear_with(pmu: &mut Pmu, values: [u64; 4]) {
-    for (i, value) in (0..).zip(values) {
-        select(pmu, i, value);
-    }
-    enable(pmu, 0xf);
-    enable(pmu, 0);
-}
-
-fn clear(pmu: &mut Pmu) {
-    clear_with(pmu, [0x43_00b5, 0x43_00d2, 0x43_00b1, 0x43_00b1]);
-}
-
 /// What a counter counts of 1,000 instructions in user mode.
 fn count(pmu: &mut Pmu, counter: u32) -> u64 {
     pmu.wrmsr(IA32_PMC0 + counter, 0).unwrap();
@@ -79,7 +69,7 @@ fn a_counter_that_was_not_cleared_counts_cycles() {
 #[test]
 fn a_counter_that_was_cleared_counts_its_event() {
     let mut pmu = pmu(NEHALEM);
-    clear(&mut pmu);
+    clear_if_needed(&mut pmu, NEHALEM);
     select(&mut pmu, 0, eventsel(INSTRUCTIONS));
     select(&mut pmu, 3, eventsel(MEM_LOAD_RETIRED));
     for _ in 0..2 {
@@ -95,7 +85,7 @@ fn a_counter_that_was_cleared_counts_its_event() {
 #[test]
 fn clearing_is_for_what_is_selected_before_counters_run() {
     let mut pmu = pmu(NEHALEM);
-    clear(&mut pmu);
+    clear_if_needed(&mut pmu, NEHALEM);
     select(&mut pmu, 0, eventsel(INSTRUCTIONS));
     assert_eq!(count(&mut pmu, 0), 1000);
     select(&mut pmu, 1, eventsel(MEM_LOAD_RETIRED));
@@ -121,10 +111,10 @@ fn clearing_needs_all_counters_and_all_values() {
     }
     // One counter is not enabled in GLOBAL_CTRL.
     let mut pmu = pmu(NEHALEM);
-    clear(&mut pmu);
+    clear_if_needed(&mut pmu, NEHALEM);
     select(&mut pmu, 0, eventsel(INSTRUCTIONS));
     assert_eq!(count(&mut pmu, 0), 1000);
-    for (i, value) in (0..).zip([0x43_00b5, 0x43_00d2, 0x43_00b1, 0x43_00b1]) {
+    for (i, value) in (0..).zip(CLEARING) {
         select(&mut pmu, i, value);
     }
     enable(&mut pmu, 0b0111);

@@ -2,11 +2,14 @@
 
 //! Threads of a core that disturb each other's counters.
 
+mod nehalem;
+
 use std::{
     sync::{Arc, Barrier},
     thread,
 };
 
+use nehalem::clear_if_needed;
 use pmu_model::{msr::*, Config, Mode, Pmu, Retired, Signature, SmtCore, Vendor};
 
 /// What a counter of 48 bits has too much.
@@ -199,4 +202,90 @@ fn threads_of_the_host_see_each_other() {
     });
     assert_eq!(own, [10 + ERROR; ROUNDS]);
     assert_eq!(other, [10; ROUNDS]);
+}
+
+/// The event of MSR_OFFCORE_RSP_0.
+const RESPONSES: u64 = 0x01b7;
+
+/// On Nehalem, Westmere and the Atoms, a thread changes what another one counts.
+#[test]
+fn registers_of_a_core() {
+    for model in [0x1a, 0x2c, 0x37, 0x5c, 0x86, 0xbe, 0xaf, 0xdd] {
+        let [mut own, mut other] = threads(model);
+        own.wrmsr(MSR_OFFCORE_RSP_0, 0x1).unwrap();
+        clear_if_needed(&mut own, model);
+        program(&mut own, 0, RESPONSES);
+        program(&mut own, 1, INSTRUCTIONS);
+        run(&mut own, 0b11);
+        retire(&mut own, 10);
+        assert_eq!(read(&own, 0), 20, "{model:#x}");
+        other.wrmsr(MSR_OFFCORE_RSP_0, 0x7).unwrap();
+        assert_eq!(own.rdmsr(MSR_OFFCORE_RSP_0), Ok(0x7), "{model:#x}");
+        retire(&mut own, 10);
+        assert_eq!(read(&own, 0), 20 + 40, "{model:#x}");
+        // A reserved bit changes nothing, and RESET clears it for both.
+        let _ = other.wrmsr(MSR_OFFCORE_RSP_0, 1 << 62).unwrap_err();
+        other.reset();
+        retire(&mut own, 10);
+        assert_eq!([read(&own, 0), read(&own, 1)], [20 + 40 + 10, 30]);
+        assert_eq!(own.rdmsr(MSR_OFFCORE_RSP_0), Ok(0));
+    }
+}
+
+/// From Sandy Bridge on each thread has its own, also on Knights Landing. The latency of loads
+/// is a thread's everywhere.
+#[test]
+fn registers_of_a_thread() {
+    for (model, msr) in [
+        (0x2a, MSR_OFFCORE_RSP_0),
+        (0x3c, MSR_OFFCORE_RSP_1),
+        (0x5e, MSR_OFFCORE_RSP_0),
+        (0x8f, MSR_OFFCORE_RSP_1),
+        (0x57, MSR_OFFCORE_RSP_1),
+        (0x1a, MSR_PEBS_LD_LAT),
+        (0xaf, MSR_PEBS_LD_LAT),
+    ] {
+        let [mut own, mut other] = threads(model);
+        own.wrmsr(msr, 3).unwrap();
+        other.wrmsr(msr, 4).unwrap();
+        assert_eq!([own.rdmsr(msr), other.rdmsr(msr)], [Ok(3), Ok(4)]);
+        other.reset();
+        assert_eq!(own.rdmsr(msr), Ok(3));
+    }
+}
+
+/// The codes of the events, and their registers.
+#[test]
+fn events_of_registers() {
+    let [rsp_0, rsp_1] = [MSR_OFFCORE_RSP_0, MSR_OFFCORE_RSP_1];
+    for (model, code, msr) in [
+        (0x1a, 0x01b7, rsp_0),
+        (0x2c, 0x01bb, rsp_1),
+        (0x5e, 0x01b7, rsp_0),
+        (0x7e, 0x01bb, rsp_1),
+        (0x8f, 0x012a, rsp_0),
+        (0xbd, 0x012b, rsp_1),
+        (0x5c, 0x02b7, rsp_1),
+        (0x57, 0x02b7, rsp_1),
+        (0xaf, 0x0127, MSR_SNOOP_RSP_0),
+        (0xdd, 0x0227, MSR_SNOOP_RSP_1),
+    ] {
+        let [mut pmu] = threads(model);
+        let count = |pmu: &mut Pmu, modifier| {
+            run(pmu, 0);
+            clear_if_needed(pmu, model);
+            program(pmu, 0, code | modifier);
+            run(pmu, 1);
+            retire(pmu, 10);
+            read(pmu, 0)
+        };
+        let what = format!("{model:#x} {code:#x}");
+        assert_eq!(count(&mut pmu, 0), 10, "{what}");
+        pmu.wrmsr(msr, 0b11).unwrap();
+        assert_eq!(count(&mut pmu, 0), 30, "{what}");
+        // The responses of an instruction are one pulse.
+        assert_eq!(count(&mut pmu, EventSel::EDGE), 10, "{what}");
+        assert_eq!(count(&mut pmu, 3 << 24), 10, "{what}");
+        assert_eq!(count(&mut pmu, 4 << 24), 0, "{what}");
+    }
 }

@@ -5,7 +5,7 @@
 //! The sources are SDM vol. 4, whose tables list the registers of each family and model,
 //! and Linux's driver (arch/x86/events/intel/core.c). Its `intel_pmu_init()` says which
 //! models have the same PMU, and its `intel_*_extra_regs` which bits of a register can be
-//! written. A reserved bit raises #GP. The numbers of counters are from SDM vol. 3B,
+//! written, and which events it describes. A reserved bit raises #GP. The numbers of counters are from SDM vol. 3B,
 //! "Performance Monitoring", the sections on the microarchitectures.
 
 use super::{constraint, Counters, ModelMsr, Models::These, Processor};
@@ -15,16 +15,65 @@ use crate::msr::{
     MSR_PEBS_FRONTEND, MSR_PEBS_LD_LAT, MSR_SNOOP_RSP_0, MSR_SNOOP_RSP_1,
 };
 
+/// A register without an effect.
 const fn msr(address: u32, writable: u64) -> ModelMsr {
-    ModelMsr { address, writable }
+    ModelMsr {
+        address,
+        writable,
+        codes: &[],
+        of_core: false,
+    }
 }
 
 const fn offcore_rsp_0(writable: u64) -> ModelMsr {
-    msr(MSR_OFFCORE_RSP_0, writable)
+    msr(MSR_OFFCORE_RSP_0, writable).describes(&[0x01b7])
 }
 
 const fn offcore_rsp_1(writable: u64) -> ModelMsr {
-    msr(MSR_OFFCORE_RSP_1, writable)
+    msr(MSR_OFFCORE_RSP_1, writable).describes(&[0x01bb])
+}
+
+impl ModelMsr {
+    const fn describes(self, codes: &'static [u16]) -> ModelMsr {
+        ModelMsr { codes, ..self }
+    }
+
+    /// The threads of a core share it. Linux's driver has that for Nehalem, Westmere and the
+    /// Atoms: `PMU_FL_NO_HT_SHARING` in arch/x86/events/intel/core.c is for the others.
+    const fn of_core(self) -> ModelMsr {
+        ModelMsr {
+            of_core: true,
+            ..self
+        }
+    }
+}
+
+/// Registers whose events differ in the unit mask.
+const fn unit_mask_rsp(bits_of_0: u64, bits_of_1: u64) -> [ModelMsr; 2] {
+    [
+        offcore_rsp_0(bits_of_0),
+        offcore_rsp_1(bits_of_1).describes(&[0x02b7]),
+    ]
+}
+
+/// Those of an Atom.
+const fn atom_rsp(bits_of_0: u64, bits_of_1: u64) -> [ModelMsr; 2] {
+    let [rsp_0, rsp_1] = unit_mask_rsp(bits_of_0, bits_of_1);
+    [rsp_0.of_core(), rsp_1.of_core()]
+}
+
+const fn and<const N: usize, const M: usize, const SUM: usize>(
+    first: [ModelMsr; N],
+    second: [ModelMsr; M],
+) -> [ModelMsr; SUM] {
+    assert!(N + M == SUM);
+    let mut all = [first[0]; SUM];
+    let mut i = 0;
+    while i < SUM {
+        all[i] = if i < N { first[i] } else { second[i - N] };
+        i += 1;
+    }
+    all
 }
 
 /// Bits 15:0 are the threshold (SDM vol. 4, MSR_PEBS_LD_LAT_THRESHOLD).
@@ -40,6 +89,16 @@ const fn both_offcore_rsp(writable: u64, rest: [ModelMsr; 2]) -> [ModelMsr; 4] {
     [offcore_rsp_0(writable), offcore_rsp_1(writable), a, b]
 }
 
+/// The same registers with the events of Golden Cove.
+const fn both_ocr(writable: u64) -> [ModelMsr; 4] {
+    [
+        offcore_rsp_0(writable).describes(&[0x012a]),
+        offcore_rsp_1(writable).describes(&[0x012b]),
+        LD_LAT,
+        FRONTEND_GOLDEN_COVE,
+    ]
+}
+
 const SANDY_BRIDGE_MSRS: [ModelMsr; 3] = [
     offcore_rsp_0(0x3f_807f_8fff),
     offcore_rsp_1(0x3f_807f_8fff),
@@ -53,28 +112,35 @@ const SANDY_BRIDGE_SERVER_MSRS: [ModelMsr; 3] = [
     LD_LAT,
 ];
 
-const GOLDEN_COVE_MSRS: [ModelMsr; 4] =
-    both_offcore_rsp(0x3f_ffff_ffff, [LD_LAT, FRONTEND_GOLDEN_COVE]);
-
 const PANTHER_COVE_MSRS: [ModelMsr; 6] = {
     const OMR: u64 = 0x40ff_ffff_0000_ffff;
     [
-        msr(MSR_OMR_0, OMR),
-        msr(MSR_OMR_1, OMR),
-        msr(MSR_OMR_2, OMR),
-        msr(MSR_OMR_3, OMR),
+        msr(MSR_OMR_0, OMR).describes(&[0x012a, 0x014f, 0x01d6]),
+        msr(MSR_OMR_1, OMR).describes(&[0x022a, 0x024f, 0x02d6]),
+        msr(MSR_OMR_2, OMR).describes(&[0x042a, 0x044f, 0x04d6]),
+        msr(MSR_OMR_3, OMR).describes(&[0x082a, 0x084f, 0x08d6]),
         LD_LAT,
         FRONTEND_GOLDEN_COVE,
     ]
 };
 
-const CRESTMONT_MSRS: [ModelMsr; 5] = [
-    offcore_rsp_0(0x800f_f3ff_ffff_ffff),
-    offcore_rsp_1(0x000f_f3ff_ffff_ffff),
-    LD_LAT,
-    msr(MSR_SNOOP_RSP_0, u64::MAX),
-    msr(MSR_SNOOP_RSP_1, u64::MAX),
-];
+const GRACEMONT_MSRS: [ModelMsr; 3] = and(
+    atom_rsp(0x8003_f03f_ffff_ffff, 0x0003_f03f_ffff_ffff),
+    [LD_LAT],
+);
+
+const CRESTMONT_MSRS: [ModelMsr; 5] = and(
+    atom_rsp(0x800f_f3ff_ffff_ffff, 0x000f_f3ff_ffff_ffff),
+    [
+        LD_LAT,
+        msr(MSR_SNOOP_RSP_0, u64::MAX)
+            .describes(&[0x0127])
+            .of_core(),
+        msr(MSR_SNOOP_RSP_1, u64::MAX)
+            .describes(&[0x0227])
+            .of_core(),
+    ],
+);
 
 const ARCTIC_WOLF_MSRS: [ModelMsr; 7] = {
     const OMR: u64 = 0xc0ff_ffff_ffff_ffff;
@@ -238,14 +304,18 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x1a, 0x1e, 0x1f, 0x2e]))],
         counters: NEHALEM,
-        msrs: &[offcore_rsp_0(0xffff), LD_LAT],
+        msrs: &[offcore_rsp_0(0xffff).of_core(), LD_LAT],
         constraints: constraint::NEHALEM,
     },
     // Westmere.
     Processor {
         signatures: &[(6, These(&[0x25, 0x2c, 0x2f]))],
         counters: NEHALEM,
-        msrs: &[offcore_rsp_0(0xffff), offcore_rsp_1(0xffff), LD_LAT],
+        msrs: &[
+            offcore_rsp_0(0xffff).of_core(),
+            offcore_rsp_1(0xffff).of_core(),
+            LD_LAT,
+        ],
         constraints: constraint::WESTMERE,
     },
     // Sandy Bridge.
@@ -311,14 +381,14 @@ pub(super) const PROCESSORS: &[Processor] = &[
             (6, These(&[0x97, 0x9a, 0xb7, 0xba, 0xbf, 0xaa, 0xac, 0xb5])),
         ],
         counters: GOLDEN_COVE,
-        msrs: &GOLDEN_COVE_MSRS,
+        msrs: &both_ocr(0x3f_ffff_ffff),
         constraints: constraint::GOLDEN_COVE,
     },
     // Lion Cove and Cougar Cove: Lunar Lake, Arrow Lake, Panther Lake and Wildcat Lake.
     Processor {
         signatures: &[(6, These(&[0xbd, 0xc5, 0xc6, 0xcc, 0xd5]))],
         counters: LION_COVE,
-        msrs: &both_offcore_rsp(0xfff_ffff_ffff, [LD_LAT, FRONTEND_GOLDEN_COVE]),
+        msrs: &both_ocr(0xfff_ffff_ffff),
         constraints: constraint::LION_COVE,
     },
     // Panther Cove: Diamond Rapids.
@@ -338,35 +408,28 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x37, 0x4a, 0x4c, 0x4d, 0x5a, 0x75]))],
         counters: SILVERMONT,
-        msrs: &[offcore_rsp_0(0x76_8005_ffff), offcore_rsp_1(0x36_8005_ffff)],
+        msrs: &atom_rsp(0x76_8005_ffff, 0x36_8005_ffff),
         constraints: &[],
     },
     // Goldmont and Goldmont Plus.
     Processor {
         signatures: &[(6, These(&[0x5c, 0x5f, 0x7a]))],
         counters: GOLDMONT,
-        msrs: &[offcore_rsp_0(0x76_0005_ffbf), offcore_rsp_1(0x36_0005_ffbf)],
+        msrs: &atom_rsp(0x76_0005_ffbf, 0x36_0005_ffbf),
         constraints: &[],
     },
     // Tremont.
     Processor {
         signatures: &[(6, These(&[0x86, 0x96, 0x9c]))],
         counters: TREMONT,
-        msrs: &[
-            offcore_rsp_0(0x800f_f0ff_ffff_9fff),
-            offcore_rsp_1(0x000f_f0ff_ffff_9fff),
-        ],
+        msrs: &atom_rsp(0x800f_f0ff_ffff_9fff, 0x000f_f0ff_ffff_9fff),
         constraints: &[],
     },
     // Gracemont.
     Processor {
         signatures: &[(6, These(&[0xbe]))],
         counters: GRACEMONT,
-        msrs: &[
-            offcore_rsp_0(0x8003_f03f_ffff_ffff),
-            offcore_rsp_1(0x0003_f03f_ffff_ffff),
-            LD_LAT,
-        ],
+        msrs: &GRACEMONT_MSRS,
         constraints: &[],
     },
     // Crestmont: Sierra Forest and Grand Ridge.
@@ -387,7 +450,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x57, 0x85]))],
         counters: SILVERMONT,
-        msrs: &[offcore_rsp_0(0x79_9ffb_b6e7), offcore_rsp_1(0x39_9ffb_ffe7)],
+        msrs: &unit_mask_rsp(0x79_9ffb_b6e7, 0x39_9ffb_ffe7),
         constraints: &[],
     },
 ];

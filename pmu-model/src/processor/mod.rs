@@ -91,13 +91,17 @@ pub(crate) struct Processor {
     constraints: &'static [Constraint],
 }
 
-/// A register that exists on some processors only. It has no effect: the events that it
-/// describes are not modelled.
+/// A register that exists on some processors only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModelMsr {
     address: u32,
     /// The bits that are not reserved.
     pub(crate) writable: u64,
+    /// The events that it describes: the unit mask of each in the upper byte, and the event
+    /// select. If there are none, it has no effect.
+    codes: &'static [u16],
+    /// Whether the threads of a core have it in common.
+    pub(crate) of_core: bool,
 }
 
 /// The highest number of such registers that one processor has.
@@ -199,6 +203,21 @@ impl Processor {
         constraint::disturbs(self.constraints, eventsel.event(), eventsel.umask())
     }
 
+    /// The index of the register that describes an event, less than [`MAX_MODEL_MSRS`].
+    pub(crate) fn msr_of(&self, eventsel: EventSel) -> Option<usize> {
+        if eventsel.0 & EventSel::UMASK2 != 0 {
+            return None;
+        }
+        let code = u16::from_le_bytes([eventsel.event(), eventsel.umask()]);
+        self.msrs.iter().position(|msr| msr.codes.contains(&code))
+    }
+
+    /// The indices of the registers that the threads of a core have in common.
+    pub(crate) fn msrs_of_core(&self) -> impl Iterator<Item = usize> {
+        let msrs = self.msrs.iter().enumerate();
+        msrs.filter(|(_, msr)| msr.of_core).map(|(index, _)| index)
+    }
+
     /// The index of the register at an address, less than [`MAX_MODEL_MSRS`].
     pub(crate) fn msr_index(&self, address: u32) -> Option<usize> {
         self.msrs.iter().position(|msr| msr.address == address)
@@ -238,6 +257,18 @@ mod tests {
             assert!(msrs.len() <= MAX_MODEL_MSRS, "{processor:?}");
             for (i, msr) in msrs.iter().enumerate() {
                 assert_eq!(processor.msr_index(msr.address), Some(i), "{processor:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_register_describes_an_event() {
+        for processor in intel::PROCESSORS {
+            for (i, msr) in processor.msrs.iter().enumerate() {
+                for &code in msr.codes {
+                    let eventsel = EventSel(EventSel::EN | EventSel::USR | u64::from(code));
+                    assert_eq!(processor.msr_of(eventsel), Some(i), "{processor:?}");
+                }
             }
         }
     }

@@ -10,8 +10,9 @@ use crate::tests::{
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed,
     model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_tool, probes,
-    processor, random_groups, ref_cycles, rotation, sampling, sharing, siblings, sleep, svm, sysfs,
-    tasks, topdown, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
+    processor, random_groups, ref_cycles, rotation, sampling, shared_registers, sharing, siblings,
+    sleep, svm, sysfs, tasks, topdown, trace, trace_compare, trace_cost, unreserved, user_read,
+    watchdog,
 };
 
 /// The tests of a group.
@@ -73,6 +74,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::RotationSteady => rotation::STEADY,
         TestGroup::Sampling => sampling::TESTS,
         TestGroup::SamplingQuick => sampling::QUICK,
+        TestGroup::SharedRegisters => shared_registers::TESTS,
         TestGroup::Sharing => sharing::TESTS,
         TestGroup::Siblings => siblings::TESTS,
         TestGroup::Sleep => sleep::TESTS,

@@ -365,6 +365,9 @@ pub const PANTHER_COVE: Machine =
 /// Its counters have 40 bits, and a write to one is sign-extended from bit 31.
 pub const PENRYN_DEFAULT: Machine =
     Machine::intel("Intel v2, Penryn 2+3", Pmu::DEFAULT).signature(6, 0x17, None);
+/// With two threads in a core, which share registers.
+pub const NEHALEM_DEFAULT: Machine =
+    Machine::intel("Intel v3, Nehalem with threads 4+3", Pmu::DEFAULT).signature(6, 0x1a, None);
 /// With two threads in a core.
 pub const SANDY_BRIDGE_DEFAULT: Machine =
     Machine::intel("Intel v3, Sandy Bridge 4+3", Pmu::DEFAULT).signature(6, 0x2a, None);

@@ -144,6 +144,8 @@ test_groups! {
     Sampling,
     /// sampling.rs: what takes little time under `-icount`
     SamplingQuick,
+    /// shared_registers.rs: needs a machine whose threads share a core and OFFCORE_RSP_0
+    SharedRegisters,
     /// sharing.rs
     Sharing,
     /// siblings.rs: needs Sandy Bridge, Ivy Bridge or Haswell with two threads in a core
@@ -630,6 +632,9 @@ const GENERAL: &[Suite] = &[
         .on(machine::HASWELL_DEFAULT)
         .hyper_threading()
         .with_all(),
+    Suite::new("shared-registers", &[&[SharedRegisters]])
+        .on(machine::NEHALEM_DEFAULT)
+        .hyper_threading(),
     Suite::new("models-broadwell", MODEL)
         .on(machine::BROADWELL)
         .with_all(),

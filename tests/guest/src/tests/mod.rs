@@ -41,6 +41,7 @@ pub mod random_groups;
 pub mod ref_cycles;
 pub mod rotation;
 pub mod sampling;
+pub mod shared_registers;
 pub mod sharing;
 pub mod siblings;
 pub mod sleep;
