@@ -208,15 +208,17 @@ impl Pmu {
         self.take_disturbed();
     }
 
-    /// Makes this the PMU of one of the threads of `core`. No other PMU may be that of the same
-    /// thread.
+    /// Makes this the PMU of one of the threads of `core`, until it is dropped. No other PMU may
+    /// be that of the same thread meanwhile.
     ///
     /// # Panics
     ///
     /// If the core does not have so many threads.
     pub fn set_thread(&mut self, core: Arc<SmtCore>, thread: usize) {
         assert!(thread < core.threads(), "there is no such thread");
-        self.smt = Some((core, thread));
+        if let Some((before, thread)) = self.smt.replace((core, thread)) {
+            before.leave(thread);
+        }
         self.update_active();
     }
 
@@ -925,6 +927,14 @@ fn add(value: &mut u64, mask: u64, gain: u128) -> bool {
     let sum = u128::from(*value) + gain;
     *value = sum as u64 & mask;
     sum > mask.into()
+}
+
+impl Drop for Pmu {
+    fn drop(&mut self) {
+        if let Some((core, thread)) = &self.smt {
+            core.leave(*thread);
+        }
+    }
 }
 
 impl fmt::Debug for Pmu {

@@ -73,6 +73,12 @@ impl SmtCore {
         }
     }
 
+    /// A thread has no counters any more.
+    pub(crate) fn leave(&self, thread: usize) {
+        self.set_counting(thread, Counting::default());
+        self.take_disturbed(thread);
+    }
+
     /// A register that the threads share.
     pub(crate) fn msr(&self, index: usize) -> u64 {
         self.msrs[index].load(SeqCst)

@@ -289,3 +289,36 @@ fn events_of_registers() {
         assert_eq!(count(&mut pmu, 4 << 24), 0, "{what}");
     }
 }
+
+/// An unplugged vCPU leaves nothing behind.
+#[test]
+fn a_thread_goes() {
+    let core = Arc::new(SmtCore::new(2));
+    let create = |thread| {
+        let mut pmu = Pmu::new(config(0x2a)).unwrap();
+        pmu.set_thread(core.clone(), thread);
+        run(&mut pmu, 0);
+        pmu
+    };
+    let [mut own, mut other] = [create(0), create(1)];
+    program(&mut other, 0, EXCLUSIVE);
+    run(&mut other, 1);
+    drop(other);
+    program(&mut own, 0, INSTRUCTIONS);
+    run(&mut own, 1);
+    retire(&mut own, 10);
+    assert_eq!(read(&own, 0), 10);
+
+    // It neither disturbs others nor has been disturbed when it comes back.
+    program(&mut own, 0, EXCLUSIVE);
+    let mut other = create(1);
+    program(&mut other, 0, INSTRUCTIONS);
+    run(&mut other, 1);
+    drop(other);
+    run(&mut own, 0);
+    let mut other = create(1);
+    program(&mut other, 0, INSTRUCTIONS);
+    run(&mut other, 1);
+    retire(&mut other, 10);
+    assert_eq!(read(&other, 0), 10);
+}
