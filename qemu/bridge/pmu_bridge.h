@@ -55,10 +55,10 @@ typedef struct PmuConfig {
    */
   uint8_t vendor;
   /**
-   * Whether two threads share a core, and with it the counters. They are the vCPUs whose
-   * numbers differ in bit 0 only.
+   * How many threads share a core, and with it registers or counters. They are vCPUs with
+   * numbers in a row, of which the first is a multiple of this. 0 is the same as 1.
    */
-  bool smt;
+  uint32_t threads;
   /**
    * What CPUID leaf 1 reports: the model, extended model included.
    */

@@ -36,9 +36,9 @@ pub struct PmuBridge(Pmu);
 pub struct PmuConfig {
     /// 0 Intel, 1 AMD, 2 Zhaoxin.
     pub vendor: u8,
-    /// Whether two threads share a core, and with it the counters. They are the vCPUs whose
-    /// numbers differ in bit 0 only.
-    pub smt: bool,
+    /// How many threads share a core, and with it registers or counters. They are vCPUs with
+    /// numbers in a row, of which the first is a multiple of this. 0 is the same as 1.
+    pub threads: u32,
     /// What CPUID leaf 1 reports: the model, extended model included.
     pub model: u8,
     /// The stepping.
@@ -138,11 +138,16 @@ unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
         })
         .and_then(|config| Pmu::with_defect(config, defect))
         .map_err(|error| message(error, vendor))?;
-    if config.smt {
-        let (core, thread) = smt::thread(config.cpu);
+    if has_threads(config) {
+        let (core, thread) = smt::thread(config.cpu, config.threads);
         pmu.set_thread(core, thread);
     }
     Ok(pmu)
+}
+
+/// Whether threads share cores.
+fn has_threads(config: &PmuConfig) -> bool {
+    config.threads > 1
 }
 
 fn core_type(hybrid: Option<&CStr>, config: &PmuConfig) -> Result<Option<CoreType>, &'static CStr> {
@@ -152,9 +157,9 @@ fn core_type(hybrid: Option<&CStr>, config: &PmuConfig) -> Result<Option<CoreTyp
     if config.version != 0 {
         return Err(c"pmu-hybrid excludes pmu-version: each core has the version of its type");
     }
-    if config.smt {
+    if has_threads(config) {
         return Err(
-            c"pmu-hybrid excludes threads=2: efficient cores have one thread, but -smp gives all \
+            c"pmu-hybrid excludes threads=N: efficient cores have one thread, but -smp gives all \
               cores as many",
         );
     }
@@ -212,10 +217,13 @@ fn model_config(
             let signature = signature.ok_or(ConfigError::NotHybrid)?;
             Config::of_hybrid(vendor, signature, core_type)?
         }
-        (None, 0) => match signature.and_then(|it| Config::of_processor(vendor, it, config.smt)) {
-            Some(model) => model,
-            None => Config::new(vendor, default_version)?,
-        },
+        (None, 0) => {
+            let smt = has_threads(config);
+            match signature.and_then(|it| Config::of_processor(vendor, it, smt)) {
+                Some(model) => model,
+                None => Config::new(vendor, default_version)?,
+            }
+        }
         (None, version) => Config::new(vendor, version)?,
     };
     model.signature = signature;

@@ -9,25 +9,22 @@ use std::{
 
 use pmu_model::SmtCore;
 
-/// The threads of a core. Intel's processors with SMT have two, and QEMU numbers the vCPUs of a
-/// core in a row.
-const THREADS: usize = 2;
+/// The cores of which there is a PMU, by the number of their threads, which is the same for all
+/// in QEMU, and by their own numbers.
+static CORES: Mutex<BTreeMap<[u32; 2], Weak<SmtCore>>> = Mutex::new(BTreeMap::new());
 
-/// The cores of which there is a PMU, by their numbers.
-static CORES: Mutex<BTreeMap<usize, Weak<SmtCore>>> = Mutex::new(BTreeMap::new());
-
-/// The core of a vCPU, and the number of its thread there.
-pub(crate) fn thread(cpu: u32) -> (Arc<SmtCore>, usize) {
-    let cpu = cpu as usize;
+/// The core of a vCPU, and the number of its thread there. QEMU numbers the `threads` of a core,
+/// which are not 0, in a row.
+pub(crate) fn thread(cpu: u32, threads: u32) -> (Arc<SmtCore>, usize) {
     // A panic leaves the map as it was, or with an entry more.
     let mut cores = CORES.lock().unwrap_or_else(PoisonError::into_inner);
-    let entry = cores.entry(cpu / THREADS).or_default();
+    let entry = cores.entry([threads, cpu / threads]).or_default();
     let core = entry.upgrade().unwrap_or_else(|| {
-        let core = Arc::new(SmtCore::new(THREADS));
+        let core = Arc::new(SmtCore::new(threads as usize));
         *entry = Arc::downgrade(&core);
         core
     });
-    (core, cpu % THREADS)
+    (core, (cpu % threads) as usize)
 }
 
 #[cfg(test)]
@@ -35,12 +32,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_vcpus_in_a_row_are_a_core() {
-        let [(first, 0), (second, 1), (third, 0)] = [1000, 1001, 1002].map(thread) else {
-            panic!("the numbers of the threads");
-        };
-        assert!(Arc::ptr_eq(&first, &second));
-        assert!(!Arc::ptr_eq(&first, &third));
-        assert!(Arc::ptr_eq(&third, &thread(1003).0));
+    fn vcpus_in_a_row_are_a_core() {
+        for threads in [2, 3, 4] {
+            let vcpus: Vec<_> = (0..3 * threads).map(|cpu| thread(cpu, threads)).collect();
+            for (i, (core, number)) in vcpus.iter().enumerate() {
+                assert_eq!(*number, i % threads as usize);
+                assert_eq!(core.threads(), threads as usize);
+                for (j, (other, _)) in vcpus.iter().enumerate() {
+                    let same = i / threads as usize == j / threads as usize;
+                    assert_eq!(Arc::ptr_eq(core, other), same, "{i} and {j} of {threads}");
+                }
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use pmu_bridge::*;
 
 const INTEL: PmuConfig = PmuConfig {
     vendor: 0,
-    smt: false,
+    threads: 0,
     model: 0,
     stepping: 0,
     family: 0,
@@ -218,10 +218,10 @@ fn invalid_configurations() {
         ),
         (
             PmuConfig {
-                smt: true,
+                threads: 2,
                 ..hybrid(c"2", 0x97, 0)
             },
-            "excludes threads=2",
+            "excludes threads=N",
         ),
         (
             with_fault(c"efficient:gp:0x187:0", INTEL),
@@ -318,7 +318,7 @@ fn threads_of_a_core_disturb_each_other() {
     const GLOBAL_CTRL: u32 = 0x38f;
     let count = |cpu, eventsel| {
         let config = PmuConfig {
-            smt: true,
+            threads: 2,
             family: 6,
             model: 0x2a,
             cpus: 4,
@@ -344,6 +344,27 @@ fn threads_of_a_core_disturb_each_other() {
         pmu_retire(pmu, &ten);
         assert_eq!(rdmsr(pmu, 0xc1), (PMU_OK, expected));
     }
+}
+
+/// Nehalem: the threads of a core share MSR_OFFCORE_RSP_0, however many they are.
+#[test]
+fn threads_of_a_core_share_registers() {
+    const MSR_OFFCORE_RSP_0: u32 = 0x1a6;
+    let create = |cpu| {
+        create(&PmuConfig {
+            threads: 4,
+            family: 6,
+            model: 0x1a,
+            cpus: 8,
+            cpu,
+            ..INTEL
+        })
+        .unwrap()
+    };
+    let mut pmus: Vec<_> = (0..8).map(create).collect();
+    assert_eq!(pmu_wrmsr(&mut pmus[2], MSR_OFFCORE_RSP_0, 3), PMU_OK);
+    let values = pmus.iter().map(|pmu| rdmsr(pmu, MSR_OFFCORE_RSP_0).1);
+    assert_eq!(values.collect::<Vec<_>>(), [3, 3, 3, 3, 0, 0, 0, 0]);
 }
 
 /// Reference cycles in user mode, with a PMI.

@@ -273,7 +273,12 @@ impl Suite {
 
     /// With two threads a core.
     const fn hyper_threading(self) -> Self {
-        Self { threads: 2, ..self }
+        self.threads(2)
+    }
+
+    /// With so many threads a core.
+    const fn threads(self, threads: u32) -> Self {
+        Self { threads, ..self }
     }
 
     const fn timing(self, timing: Timing) -> Self {
@@ -635,6 +640,11 @@ const GENERAL: &[Suite] = &[
     Suite::new("shared-registers", &[&[SharedRegisters]])
         .on(machine::NEHALEM_DEFAULT)
         .hyper_threading(),
+    Suite::new("shared-registers-4", &[&[SharedRegisters]])
+        .on(machine::NEHALEM_DEFAULT)
+        .cpus(4)
+        .threads(4)
+        .with_all(),
     Suite::new("models-broadwell", MODEL)
         .on(machine::BROADWELL)
         .with_all(),
