@@ -248,63 +248,18 @@ fn each_type_has_its_topdown_events() {
         caps.topdown_files().map(text).collect()
     };
     let metrics = |core: &Core| core.detect().metrics;
-    for (family, model, retiring, fe_bound, be_bound) in [
-        (
-            6,
-            0x97,
-            "event=0xc2,umask=0x0",
-            "event=0x71,umask=0x0",
-            "event=0x74,umask=0x0",
-        ),
-        (
-            6,
-            0xb7,
-            "event=0xc2,umask=0x0",
-            "event=0x71,umask=0x0",
-            "event=0x74,umask=0x0",
-        ),
-        (
-            6,
-            0xaa,
-            "event=0xc2,umask=0x0",
-            "event=0x71,umask=0x0",
-            "event=0x74,umask=0x0",
-        ),
-        (
-            6,
-            0xb5,
-            "event=0xc2,umask=0x0",
-            "event=0x71,umask=0x0",
-            "event=0x74,umask=0x0",
-        ),
-        (
-            6,
-            0xbd,
-            "event=0xc2,umask=0x02",
-            "event=0x9c,umask=0x01",
-            "event=0xa4,umask=0x02",
-        ),
-        (
-            6,
-            0xc5,
-            "event=0xc2,umask=0x02",
-            "event=0x9c,umask=0x01",
-            "event=0xa4,umask=0x02",
-        ),
-        (
-            6,
-            0xcc,
-            "event=0xc2,umask=0x02",
-            "event=0x9c,umask=0x01",
-            "event=0xa4,umask=0x02",
-        ),
-        (
-            18,
-            3,
-            "event=0xc2,umask=0x02",
-            "event=0x9c,umask=0x01",
-            "event=0xa4,umask=0x02",
-        ),
+    // Retiring, bound by the front end, and by the back end.
+    let gracemont = ["0xc2,umask=0x0", "0x71,umask=0x0", "0x74,umask=0x0"];
+    let skymont = ["0xc2,umask=0x02", "0x9c,umask=0x01", "0xa4,umask=0x02"];
+    for (family, model, [retiring, fe_bound, be_bound]) in [
+        (6, 0x97, gracemont),
+        (6, 0xb7, gracemont),
+        (6, 0xaa, gracemont),
+        (6, 0xb5, gracemont),
+        (6, 0xbd, skymont),
+        (6, 0xc5, skymont),
+        (6, 0xcc, skymont),
+        (18, 3, skymont),
     ] {
         let core = Core::of_family(family, model, PERFORMANCE);
         let atom = Core::of_family(family, model, EFFICIENT);
@@ -315,10 +270,10 @@ fn each_type_has_its_topdown_events() {
         assert_eq!(of_core[0], "slots event=0x00,umask=0x4");
         assert_eq!(of_core[1], "topdown-retiring event=0x00,umask=0x80");
         let expected = [
-            format!("topdown-fe-bound {fe_bound}"),
-            format!("topdown-retiring {retiring}"),
+            format!("topdown-fe-bound event={fe_bound}"),
+            format!("topdown-retiring event={retiring}"),
             "topdown-bad-spec event=0x73,umask=0x0".to_owned(),
-            format!("topdown-be-bound {be_bound}"),
+            format!("topdown-be-bound event={be_bound}"),
         ];
         assert_eq!(files(&atom), expected, "{model:#x}");
     }

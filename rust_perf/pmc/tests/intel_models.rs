@@ -106,8 +106,7 @@ const MODELS: [(&str, u8, &[u8], u8, u16); 22] = [
     ("knights-landing", 6, &[0x57, 0x85], 2, 0b111),
 ];
 
-/// The hybrid models: name in the in-tree driver, family and models. `hybrid.rs` has the rest of
-/// them.
+/// Name in the in-tree driver, family and models.
 const HYBRIDS: [(&str, u8, &[u8]); 7] = [
     ("alderlake_hybrid", 6, &[0x97, 0x9a, 0xb7, 0xba, 0xbf]),
     ("meteorlake_hybrid", 6, &[0xaa, 0xac, 0xb5]),
@@ -125,10 +124,8 @@ fn every_model_has_its_name() {
         let found = rows.find(|(_, f, models, ..)| *f == family && models.contains(&model));
         let mut hybrids = HYBRIDS.iter();
         let hybrid = hybrids.find(|(_, f, models)| *f == family && models.contains(&model));
-        match (found, hybrid) {
-            (Some((name, ..)), _) | (None, Some((name, ..))) => name,
-            (None, None) => "generic_arch_v5+",
-        }
+        let found = found.map(|it| it.0).or(hybrid.map(|it| it.0));
+        found.unwrap_or("generic_arch_v5+")
     };
     for family in [5, 6, 7, 15, 18, 19, 20] {
         for model in 0..=0xff {
