@@ -326,7 +326,7 @@ impl CpuPmu {
             }
         };
         let (general_mask, fixed_mask) = match core_type() {
-            Some(CoreType::Core) if features & ARCH_PERF_MON_EXT == 0 => {
+            Some(CoreType::Core) if features & ARCH_PERF_MON_EXT == 0 && is_declared_hybrid() => {
                 // Alder Lake: leaf 0AH has what all cores have. Performance cores have two
                 // general counters and a fixed one more (intel_pmu_init()).
                 ((general_mask << 2) | 0b11, (fixed_mask << 1) | 1)
@@ -402,16 +402,24 @@ pub enum CoreType {
 }
 
 /// The type of the core that this runs on, `None` if the CPU is not hybrid (SDM vol. 2A,
-/// CPUID, leaf 07H and leaf 1AH).
+/// CPUID, leaf 07H and leaf 1AH). On Alder Lake and Raptor Lake a core without a type is a
+/// performance core (adl_get_hybrid_cpu_type()).
 pub fn core_type() -> Option<CoreType> {
-    const HYBRID: u32 = 1 << 15;
-    let [.., features] = cpuid(7, 0);
     let [leaf, ..] = cpuid(0x1a, 0);
-    match (features & HYBRID, leaf >> 24) {
-        (HYBRID, 0x40) => Some(CoreType::Core),
-        (HYBRID, 0x20) => Some(CoreType::Atom),
+    let is_alder_lake = matches!(signature(), (6, 0x97 | 0x9a | 0xb7 | 0xba | 0xbf));
+    match leaf >> 24 {
+        0 if is_alder_lake => Some(CoreType::Core),
+        0x40 if is_declared_hybrid() => Some(CoreType::Core),
+        0x20 if is_declared_hybrid() => Some(CoreType::Atom),
         _ => None,
     }
+}
+
+/// Whether CPUID declares that the cores are of different types.
+fn is_declared_hybrid() -> bool {
+    const HYBRID: u32 = 1 << 15;
+    let [.., features] = cpuid(7, 0);
+    features & HYBRID != 0
 }
 
 /// Whether QEMU's TCG emulates this CPU. It names itself in the first leaf of the range

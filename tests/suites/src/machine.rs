@@ -382,7 +382,10 @@ pub const GRACEMONT_DEFAULT: Machine =
 pub const ALDER_LAKE: Machine = Machine::intel("Intel v5, Alder Lake 8+4, 6+3", Pmu::DEFAULT)
     .signature(6, 0x97, None)
     .hybrid(2, 0);
-/// The same. PERF_CAPABILITIES hides that it has PERF_METRICS.
+/// Performance cores only, and CPUID does not say that the CPU is hybrid.
+pub const ALDER_LAKE_ALONE: Machine =
+    Machine::intel("Intel v5, Alder Lake 8+4", Pmu::DEFAULT).signature(6, 0x97, None);
+/// As Alder Lake. PERF_CAPABILITIES hides that it has PERF_METRICS.
 pub const METEOR_LAKE: Machine = Machine::intel("Intel v5, Meteor Lake 8+4, 8+3", Pmu::DEFAULT)
     .signature(6, 0xaa, None)
     .hybrid(2, 0);

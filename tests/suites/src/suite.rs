@@ -92,7 +92,8 @@ test_groups! {
     /// hybrid.rs: needs a hybrid machine with a signature that the driver knows, in a suite with
     /// the name of that model
     Hybrid,
-    /// hybrid.rs: the tables of each type of core; needs a hybrid machine and in_tree_counters.ko
+    /// hybrid.rs: the tables of each type of core; needs a machine with the signature of a hybrid
+    /// CPU, and in_tree_counters.ko
     HybridCpu,
     /// hybrid.rs: needs [`Fault::EfficientGp`] and that the module is not loaded
     HybridFault,
@@ -667,6 +668,9 @@ const GENERAL: &[Suite] = &[
     Suite::new("models-alder-lake-hybrid", &[&[Hybrid, HybridCpu]])
         .on(machine::ALDER_LAKE)
         .cpus(4),
+    Suite::new("models-alder-lake-alone", HYBRID_CPU)
+        .on(machine::ALDER_LAKE_ALONE)
+        .with_all(),
     Suite::new("models-meteor-lake-hybrid", &[&[Hybrid]])
         .on(machine::METEOR_LAKE)
         .cpus(4)
