@@ -82,7 +82,8 @@ impl Need {
         // Nothing enumerates AMD's legacy counters: a driver has to find that they work.
         let has_pmu = || {
             let exists = |pmu| Pmu::find(pmu).is_ok();
-            exists(RUST_PMU) || exists("rust_pmu_core") || in_tree()
+            let hybrid = ["rust_pmu_core", "cpu_core"].into_iter().any(exists);
+            exists(RUST_PMU) || hybrid || in_tree()
         };
         let (met, has) = match self {
             Self::ExactCounts | Self::EmulatedPmu | Self::ZeroSkid => {

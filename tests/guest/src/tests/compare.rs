@@ -392,8 +392,10 @@ fn files(pmu: &Pmu) -> Result<BTreeMap<String, String>> {
             let path = entry?.path();
             let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             let path = path.strip_prefix(pmu.dir())?;
-            // Some of the in-tree driver's files do not end with a newline.
-            files.insert(path.display().to_string(), format!("{}\n", text.trim_end()));
+            // Some of the in-tree driver's files do not end with a newline. On hybrid CPUs it pads
+            // some with NUL bytes, as many as it has written of other types of core.
+            let text = text.trim_end_matches('\0').trim_end();
+            files.insert(path.display().to_string(), format!("{text}\n"));
         }
     }
     Ok(files)

@@ -183,8 +183,10 @@ fn files(ctx: &Ctx) -> Result<()> {
             let file = file?;
             let name = file.file_name().to_string_lossy().into_owned();
             if name.starts_with("topdown") || name == "slots" {
-                // The in-tree driver ends some of them without a new line.
-                files.insert(name, fs::read_to_string(file.path())?.trim_end().into());
+                // The in-tree driver ends some of them without a new line, and on hybrid CPUs with
+                // NUL bytes.
+                let text = fs::read_to_string(file.path())?;
+                files.insert(name, text.trim_end_matches('\0').trim_end().into());
             }
         }
         Ok(files)
