@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use nix::unistd::gettid;
 use perf_event::{Builder, Counter, ReadFormat};
 
@@ -785,7 +785,7 @@ fn rdpmc_that_clears_metrics(ctx: &Ctx) -> Result<()> {
         println!("# {}: {gained:x?}, left {left:?}", pmu.name);
         for (read, fields) in &gained {
             ensure!(
-                (slots..slots + 1_000_000).contains(read),
+                (slots..slots + 20_000).contains(read),
                 "{}: {read} slots at a time, expected {slots}",
                 pmu.name
             );
@@ -796,11 +796,6 @@ fn rdpmc_that_clears_metrics(ctx: &Ctx) -> Result<()> {
                 .sum();
             expect(&pmu.name, "in level 1", sum, ALL)?;
         }
-        // What the second and the third read show has been counted since the one before.
-        let [_, second, third] = gained[..] else {
-            bail!("{gained:?}");
-        };
-        ensure!(second.0.abs_diff(third.0) <= 100, "{gained:?}");
         if pmu.name == ctx.pmu()?.name {
             ensure!(
                 left[0].abs_diff(slots) <= 10_000
