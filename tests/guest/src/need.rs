@@ -78,7 +78,7 @@ impl Need {
     /// The reason to skip, if the need is not met with `pmu` under test.
     fn missing(self, pmu: &str) -> Option<String> {
         let cpu = CpuPmu::probe();
-        let exists = |pmu| Pmu::find(pmu).is_ok();
+        let exists = |pmu: &str| Pmu::find(pmu).is_ok();
         // On a hybrid CPU there is no PMU for all cores.
         let in_tree = || exists(&in_tree_name(pmu)) || (pmu == RUST_PMU && exists("cpu_core"));
         // Nothing enumerates AMD's legacy counters: a driver has to find that they work.
