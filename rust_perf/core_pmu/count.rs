@@ -6,6 +6,7 @@
 //! or in an NMI. Nothing allocates, locks, sleeps, prints or panics.
 
 use super::{
+    ownership::Ownership,
     CorePmu,
     Cpu, //
 };
@@ -94,24 +95,48 @@ impl CorePmu {
 
     /// Clears this CPU's GP counters if they would not count right otherwise: an event has been
     /// put on one of them. The PMU is disabled.
+    ///
+    /// For perf the events go on. An NMI that arrives meanwhile finds that their counters are not
+    /// active, and may stop events for good.
     pub(super) fn clear_selection(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
         let counters = self.counters(cpu);
-        if !counters.is_uncleared() {
+        if !counters.is_uncleared() || cpu.ownership() != Ownership::Ours {
             return;
         }
         let mut used = CounterSet::EMPTY;
-        for counter in cpu.active().gp_part() {
-            if let Some(event) = on.event(counter.index()) {
-                self.stop_event(on, event, true);
+        for counter in cpu.placed().gp_part() {
+            let Some(event) = on.event(counter.index()) else {
+                continue;
+            };
+            if event.is_up_to_date() {
+                continue;
+            }
+            // An event that perf has stopped may have the rest of its count in the counter, too.
+            if !event.is_stopped() {
                 used = used | CounterSet::of(counter);
             }
+            cpu.window.while_stopping(|| {
+                cpu.deactivate(counter);
+                let value = self.update(on, counter, event);
+                period::has_wrapped(value, self.hardware.capabilities.width(counter))
+            });
         }
         counters.clear_selection(used);
-        for counter in used {
-            if let Some(event) = on.event(counter.index()) {
-                self.start_event(on, event);
+        for counter in cpu.placed().gp_part() {
+            let Some(event) = on.event(counter.index()) else {
+                continue;
+            };
+            if used.contains(counter) && !event.is_stopped() {
+                self.program(on, counter, event);
+                cpu.activate(counter);
             }
+            if event.is_stopped() {
+                // Perhaps an NMI has just stopped it.
+                cpu.deactivate(counter);
+                event.set_up_to_date();
+            }
+            event.update_userpage();
         }
     }
 
@@ -214,7 +239,8 @@ impl CorePmu {
 
     /// The EVENTSEL of an event on this CPU, where SVM may be enabled or not.
     fn eventsel_on(&self, cpu: &Cpu, event: CpuEvent<'_, Self>) -> EventSel {
-        let eventsel = Self::eventsel_of(&event);
+        // Slots without metrics are an ordinary count, which user mode must not clear.
+        let eventsel = Self::eventsel_of(&event).with(EventSel::METRICS_CLEAR, 0);
         if self.hardware.capabilities.svm && !cpu.svm.load(Relaxed) {
             eventsel.without_svm()
         } else {

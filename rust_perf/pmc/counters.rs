@@ -103,6 +103,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         self.shadow.running.set(0);
         self.shadow.merged.set(0);
         self.shadow.metrics_used.set(0);
+        self.shadow.uncleared.set(0);
         self.shadow.known.set(0);
         self.shadow.known_extra.set(0);
         for counter in self.caps.counters.gp_part() {
@@ -119,6 +120,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     pub fn give_back(&self) {
         self.run(CounterSet::EMPTY);
         self.shadow.merged.set(0);
+        self.shadow.uncleared.set(0);
         // Others may have run counters that the shadow has as 0.
         self.shadow.known.set(0);
         self.clear(self.caps.counters);

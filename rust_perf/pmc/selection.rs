@@ -56,8 +56,7 @@ impl<R: Registers> Counters<'_, R> {
         }
         self.regs.wrmsr(global.ctrl, all.bits());
         self.regs.wrmsr(global.ctrl, 0);
-        let known = CounterSet::from_bits(self.shadow.known.get());
-        self.shadow.known.set((known & !all).bits());
+        self.shadow.known.set(0);
         for counter in all & !used {
             self.write_eventsel(counter, 0);
         }

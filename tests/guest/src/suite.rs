@@ -11,8 +11,8 @@ use crate::tests::{
     foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed,
     model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_tool, probes,
     processor, random_groups, ref_cycles, rotation, sampling, shared_registers, sharing, siblings,
-    sleep, svm, sysfs, tasks, topdown, trace, trace_compare, trace_cost, unreserved, user_read,
-    watchdog,
+    sleep, svm, sysfs, tasks, throttled, topdown, trace, trace_compare, trace_cost, unreserved,
+    user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -81,6 +81,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Svm => svm::TESTS,
         TestGroup::Sysfs => sysfs::TESTS,
         TestGroup::Tasks => tasks::TESTS,
+        TestGroup::Throttled => throttled::TESTS,
         TestGroup::Topdown => topdown::TESTS,
         TestGroup::Trace => trace::TESTS,
         TestGroup::TraceCompare => trace_compare::TESTS,

@@ -159,6 +159,8 @@ test_groups! {
     Sysfs,
     /// tasks.rs
     Tasks,
+    /// throttled.rs
+    Throttled,
     /// topdown.rs: needs a machine with the in-tree driver
     Topdown,
     /// trace.rs
@@ -476,7 +478,15 @@ const REGISTERS: &[TestGroup] = &[Offline, ForeignWrites, Exclude, EventZero];
 const COMPARE: &[TestGroup] = &[Compare];
 
 /// Which counters of a model can count what, and which registers that takes.
-const MODEL: &[&[TestGroup]] = &[&[Codes, Constraints, ExtraRegisters, ModelEvents, Topdown]];
+const MODEL: &[&[TestGroup]] = &[&[
+    Codes,
+    Constraints,
+    ExtraRegisters,
+    ModelEvents,
+    RandomGroups,
+    Throttled,
+    Topdown,
+]];
 
 /// The same of a model with RDPMC_USER_DISABLE.
 const MODEL_HIDES: &[&[TestGroup]] = &[MODEL[0], &[UserReadHidden]];
@@ -662,9 +672,7 @@ const GENERAL: &[Suite] = &[
         .on(machine::CRESTMONT)
         .hyper_threading()
         .with_all(),
-    Suite::new("models-panther-cove", MODEL_HIDES)
-        .on(machine::PANTHER_COVE)
-        .with_all(),
+    Suite::new("models-panther-cove", MODEL_HIDES).on(machine::PANTHER_COVE),
     Suite::new("models-alder-lake-hybrid", &[&[Hybrid, HybridCpu]])
         .on(machine::ALDER_LAKE)
         .cpus(4),

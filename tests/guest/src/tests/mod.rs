@@ -48,6 +48,7 @@ pub mod sleep;
 pub mod svm;
 pub mod sysfs;
 pub mod tasks;
+pub mod throttled;
 pub mod topdown;
 pub mod trace;
 pub mod trace_compare;
