@@ -65,6 +65,11 @@ fn emulated_register(ctx: &Ctx) -> Result<()> {
     let registers = PmuMsrs::of_this_cpu();
     let global_ctrl = registers.global_ctrl.context("no GLOBAL_CTRL")?;
     let first = Msrs::of_cpu(0)?;
+    // What Nehalem needs before counters count a new event (`pmu-model/src/selection.rs`).
+    for (eventsel, event) in registers.eventsels.iter().zip([0xb5, 0xd2, 0xb1, 0xb1]) {
+        first.write(*eventsel, EN_USR_OS | event)?;
+    }
+    first.write(global_ctrl, 0b1111)?;
     first.write(global_ctrl, 0)?;
     for (i, code) in [CODE, INSTRUCTIONS].into_iter().enumerate() {
         first.write(registers.eventsels[i], EN_USR_OS | code)?;
@@ -85,9 +90,9 @@ fn emulated_register(ctx: &Ctx) -> Result<()> {
             }
         }
     }
-    for i in 0..2 {
-        first.write(registers.eventsels[i], 0)?;
-        first.write(registers.counters[i], 0)?;
+    for (eventsel, counter) in registers.eventsels.iter().zip(&registers.counters) {
+        first.write(*eventsel, 0)?;
+        first.write(*counter, 0)?;
     }
     first.write(MSR_OFFCORE_RSP_0, 0)?;
     ensure!(wrong.is_empty(), "{wrong:x?}");
