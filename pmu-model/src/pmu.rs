@@ -509,28 +509,13 @@ impl Pmu {
             if self.processor.is_some_and(|it| it.disturbs(eventsel)) {
                 counting.disturbing |= counter.bit();
             }
-            if self.needs_clearing() && self.selection.is_wrong(i) {
-                self.active.push(Active {
-                    counter,
-                    event: FilteredEvent::Occurrences(Event::Cycles),
-                    modes,
-                    pmi: eventsel.has(EventSel::INT),
-                    merged: false,
-                });
-                continue;
-            }
-            let of_model = self.responses(eventsel).or(self.generation.event(eventsel));
-            let event = match self.processor.and_then(|it| it.constraint(eventsel)) {
-                Some(counters) if (counters >> i) & 1 == 0 => continue,
-                // What such an event really counts is not modelled.
-                Some(_) => of_model.or(Some(Event::Instructions)),
-                None if self.config.has_pairs() && pair::is_flops(eventsel) => {
-                    Some(pair::flops(eventsel, self.is_merged(i)))
-                }
-                None => of_model,
+            let event = if self.needs_clearing() && self.selection.is_wrong(i) {
+                Some(FilteredEvent::Occurrences(Event::Cycles))
+            } else {
+                self.selected_event(i, eventsel)
+                    .and_then(|event| FilteredEvent::new(self.timed(event), filter))
             };
-            let event = event.map(|event| self.timed(event));
-            if let Some(event) = event.and_then(|event| FilteredEvent::new(event, filter)) {
+            if let Some(event) = event {
                 self.active.push(Active {
                     counter,
                     event,
@@ -558,6 +543,21 @@ impl Pmu {
             }
         }
         counting
+    }
+
+    /// The event that a general-purpose counter counts with this EVENTSEL, `None` if it counts
+    /// nothing.
+    fn selected_event(&self, counter: usize, eventsel: EventSel) -> Option<Event> {
+        let of_model = self.responses(eventsel).or(self.generation.event(eventsel));
+        match self.processor.and_then(|it| it.constraint(eventsel)) {
+            Some(counters) if (counters >> counter) & 1 == 0 => None,
+            // What such an event really counts is not modelled.
+            Some(_) => of_model.or(Some(Event::Instructions)),
+            None if self.config.has_pairs() && pair::is_flops(eventsel) => {
+                Some(pair::flops(eventsel, self.is_merged(counter)))
+            }
+            None => of_model,
+        }
     }
 
     /// Whether counters must be cleared before they count a new event. Without GLOBAL_CTRL they
