@@ -540,10 +540,16 @@ const SPURIOUS: Fault = Fault::Spurious {
 /// A test that is asked for by name runs in the first suite that has it. Suites that
 /// take long come early, so that none is left alone at the end of a run.
 ///
-/// Without `ALL=1` `make test` leaves machines out: those with the fewest counters that a
-/// generation can have, but for one (`hw-v2-fewest`), and those of generations that
-/// another suite with the same tests has (version 4: `default`, version 6: `hw-v6-gaps`).
-/// Of the machines with the signature of a model it runs two.
+/// Without `ALL=1` `make test` leaves out machines on which no other group of tests runs than on
+/// one that stays:
+///
+/// - those with the fewest counters that a generation can have, but for `hw-v2-fewest`;
+/// - those of generations that another suite with the same tests has (version 4: `default`,
+///   version 6: `hw-v6-gaps`), or, for a comparison with the in-tree driver, versions 1, 2 and 5;
+/// - those with the signature of a model, but for two;
+/// - faults on other machines than Intel's version 4, where a register says which counters have
+///   overflowed, and AMD's legacy counters, where none does;
+/// - one CPU, and no PMU with this project's QEMU.
 ///
 /// Those of [`CPUS`], which are short, come last.
 pub const SUITES: &[Suite] = &chain::<{ GENERAL.len() + CPUS.len() }>(GENERAL, CPUS);
@@ -566,7 +572,9 @@ const fn chain<const N: usize>(first: &[Suite], second: &[Suite]) -> [Suite; N] 
 /// The suites about a generation, a part of the driver, or a fault.
 const GENERAL: &[Suite] = &[
     Suite::new("default", &[DEFAULT]),
-    Suite::new("one-cpu", &[&[PerfTool, Counting, Modes, Events, Sampling]]).cpus(1),
+    Suite::new("one-cpu", &[&[PerfTool, Counting, Modes, Events, Sampling]])
+        .cpus(1)
+        .with_all(),
     Suite::new("lifecycle", &[&[Lifecycle, Parameters]]).unloaded(),
     Suite::new("sleep", &[&[Sleep]])
         .event(SystemEvent::Sleep)
@@ -619,7 +627,9 @@ const GENERAL: &[Suite] = &[
         .timing(Timing::Icount),
     Suite::new("compare-v1", &[COMPARE, REGISTERS]).on(machine::V1),
     Suite::new("compare-v2", &[COMPARE]).on(machine::V2),
-    Suite::new("compare-v3", &[COMPARE]).on(machine::V3),
+    Suite::new("compare-v3", &[COMPARE])
+        .on(machine::V3)
+        .with_all(),
     Suite::new("models-core", MODEL)
         .on(machine::CORE)
         .with_all(),
@@ -667,7 +677,8 @@ const GENERAL: &[Suite] = &[
         .with_all(),
     Suite::new("models-sapphire-rapids", MODEL)
         .on(machine::SAPPHIRE_RAPIDS)
-        .hyper_threading(),
+        .hyper_threading()
+        .with_all(),
     Suite::new("models-crestmont", MODEL)
         .on(machine::CRESTMONT)
         .hyper_threading()
@@ -736,7 +747,9 @@ const GENERAL: &[Suite] = &[
     Suite::new("processor-zen-3", &[&[Processor, Pairs]])
         .on(machine::ZEN_3_DEFAULT)
         .with_all(),
-    Suite::new("40-bit", &[&[OverflowWidth]]).on(machine::V4_40_BITS),
+    Suite::new("40-bit", &[&[OverflowWidth]])
+        .on(machine::V4_40_BITS)
+        .with_all(),
     Suite::new("probes", &[&[Probes]]),
     Suite::new("probes-icount", &[&[ProbesCost]])
         .cpus(1)
@@ -752,7 +765,8 @@ const GENERAL: &[Suite] = &[
         .on(machine::NO_PMU),
     Suite::new("no-pmu-software", &[SOFTWARE, &[Trace]])
         .on(machine::NO_PMU)
-        .kernel_arguments(SCHEDSTATS),
+        .kernel_arguments(SCHEDSTATS)
+        .with_all(),
     Suite::new("no-pmu-debian", &[SOFTWARE])
         .on(machine::NO_PMU)
         .on_debian_qemu(),
@@ -771,14 +785,21 @@ const GENERAL: &[Suite] = &[
         .cpus(2),
     Suite::fault("faults-mask-lvtpc-v2", Fault::MaskLvtpc, &[&[Lvtpc]])
         .on(machine::AMD_V2)
-        .cpus(2),
+        .cpus(2)
+        .with_all(),
     Suite::fault("faults-lose", LOSE, &[&[FaultsLose]]),
     Suite::fault("faults-lose-amd-legacy", LOSE, &[&[FaultsLose]]).on(machine::AMD_LEGACY),
-    Suite::fault("faults-lose-amd-v2", LOSE, &[&[FaultsLose]]).on(machine::AMD_V2),
+    Suite::fault("faults-lose-amd-v2", LOSE, &[&[FaultsLose]])
+        .on(machine::AMD_V2)
+        .with_all(),
     Suite::fault("faults-delay", DELAY, &[&[FaultsDelay]]),
-    Suite::fault("faults-delay-v1", DELAY, &[&[FaultsDelay]]).on(machine::V1),
+    Suite::fault("faults-delay-v1", DELAY, &[&[FaultsDelay]])
+        .on(machine::V1)
+        .with_all(),
     Suite::fault("faults-delay-amd-legacy", DELAY, &[&[FaultsDelay]]).on(machine::AMD_LEGACY),
-    Suite::fault("faults-delay-amd-v2", DELAY, &[&[FaultsDelay]]).on(machine::AMD_V2),
+    Suite::fault("faults-delay-amd-v2", DELAY, &[&[FaultsDelay]])
+        .on(machine::AMD_V2)
+        .with_all(),
     Suite::fault("faults-delay-long", DELAY_LONG, &[&[FaultsDelayLong]]),
     Suite::fault(
         "faults-delay-long-amd-legacy",
@@ -791,11 +812,16 @@ const GENERAL: &[Suite] = &[
         DELAY_LONG,
         &[&[FaultsDelayLong]],
     )
-    .on(machine::AMD_V2),
+    .on(machine::AMD_V2)
+    .with_all(),
     Suite::fault("faults-repeat", REPEAT, &[&[FaultsRepeat]]),
-    Suite::fault("faults-repeat-v1", REPEAT, &[&[FaultsRepeat]]).on(machine::V1),
+    Suite::fault("faults-repeat-v1", REPEAT, &[&[FaultsRepeat]])
+        .on(machine::V1)
+        .with_all(),
     Suite::fault("faults-repeat-amd-legacy", REPEAT, &[&[FaultsRepeat]]).on(machine::AMD_LEGACY),
-    Suite::fault("faults-repeat-amd-v2", REPEAT, &[&[FaultsRepeat]]).on(machine::AMD_V2),
+    Suite::fault("faults-repeat-amd-v2", REPEAT, &[&[FaultsRepeat]])
+        .on(machine::AMD_V2)
+        .with_all(),
     Suite::fault(
         "faults-repeat-at-once",
         REPEAT_AT_ONCE,
@@ -812,7 +838,8 @@ const GENERAL: &[Suite] = &[
         REPEAT_AT_ONCE,
         &[&[FaultsRepeatAtOnce]],
     )
-    .on(machine::AMD_V2),
+    .on(machine::AMD_V2)
+    .with_all(),
     // Not on AMD: a PMI does not mask LVTPC there, so that nothing tells a spurious PMI
     // from another NMI.
     Suite::fault("faults-spurious", SPURIOUS, &[&[FaultsSpurious]]),
@@ -830,7 +857,8 @@ const GENERAL: &[Suite] = &[
         },
         &[&[FaultsStatus]],
     )
-    .on(machine::V2),
+    .on(machine::V2)
+    .with_all(),
 ];
 
 #[cfg(test)]
