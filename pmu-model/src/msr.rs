@@ -161,6 +161,11 @@ impl EventSel {
     }
 
     /// Intel's event, which has 8 bits.
+    /// The same with these bits clear.
+    pub(crate) const fn without(self, bits: u64) -> Self {
+        Self(self.0 & !bits)
+    }
+
     pub(crate) const fn event(self) -> u8 {
         self.0 as u8
     }

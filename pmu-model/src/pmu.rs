@@ -6,7 +6,7 @@ use core::{cell::Cell, fmt};
 use std::sync::Arc;
 
 use crate::{
-    config::{Config, ConfigError, RefCycles, Shape, MAX_FIXED, MAX_GENERAL},
+    config::{Config, ConfigError, RefCycles, Shape, Vendor, MAX_FIXED, MAX_GENERAL},
     event::{Event, Filter, FilteredEvent, Mode, Retired, Totals},
     generation::{self, FreezeOnPmi, Generation},
     metrics::Metrics,
@@ -549,7 +549,12 @@ impl Pmu {
     /// nothing.
     fn selected_event(&self, counter: usize, eventsel: EventSel) -> Option<Event> {
         let of_model = self.responses(eventsel).or(self.generation.event(eventsel));
-        match self.processor.and_then(|it| it.constraint(eventsel)) {
+        // These bits are in the second unit mask of Intel's version 6.
+        let event = match self.config.vendor {
+            Vendor::Amd => eventsel.without(EventSel::GUEST_ONLY | EventSel::HOST_ONLY),
+            Vendor::Intel | Vendor::Zhaoxin => eventsel,
+        };
+        match self.processor.and_then(|it| it.constraint(event)) {
             Some(counters) if (counters >> counter) & 1 == 0 => None,
             // What such an event really counts is not modelled.
             Some(_) => of_model.or(Some(Event::Instructions)),

@@ -337,19 +337,34 @@ fn aliases_for_full_width_writes_are_intels() {
 
 /// The counters of `pmu` that count an event. Each must count instructions.
 fn counters(pmu: &mut Pmu, event: u64, general: u32) -> u64 {
+    let registers = (0..general).map(|i| (IA32_PERFEVTSEL0 + i, IA32_PMC0 + i));
+    counters_of(pmu, event, registers)
+}
+
+/// The same of AMD's six counters.
+fn core_counters(pmu: &mut Pmu, event: u64) -> u64 {
+    let registers = (0..6).map(|i| (PERF_CTL0 + 2 * i, PERF_CTR0 + 2 * i));
+    counters_of(pmu, event, registers)
+}
+
+fn counters_of(
+    pmu: &mut Pmu,
+    event: u64,
+    registers: impl Iterator<Item = (u32, u32)> + Clone,
+) -> u64 {
     let eventsel = EventSel::EN | EventSel::USR | event;
     let mut bits = 0;
-    for i in 0..general {
-        pmu.wrmsr(IA32_PERFEVTSEL0 + i, eventsel).unwrap();
-        pmu.wrmsr(IA32_PMC0 + i, 0).unwrap();
+    for (select, counter) in registers.clone() {
+        pmu.wrmsr(select, eventsel).unwrap();
+        pmu.wrmsr(counter, 0).unwrap();
     }
     let retired = |instructions| Retired {
         instructions,
         branches: 0,
     };
     pmu.retire(&[retired(12_345), retired(77)]);
-    for i in 0..general {
-        match pmu.rdmsr(IA32_PMC0 + i).unwrap() {
+    for (i, (_, counter)) in registers.enumerate() {
+        match pmu.rdmsr(counter).unwrap() {
             0 => {}
             12_345 => bits |= 1 << i,
             other => panic!("{event:#x} on {i}: {other}"),
@@ -422,6 +437,48 @@ fn constraints_of_panther_cove() {
     assert_eq!(counters(&mut pmu, 0x02cd, 8), 0b11);
     assert_eq!(counters(&mut pmu, 0x02cd | (1 << 40), 8), 0);
     assert_eq!(counters(&mut pmu, 0x01b1, 8), 0b1000);
+}
+
+/// A code of 12 bits is another event than that of its lower 8 bits. 0076H counts cycles, which are
+/// not 12,345, so the test has unit mask 1.
+#[test]
+fn constraints_of_family_15h() {
+    let signature = Signature {
+        family: 0x15,
+        model: 2,
+        stepping: 0,
+    };
+    let config = Config::of_processor(Vendor::Amd, signature, false).unwrap();
+    let mut pmu = Pmu::new(config).unwrap();
+    for (event, expected) in [
+        (0x0100, 0b11_1000),
+        (0x1100, 0b00_1000),
+        (0x0103, 0b00_1000),
+        (0x0104, 0b11_1000),
+        (0x0304, 0b00_1000),
+        (0x011f, 0b11_1000),
+        (0x0123, 0b00_0111),
+        (0x012e, 0b00_1001),
+        (0x0131, 0b00_0111),
+        (0x0331, 0),
+        (0x0176, 0b00_0111),
+        (0x018f, 0b00_0001),
+        (0x01d1, 0b00_0111),
+        (0x1_0000_0087, 0b00_0001),
+        (0x1_0000_00c0, 0b11_1000),
+        // These are not on any list.
+        (0x0121, 0),
+        (0x01db, 0),
+    ] {
+        assert_eq!(core_counters(&mut pmu, event), expected, "{event:#x}");
+    }
+    // Instructions.
+    assert_eq!(core_counters(&mut pmu, 0x00c0), 0b11_1111);
+
+    // HostOnly is no part of the event.
+    pmu.set_svm(true, false);
+    let host_only = EventSel::HOST_ONLY;
+    assert_eq!(core_counters(&mut pmu, host_only | 0x0103), 0b00_1000);
 }
 
 #[test]

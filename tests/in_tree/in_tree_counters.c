@@ -4,9 +4,10 @@
  *
  * A file of /sys/kernel/debug/in_tree_counters belongs to a PMU of that driver. The 8 bytes at
  * offset 8 * config are the counters for that config: bit i is general counter i, bit 32 + i
- * is fixed counter i, bit 48 + i is field i of PERF_METRICS. The answer is what the driver itself says: its get_event_constraints()
- * is called for an event that is not open. The file has no end; reading it takes as long as
- * the reader likes.
+ * is fixed counter i, bit 48 + i is field i of PERF_METRICS. The answer is what the driver itself
+ * says: its get_event_constraints() is called for an event that is not open. On AMD's family 15H
+ * amd_get_event_constraints_f15h() is called, whether the driver uses it or not. The file has no
+ * end; reading it takes as long as the reader likes.
  *
  * The driver exports nothing of this, so its symbols are looked up. The module is for the
  * tests alone: it must be built for exactly the kernel that loads it.
@@ -30,7 +31,10 @@ struct in_tree_pmu {
 	u64 counters;
 };
 
+typedef typeof(((struct x86_pmu *)NULL)->get_event_constraints) get_event_constraints_t;
+
 static struct x86_pmu *driver;
+static get_event_constraints_t get_event_constraints;
 static struct dentry *folder;
 static struct in_tree_pmu *in_tree;
 /* An event, and a CPU that is used by nothing but this module. */
@@ -47,7 +51,7 @@ static u64 counters_for(const struct in_tree_pmu *in_tree, u64 config)
 	event->attr.config = config;
 	event->hw.config = config | MODES;
 	event->hw.flags = 0;
-	constraint = driver->get_event_constraints(cpu, 0, event);
+	constraint = get_event_constraints(cpu, 0, event);
 	return constraint->idxmsk64 & in_tree->counters;
 }
 
@@ -103,6 +107,26 @@ static u64 metrics(union perf_capabilities capabilities)
 	return capabilities.perf_metrics ? GENMASK_ULL(n - 1, 0) << INTEL_PMC_IDX_METRIC_BASE : 0;
 }
 
+/*
+ * The function that the driver has for this CPU. NULL if its symbol is missing.
+ *
+ * Without CONFIG_PERF_EVENTS_AMD_BRS, amd_core_pmu_init() takes every CPU with PerfCtrExtCore and
+ * without LbrExtV2 to have the branch sampler of family 19H, and so replaces the function of
+ * family 15H.
+ */
+static get_event_constraints_t find_get_event_constraints(void)
+{
+	static const char of_family_15h[] = "amd_get_event_constraints_f15h";
+	get_event_constraints_t found = driver->get_event_constraints;
+
+	if (boot_cpu_data.x86_vendor == X86_VENDOR_AMD && boot_cpu_data.x86 == 0x15) {
+		found = look_up(of_family_15h);
+		if (!found)
+			pr_err("in_tree_counters: there is no symbol %s\n", of_family_15h);
+	}
+	return found;
+}
+
 static void remove(void)
 {
 	debugfs_remove(folder);
@@ -124,6 +148,9 @@ static int __init in_tree_counters_init(void)
 		pr_err("in_tree_counters: the in-tree driver does not know this CPU\n");
 		return -ENODEV;
 	}
+	get_event_constraints = find_get_event_constraints();
+	if (!get_event_constraints)
+		return -ENOENT;
 
 	n = driver->num_hybrid_pmus;
 	in_tree = kcalloc(max(n, 1), sizeof(*in_tree), GFP_KERNEL);

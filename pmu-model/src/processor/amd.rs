@@ -6,7 +6,7 @@
 //! and leaf 80000022H.
 
 use super::{
-    Counters,
+    constraint, Counters,
     Models::{All, Ranges},
     Processor,
 };
@@ -53,10 +53,16 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &[],
         constraints: &[],
     },
-    // Bulldozer to Excavator, Zen 1 to 3, and Hygon's Dhyana.
+    // Bulldozer to Excavator.
+    Processor {
+        signatures: &[(0x15, All)],
+        counters: PERF_CTR_EXT_CORE,
+        msrs: &[],
+        constraints: constraint::FAMILY_15H,
+    },
+    // Zen 1 to 3, and Hygon's Dhyana.
     Processor {
         signatures: &[
-            (0x15, All),
             (0x17, All),
             (0x18, All),
             (0x19, Ranges(&[0..=0x0f, 0x20..=0x5f])),

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which general-purpose counters of Intel's processors count which events.
+//! Which general-purpose counters of a processor count which events.
 //!
 //! Intel's event lists (perfmon-events.intel.com, the column "Counter") and SDM vol. 3B,
 //! "Performance Monitoring Events", have this for each event. Linux's driver
 //! (`intel_*_event_constraints` in arch/x86/events/intel/core.c) has it for ranges of event
 //! selects. A range can contain numbers that are no event.
 //!
+//! AMD's family 15H is the only one of AMD's with counters that differ (BKDG family 15H, models 00H
+//! to 0FH, "Core Performance Counter Events", where each event has its PERF_CTLs).
+//!
 //! An event of a list counts instructions on its counters, and nothing on the others. A
 //! driver that puts it on the wrong counter thus reads 0. What the event really counts is
 //! not modelled.
 
 use core::ops::RangeInclusive;
+
+use crate::msr::EventSel;
 
 /// The unit masks of a [`Constraint`].
 #[derive(Debug)]
@@ -20,12 +25,17 @@ enum UnitMasks {
     One(u8),
     /// All that have this bit.
     Bit(u8),
+    /// All with two bits or more.
+    Several,
+    /// All with a bit in each half.
+    BothHalves,
 }
 
 /// The counters that count some events.
 #[derive(Debug)]
 pub(super) struct Constraint {
-    events: RangeInclusive<u8>,
+    /// Event selects, of 12 bits.
+    events: RangeInclusive<u16>,
     unit_masks: UnitMasks,
     /// A bitmap of general-purpose counters.
     counters: u16,
@@ -41,42 +51,59 @@ impl Constraint {
         }
     }
 
-    fn applies(&self, event: u8, unit_mask: u8) -> bool {
+    fn applies(&self, eventsel: EventSel) -> bool {
+        let unit_mask = eventsel.umask();
         let unit_masks = match self.unit_masks {
             UnitMasks::Any => true,
             UnitMasks::One(value) => unit_mask == value,
             UnitMasks::Bit(bit) => unit_mask & bit != 0,
+            UnitMasks::Several => unit_mask.count_ones() > 1,
+            UnitMasks::BothHalves => unit_mask & 0x0f != 0 && unit_mask & 0xf0 != 0,
         };
-        unit_masks && self.events.contains(&event)
+        // Intel's have 8 bits. The model has nothing that sets bits 35:32 there.
+        unit_masks && self.events.contains(&eventsel.amd_event())
     }
 }
 
 /// The counters that count an event, `None` if all do.
-pub(super) fn counters(constraints: &[Constraint], event: u8, unit_mask: u8) -> Option<u16> {
+pub(super) fn counters(constraints: &[Constraint], eventsel: EventSel) -> Option<u16> {
     let mut constraints = constraints.iter();
-    let constraint = constraints.find(|it| it.applies(event, unit_mask))?;
+    let constraint = constraints.find(|it| it.applies(eventsel))?;
     (constraint.counters != ALL).then_some(constraint.counters)
 }
 
 /// Whether the event disturbs the other thread of the core.
-pub(super) fn disturbs(constraints: &[Constraint], event: u8, unit_mask: u8) -> bool {
+pub(super) fn disturbs(constraints: &[Constraint], eventsel: EventSel) -> bool {
     let mut constraints = constraints.iter();
-    let constraint = constraints.find(|it| it.applies(event, unit_mask));
+    let constraint = constraints.find(|it| it.applies(eventsel));
     constraint.is_some_and(|it| it.disturbs)
 }
 
 const LOW_2: u16 = 0b11;
+const LOW_3: u16 = 0b111;
 const LOW_4: u16 = 0xf;
+const HIGH_3: u16 = 0b11_1000;
+const NONE: u16 = 0;
 /// In an exception to a range that follows.
 const ALL: u16 = u16::MAX;
 
 /// One event select with any unit mask.
-const fn event(event: u8, counters: u16) -> Constraint {
+const fn event(event: u16, counters: u16) -> Constraint {
     events(event..=event, counters)
 }
 
+/// One event select with some unit masks.
+const fn masks(event: u16, unit_masks: UnitMasks, counters: u16) -> Constraint {
+    Constraint {
+        events: event..=event,
+        unit_masks,
+        counters,
+        disturbs: false,
+    }
+}
+
 /// Event selects with any unit mask.
-const fn events(events: RangeInclusive<u8>, counters: u16) -> Constraint {
+const fn events(events: RangeInclusive<u16>, counters: u16) -> Constraint {
     Constraint {
         events,
         unit_masks: UnitMasks::Any,
@@ -86,13 +113,8 @@ const fn events(events: RangeInclusive<u8>, counters: u16) -> Constraint {
 }
 
 /// One event select with one unit mask.
-const fn unit(event: u8, unit_mask: u8, counters: u16) -> Constraint {
-    Constraint {
-        events: event..=event,
-        unit_masks: UnitMasks::One(unit_mask),
-        counters,
-        disturbs: false,
-    }
+const fn unit(event: u16, unit_mask: u8, counters: u16) -> Constraint {
+    masks(event, UnitMasks::One(unit_mask), counters)
 }
 
 pub(super) const CORE: &[Constraint] = &[
@@ -169,12 +191,7 @@ pub(super) const HASWELL: &[Constraint] = &[
 
 pub(super) const BROADWELL: &[Constraint] = &[
     unit(0x48, 0x01, 1 << 2),
-    Constraint {
-        events: 0xa3..=0xa3,
-        unit_masks: UnitMasks::Bit(0x08),
-        counters: 1 << 2,
-        disturbs: false,
-    },
+    masks(0xa3, UnitMasks::Bit(0x08), 1 << 2),
     event(0xcd, LOW_4),
     events(0xd0..=0xd2, LOW_4),
 ];
@@ -271,4 +288,29 @@ pub(super) const ARCTIC_WOLF: &[Constraint] = &[
     unit(0x75, 0x02, 1 << 1),
     unit(0xd3, 0x21, 1 << 0),
     unit(0xd3, 0x22, 1 << 0),
+];
+
+/// Floating point has counters 3 to 5, the cache unit and decoding 0 to 2. No event of the
+/// northbridge, from E0H on, is modelled: it has counters of its own.
+pub(super) const FAMILY_15H: &[Constraint] = &[
+    masks(0x00, UnitMasks::BothHalves, 1 << 3),
+    event(0x03, 1 << 3),
+    masks(0x04, UnitMasks::Several, 1 << 3),
+    event(0x0b, 1 << 3),
+    event(0x0d, 1 << 3),
+    events(0x00..=0x1f, HIGH_3),
+    event(0x23, LOW_3),
+    event(0x2d, 1 << 3),
+    event(0x2e, 0b1001),
+    masks(0x31, UnitMasks::Several, NONE),
+    event(0x31, LOW_3),
+    event(0x43, LOW_3),
+    events(0x45..=0x46, LOW_3),
+    events(0x54..=0x55, LOW_3),
+    events(0x60..=0x7f, LOW_3),
+    event(0x8f, 1 << 0),
+    events(0x80..=0x9f, LOW_3),
+    events(0xd0..=0xda, LOW_3),
+    events(0x187..=0x188, 1 << 0),
+    event(0x1c0, HIGH_3),
 ];

@@ -195,12 +195,12 @@ impl Processor {
         if eventsel.0 & EventSel::UMASK2 != 0 {
             return None;
         }
-        constraint::counters(self.constraints, eventsel.event(), eventsel.umask())
+        constraint::counters(self.constraints, eventsel)
     }
 
     /// Whether an event disturbs the other thread of the core, see [`crate::SmtCore`].
     pub(crate) fn disturbs(&self, eventsel: EventSel) -> bool {
-        constraint::disturbs(self.constraints, eventsel.event(), eventsel.umask())
+        constraint::disturbs(self.constraints, eventsel)
     }
 
     /// The index of the register that describes an event, less than [`MAX_MODEL_MSRS`].
