@@ -48,6 +48,8 @@ pub enum Need {
     Amd,
     /// A CPU with AMD's event of floating-point operations, which needs two counters.
     LargeIncrements,
+    /// A CPU of AMD's family 15H.
+    Family15h,
     /// At least this many CPUs are online.
     Cpus(usize),
     /// The PMU under test is rust_pmu.
@@ -103,13 +105,17 @@ impl Need {
                 cpu.is_amd() && cpu.family >= 0x17,
                 format!("{:?}, family {:#x}", cpu.vendor, cpu.family),
             ),
+            Self::Family15h => (
+                cpu.is_family_15h(),
+                format!("{:?}, family {:#x}", cpu.vendor, cpu.family),
+            ),
             Self::Cpus(n) => {
                 let online = online_cpus();
                 (online >= n, online.to_string())
             }
             Self::Module => (pmu.starts_with(RUST_PMU), pmu.to_string()),
             Self::InTree => (in_tree(), String::new()),
-            // It has no addresses of Zhaoxin's fixed counters, so that it reads 0.
+            // It has no addresses of Zhaoxin's fixed counters, so that it does not set them.
             Self::InTreeCounts => (in_tree() && cpu.vendor != Vendor::Zhaoxin, String::new()),
             // The kernel has no reservation for the MSRs of version 6.
             Self::InTreeReserves => (in_tree() && cpu.version < 6, String::new()),
@@ -143,6 +149,7 @@ impl fmt::Display for Need {
             Self::Intel => f.write_str("a CPU of Intel"),
             Self::Amd => f.write_str("AMD's PMU"),
             Self::LargeIncrements => f.write_str("AMD's family 17H or later"),
+            Self::Family15h => f.write_str("AMD's family 15H"),
             Self::Cpus(n) => write!(f, "{n} CPUs"),
             Self::Module => write!(f, "{RUST_PMU} as the PMU under test"),
             Self::InTree => f.write_str("the in-tree driver"),

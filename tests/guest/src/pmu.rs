@@ -313,6 +313,11 @@ impl CpuPmu {
         matches!(self.vendor, Vendor::Amd | Vendor::Hygon)
     }
 
+    /// Whether it is of AMD's family 15H, whose counters differ from each other.
+    pub fn is_family_15h(&self) -> bool {
+        (self.vendor, self.family) == (Vendor::Amd, 0x15)
+    }
+
     /// SDM vol. 2A, CPUID: leaf 23H if the CPU has it, else leaf 0AH.
     fn intel(vendor: Vendor, family: u32) -> Self {
         const ARCH_PERF_MON_EXT: u32 = 1 << 8;

@@ -112,19 +112,19 @@ cpus! {
     Intel 6 0xd5 0 "Wildcat Lake" [1 + 0] = 0xcc,
     Intel 18 0x01 0 "Nova Lake" [1 + 0],
     Intel 18 0x03 0 "Nova Lake mobile" [1 + 0] = 0x01,
-    // amd_pmu_init(). Hygon's CPU is missing: its events have other names than in-tree (see
-    // README). Family 15H is missing: there the in-tree driver of a kernel without
-    // CONFIG_PERF_EVENTS_AMD_BRS, such as Debian's, puts events on any counter, because
-    // amd_brs_init() of such a kernel says that there is a branch sampler.
+    // amd_pmu_init().
+    Amd 6 0x08 0 "K7",
     Amd 0x0f 0x41 0 "K8",
     Amd 0x10 0x04 0 "K10",
     Amd 0x11 0x03 0 "Griffin",
     Amd 0x12 0x01 0 "Llano",
     Amd 0x14 0x02 0 "Bobcat",
+    Amd 0x15 0x02 0 "Piledriver",
     Amd 0x16 0x00 0 "Jaguar",
     Amd 0x17 0x01 0 "Zen",
     Amd 0x17 0x08 0 "Zen+" = 0x01,
     Amd 0x17 0x71 0 "Zen 2",
+    Hygon 0x18 0x00 1 "Dhyana",
     Amd 0x19 0x21 0 "Zen 3",
     Amd 0x19 0x61 0 "Zen 4",
     Amd 0x1a 0x44 0 "Zen 5",

@@ -9,7 +9,7 @@ pub(super) mod alike;
 pub(super) mod attr;
 pub(super) mod calls;
 pub(super) mod case;
-mod differences;
+pub(super) mod differences;
 pub(super) mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -424,13 +424,11 @@ fn sysfs(ctx: &Ctx) -> Result<()> {
                 ),
                 None => None,
             };
-            let is = text.is_some();
-            let theirs = match text {
-                Some(text) => due.insert(file.to_string(), text),
+            let theirs = match &text {
+                Some(text) => due.insert(file.to_string(), text.clone()),
                 None => due.remove(*file),
             };
-            let was = theirs.is_some();
-            ensure!(was != is, "{what}: {file} does not differ");
+            ensure!(theirs != text, "{what}: {file} does not differ");
         }
     }
     let mut wrong = Vec::new();

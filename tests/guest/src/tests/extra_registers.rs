@@ -13,7 +13,7 @@ use anyhow::{bail, ensure, Context, Result};
 use fastrand::Rng;
 use perf_event::{Builder, Counter};
 
-use super::compare::case::eventsel::{CMASK_1, EDGE, INV};
+use super::compare::case::eventsel::{CMASK_1, EDGE, EVENT_UMASK, INV};
 use super::compare::report::{name, Report};
 use crate::ctx::{Ctx, Test};
 use crate::msr::{Msrs, PmuMsrs};
@@ -282,6 +282,14 @@ pub struct Programmed {
 }
 
 impl Programmed {
+    /// The registers if every general counter counted the event with this code.
+    pub fn with_code(mut self, code: u64) -> Self {
+        for eventsel in &mut self.eventsels {
+            *eventsel = *eventsel & !EVENT_UMASK | code;
+        }
+        self
+    }
+
     /// Reads the registers.
     pub fn on(msrs: &Msrs) -> Result<Self> {
         let addresses = PmuMsrs::of_this_cpu();

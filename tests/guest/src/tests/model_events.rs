@@ -11,6 +11,8 @@ use perf_event::events::Raw;
 use perf_event::{Builder, Counter, SampleFlag};
 
 use super::compare::alike::set_period;
+use super::compare::case::Cpu;
+use super::compare::differences;
 use super::compare::report::{name, Report};
 use super::extra_registers::Programmed;
 use crate::ctx::{Ctx, Test};
@@ -35,6 +37,21 @@ const PERF_TYPE_HW_CACHE: u32 = 3;
 /// `PERF_COUNT_HW_REF_CPU_CYCLES`.
 const REF_CYCLES: u64 = 9;
 
+/// The files of perf's hardware events, in the order of `enum perf_hw_id`
+/// (`include/uapi/linux/perf_event.h`).
+const FILES: [&str; 10] = [
+    "cpu-cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "branch-instructions",
+    "branch-misses",
+    "bus-cycles",
+    "stalled-cycles-frontend",
+    "stalled-cycles-backend",
+    "ref-cycles",
+];
+
 /// Opens a generic event on the CPU of `msrs`, and reads what the registers say then. Returns
 /// the errno if the event is refused.
 fn programmed(pmu: &Pmu, msrs: &Msrs, type_: u32, id: u64) -> Result<Result<Programmed, i32>> {
@@ -54,12 +71,13 @@ fn programmed(pmu: &Pmu, msrs: &Msrs, type_: u32, id: u64) -> Result<Result<Prog
     }
 }
 
-/// Compares the events of one type. `exception` says which ones rust_pmu refuses.
+/// Compares the events of one type. `due` says what rust_pmu should make of an event that the
+/// in-tree driver programs so.
 fn compare(
     ctx: &Ctx,
     type_: u32,
     ids: impl Iterator<Item = u64>,
-    exception: impl Fn(u64) -> bool,
+    due: impl Fn(u64, Programmed) -> Result<Programmed, i32>,
 ) -> Result<()> {
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
     let msrs = Msrs::of_cpu(sched_getcpu()?)?;
@@ -68,7 +86,7 @@ fn compare(
     for id in ids {
         let found = programmed(&ours, &msrs, type_, id)?;
         let expected = match programmed(&theirs, &msrs, type_, id)? {
-            Ok(_) if ctx.is_rust_pmu() && exception(id) => Err(EINVAL),
+            Ok(programmed) if ctx.is_rust_pmu() => due(id, programmed),
             result => result,
         };
         report.called(found.as_ref().err().copied().unwrap_or(0));
@@ -106,41 +124,48 @@ fn cache_events(ctx: &Ctx) -> Result<()> {
             (0..3).map(move |result| cache | (operation << 8) | (result << 16))
         })
     });
-    compare(ctx, PERF_TYPE_HW_CACHE, ids, |_| false)
+    // Those of nodes are the northbridge's: see "family 15H" in README.
+    let family_15h = CpuPmu::probe().is_family_15h();
+    let due = |id, programmed| match id & 0xff {
+        differences::CACHE_NODE if family_15h => Err(EINVAL),
+        _ => Ok(programmed),
+    };
+    compare(ctx, PERF_TYPE_HW_CACHE, ids, due)
 }
 
-/// perf's hardware events. See "event select 0" in README for the exception.
+/// perf's hardware events. See "event select 0" and "Hygon" in README for the exceptions.
 fn hardware_events(ctx: &Ctx) -> Result<()> {
-    let cpu = CpuPmu::probe();
-    let no_counter = !cpu.is_amd() && cpu.fixed_mask & 0b100 == 0;
-    let exception = |id| id == REF_CYCLES && no_counter;
-    compare(ctx, PERF_TYPE_HARDWARE, 0..11, exception)
+    let (pmu, cpu) = (ctx.pmu()?, Cpu::probe());
+    let no_counter = !cpu.amd() && cpu.perfmon.fixed_mask & 0b100 == 0;
+    let code =
+        |file: &&str| differences::terms(&cpu, file).map(|terms| pmu.encode(terms.trim_end()));
+    let others = FILES.iter().map(|file| code(file).transpose());
+    let others = others.collect::<Result<Vec<_>>>()?;
+    let due = |id, programmed: Programmed| match others.get(id as usize) {
+        _ if id == REF_CYCLES && no_counter => Err(EINVAL),
+        Some(Some(code)) => Ok(programmed.with_code(*code)),
+        _ => Ok(programmed),
+    };
+    compare(ctx, PERF_TYPE_HARDWARE, 0..11, due)
 }
 
-/// The files of the hardware events in sysfs. See README for the exception.
+/// The files of the hardware events in sysfs. See README for the exceptions.
 fn files(ctx: &Ctx) -> Result<()> {
-    const FILES: [&str; 10] = [
-        "cpu-cycles",
-        "instructions",
-        "cache-references",
-        "cache-misses",
-        "branch-instructions",
-        "branch-misses",
-        "bus-cycles",
-        "stalled-cycles-frontend",
-        "stalled-cycles-backend",
-        "ref-cycles",
-    ];
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
-    let cpu = CpuPmu::probe();
-    let no_counter = !cpu.is_amd() && cpu.fixed_mask & 0b100 == 0;
+    let cpu = Cpu::probe();
+    let no_counter = !cpu.amd() && cpu.perfmon.fixed_mask & 0b100 == 0;
     let mut report = Report::new(ctx);
     for file in FILES {
         let text = |pmu: &Pmu| fs::read_to_string(pmu.dir().join("events").join(file)).ok();
         let (found, mut expected) = (text(&ours), text(&theirs));
         report.called(0);
-        if ctx.is_rust_pmu() && file == "ref-cycles" && no_counter {
-            expected = None;
+        if ctx.is_rust_pmu() {
+            if let Some(terms) = differences::terms(&cpu, file) {
+                expected = Some(terms.to_owned());
+            }
+            if file == "ref-cycles" && no_counter {
+                expected = None;
+            }
         }
         if found != expected {
             report.wrong(format!("{file}: {found:?}, expected {expected:?}"));

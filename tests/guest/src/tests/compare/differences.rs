@@ -207,8 +207,8 @@ const FIXED_SLOTS: u32 = 3;
 /// PERF_COUNT_HW_BRANCH_INSTRUCTIONS and PERF_COUNT_HW_REF_CPU_CYCLES.
 const HARDWARE_BRANCHES: u64 = 4;
 const HARDWARE_REF_CYCLES: u64 = 9;
-/// PERF_COUNT_HW_CACHE_NODE.
-const CACHE_NODE: u64 = 6;
+/// PERF_COUNT_HW_CACHE_NODE, in the lower byte of a cache event.
+pub const CACHE_NODE: u64 = 6;
 
 fn absent(cpu: &Cpu, fixed: u32) -> bool {
     !cpu.amd() && cpu.perfmon.fixed <= fixed
@@ -280,7 +280,7 @@ pub fn stale(cpu: &Cpu) -> Vec<&'static Difference> {
         .collect()
 }
 
-/// A file in the PMU's directory in sysfs that only one driver has.
+/// A file in the PMU's directory in sysfs that only one driver has, or that differs.
 pub struct FileDifference {
     /// Its name in README's table.
     pub what: &'static str,
@@ -288,8 +288,7 @@ pub struct FileDifference {
     pub on: fn(&Cpu) -> bool,
     /// The path of the file.
     pub file: &'static str,
-    /// The contents if only rust_pmu has the file, or `None` if only the in-tree driver
-    /// has it.
+    /// The contents with rust_pmu, or `None` if only the in-tree driver has the file.
     pub ours: Option<Text>,
 }
 
@@ -307,6 +306,17 @@ const NO_FIXED_COUNTER: &str = "`events/ref-cycles` without a fixed counter for 
 const SLOTS: &str = "`events/slots` with a fixed counter for it, but without PERF_METRICS";
 const MEM_EVENTS: &str = "`events/mem-loads`, `events/mem-stores` on hybrid CPUs";
 const NO_ANY_THREAD: &str = "`format/any` below version 3";
+const HYGON: &str = "`events/cache-*`, `events/stalled-cycles-*` on Hygon's CPUs";
+
+/// An event that has another code on a Zen 1 than on a K7.
+const fn of_zen_1(file: &'static str, terms: &'static str) -> FileDifference {
+    FileDifference {
+        what: HYGON,
+        on: |cpu| cpu.perfmon.vendor == Vendor::Hygon,
+        file,
+        ours: Some(Text::Is(terms)),
+    }
+}
 
 pub static FILES: &[FileDifference] = &[
     FileDifference {
@@ -352,7 +362,25 @@ pub static FILES: &[FileDifference] = &[
         file: "format/any",
         ours: None,
     },
+    // PPR family 17H, models 00H to 0FH.
+    of_zen_1("events/cache-references", "event=0x60,umask=0xff\n"),
+    of_zen_1("events/cache-misses", "event=0x64,umask=0x09\n"),
+    of_zen_1("events/stalled-cycles-frontend", "event=0x87,umask=0x02\n"),
+    of_zen_1("events/stalled-cycles-backend", "event=0x87,umask=0x01\n"),
 ];
+
+/// The contents of an event's file with rust_pmu, where the in-tree driver's are others.
+pub fn terms(cpu: &Cpu, event: &str) -> Option<&'static str> {
+    let is_of_event = |file: &str| file.strip_prefix("events/") == Some(event);
+    let mut differences = FILES.iter().filter(|difference| (difference.on)(cpu));
+    match differences
+        .find(|difference| is_of_event(difference.file))?
+        .ours?
+    {
+        Text::Is(terms) => Some(terms),
+        Text::Of(_) => None,
+    }
+}
 
 #[cfg(test)]
 mod tests {
