@@ -544,8 +544,8 @@ const SPURIOUS: Fault = Fault::Spurious {
 /// one that stays:
 ///
 /// - those with the fewest counters that a generation can have, but for `hw-v2-fewest`;
-/// - those of generations that another suite with the same tests has (version 4: `default`,
-///   version 6: `hw-v6-gaps`), or, for a comparison with the in-tree driver, versions 1, 2 and 5;
+/// - those of generations that another suite with the same tests has (version 2: `hw-v2-fewest`,
+///   version 4: `default`, version 6: `hw-v6-gaps`), or, for a comparison with the in-tree driver, versions 1, 2 and 5;
 /// - those with the signature of a model, but for two;
 /// - faults on other machines than Intel's version 4, where a register says which counters have
 ///   overflowed, and AMD's legacy counters, where none does;
@@ -585,7 +585,9 @@ const GENERAL: &[Suite] = &[
     Suite::new("amd-core", &[HARDWARE, COMPARE, REGISTERS, &[Pairs]]).on(machine::AMD_CORE),
     Suite::new("amd-legacy", &[HARDWARE, COMPARE, REGISTERS]).on(machine::AMD_LEGACY),
     Suite::new("hw-v1", &[HARDWARE]).on(machine::V1_MOST),
-    Suite::new("hw-v2", &[HARDWARE]).on(machine::V2_MOST),
+    Suite::new("hw-v2", &[HARDWARE])
+        .on(machine::V2_MOST)
+        .with_all(),
     Suite::new("hw-v3", &[HARDWARE]).on(machine::V3_MOST),
     Suite::new("hw-v4", &[HARDWARE])
         .on(machine::V4_MOST)
@@ -622,9 +624,6 @@ const GENERAL: &[Suite] = &[
         .on(machine::AMD_V2_FEWEST)
         .with_all(),
     Suite::new("trace", &[&[TraceCompare, Trace]]).kernel_arguments(SCHEDSTATS),
-    Suite::new("trace-icount", &[&[TraceCost]])
-        .cpus(1)
-        .timing(Timing::Icount),
     Suite::new("compare-v1", &[COMPARE, REGISTERS]).on(machine::V1),
     Suite::new("compare-v2", &[COMPARE]).on(machine::V2),
     Suite::new("compare-v3", &[COMPARE])
@@ -712,7 +711,15 @@ const GENERAL: &[Suite] = &[
     Suite::new("compare-amd-v2", &[COMPARE, REGISTERS, &[Pairs]]).on(machine::AMD_V2),
     Suite::new(
         "icount",
-        &[&[CountingQuick, Modes, Events, SamplingQuick, RotationSteady]],
+        &[&[
+            CountingQuick,
+            Modes,
+            Events,
+            SamplingQuick,
+            RotationSteady,
+            Clock,
+            ClockIcount,
+        ]],
     )
     .cpus(1)
     .timing(Timing::Icount),
@@ -727,10 +734,7 @@ const GENERAL: &[Suite] = &[
         .timing(Timing::Icount)
         .with_all(),
     Suite::new("clock", &[&[Clock, ClockCompare]]),
-    Suite::new("clock-icount", &[&[Clock, ClockIcount]])
-        .cpus(1)
-        .timing(Timing::Icount),
-    Suite::new("cost", &[&[Cost]])
+    Suite::new("cost", &[&[Cost, TraceCost, ProbesCost]])
         .cpus(1)
         .timing(Timing::Icount),
     Suite::new("icount-smp", &[&[CountingQuick, Modes]]).timing(Timing::Icount),
@@ -751,9 +755,6 @@ const GENERAL: &[Suite] = &[
         .on(machine::V4_40_BITS)
         .with_all(),
     Suite::new("probes", &[&[Probes]]),
-    Suite::new("probes-icount", &[&[ProbesCost]])
-        .cpus(1)
-        .timing(Timing::Icount),
     Suite::new("kexec", &[&[Kexec, CountingQuick]]).event(SystemEvent::Kexec),
     Suite::new("watchdog", &[&[Watchdog]]).kernel_arguments("nmi_watchdog=1"),
     Suite::new("parameters-amd", &[&[Parameters]])

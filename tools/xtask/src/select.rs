@@ -193,7 +193,7 @@ mod tests {
             selected.map(|(name, _)| name).collect()
         };
         assert_eq!(names(true).len(), SUITES.len());
-        assert!(names(false).contains(&"hw-v2") && !names(false).contains(&"hw-v2-few"));
+        assert!(names(false).contains(&"hw-v3") && !names(false).contains(&"hw-v2-few"));
         assert!(Request {
             all: true,
             ..Request::default()
