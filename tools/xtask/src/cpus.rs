@@ -17,13 +17,14 @@ const HEAD: &str = "\
 
 A row is an emulated CPU (`tests/suites/src/cpus.rs`): one that the in-tree driver of kernel
 7.3 knows by family and model. A hybrid CPU has a row for each type of core. Its guest has the
-PMU that QEMU gives that CPU. There both drivers agree on
+PMU that QEMU gives that CPU. There both drivers agree on the following, apart from the differences
+that README lists:
 
 - the counters for each of the 65,536 codes of event select and unit mask, unmodified and
   with modifiers (edge, inversion, counter mask and what else the CPU has);
-- the files in `format/`, `events/` and `caps/`, apart from the differences that README
-  lists;
-- perf's cache events and hardware events, and what is programmed for them.
+- the files in `format/`, `events/` and `caps/`;
+- perf's cache events and hardware events, and what is programmed for them;
+- random groups of 2 to 8 events: which of them fit, and what they count.
 
 | column | meaning |
 |---|---|
