@@ -21,6 +21,7 @@ use super::{own_calls, own_place, probed, system_calls, SYSTEM_CALL};
 use crate::ctx::Ctx;
 use crate::probe::{c_path, Kind, Probe, Side, SIDES};
 use crate::program::{Installed, Stopped, PROBED, PROBED_CALLS, PROBED_FORKING};
+use crate::setting::pin;
 use crate::tests::{cpus, expect};
 use crate::tool::{check, parse_rows};
 use crate::trace;
@@ -142,6 +143,10 @@ pub(super) fn typed(_: &Ctx) -> Result<()> {
 }
 
 /// Events of all CPUs count all processes.
+///
+/// Each event has a probe of its own. The kernel calls the probes of a place one after the
+/// other, and may move the process to another CPU between two of them. Then a hit counts
+/// twice or not at all, on both PMUs. So each process stays on one CPU.
 pub(super) fn of_all_processes(_: &Ctx) -> Result<()> {
     let target = Target::new()?;
     for probe in target.probes() {
@@ -152,7 +157,8 @@ pub(super) fn of_all_processes(_: &Ctx) -> Result<()> {
                 Ok(builder.any_pid().one_cpu(cpu).enabled(true).build()?)
             };
             let mut counters = (0..cpus()?).map(open).collect::<Result<Vec<_>>>()?;
-            for process in processes {
+            for (process, cpu) in processes.into_iter().zip((0..cpus()?).cycle()) {
+                pin(process.pid(), cpu)?;
                 process.finish()?;
             }
             let mut sum = 0;
