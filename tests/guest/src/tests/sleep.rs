@@ -6,9 +6,11 @@
 
 use std::backtrace::Backtrace;
 use std::fs::{self, File};
+use std::io;
 
 use anyhow::{ensure, Context, Result};
 use nix::sys::mman::{mlockall, MlockAllFlags};
+use nix::sys::termios::tcdrain;
 use nix::unistd::{dup2_stderr, dup2_stdout, sync};
 
 use super::{cpus, expect, expect_exact, interrupts};
@@ -48,8 +50,13 @@ pub fn prepare() -> Result<()> {
 
 /// Powers the guest off.
 pub fn power_off() {
+    // The serial line sends the report by interrupts. On a busy host its end may not have been
+    // sent yet.
+    if let Err(error) = tcdrain(io::stdout()) {
+        eprintln!("tcdrain: {error}");
+    }
     // SAFETY: this ends all processes without a shutdown. `prepare` has synced the files,
-    // and the report is on the console.
+    // and the report has left the console.
     unsafe { libc::reboot(libc::LINUX_REBOOT_CMD_POWER_OFF) };
 }
 
