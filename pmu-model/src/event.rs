@@ -2,15 +2,16 @@
 
 //! The events and what they count.
 //!
-//! An emulator that translates code knows which instructions retire and which of them are
-//! branches. It simulates neither a pipeline nor a cache. Every event is therefore a
-//! function of two totals since reset, kept separately for each [`Mode`]: `I`
-//! instructions and `B` branches.
+//! An emulator that translates code knows which instructions retire, and which of them are
+//! branches, conditional or not. It simulates neither a pipeline nor a cache. Every event is therefore a
+//! function of three totals since reset, kept separately for each [`Mode`]: `I`
+//! instructions, `B` branches and `C` conditional branches.
 //!
 //! | event                 | total, all divisions rounded down                   |
 //! |-----------------------|-----------------------------------------------------|
 //! | instructions          | `I`                                                 |
 //! | branches              | `B`                                                 |
+//! | conditional branches  | `C`; the processors in `processor/` have it         |
 //! | mispredicted branches | `B / 64`                                            |
 //! | LLC references        | `I / 256`                                           |
 //! | LLC misses            | `I / 4096`                                          |
@@ -66,7 +67,7 @@
 //! others.
 //!
 //! Counts are therefore predictable. In particular, [`PATTERN_INSTRUCTIONS`] instructions
-//! with a multiple of 256 branches add the same number to an event wherever they start.
+//! with multiples of 256 branches and conditional branches add the same number to an event wherever they start.
 //!
 //! # EDGE, INV and CMASK
 //!
@@ -130,6 +131,8 @@ pub struct Retired {
     pub instructions: u64,
     /// The number of branches.
     pub branches: u64,
+    /// The number of these that are conditional, taken or not.
+    pub conditional: u64,
 }
 
 /// The instructions that have retired in one mode since reset.
@@ -140,6 +143,7 @@ pub struct Retired {
 pub(crate) struct Totals {
     instructions: u128,
     branches: u128,
+    conditional: u128,
     /// The cycles of the time-stamp counter.
     tsc: u128,
 }
@@ -149,6 +153,7 @@ impl Totals {
         Totals {
             instructions: self.instructions + u128::from(retired.instructions),
             branches: self.branches + u128::from(retired.branches),
+            conditional: self.conditional + u128::from(retired.conditional),
             tsc: self.tsc + u128::from(tsc),
         }
     }
@@ -177,11 +182,12 @@ impl Totals {
         ]
     }
 
-    /// The totals after `n` more instructions, all of them branches.
+    /// The totals after `n` more instructions, all of them conditional branches.
     fn after_branches(self, n: u64) -> Totals {
         let retired = Retired {
             instructions: n,
             branches: n,
+            conditional: n,
         };
         self.after(retired, 0)
     }
@@ -201,7 +207,7 @@ const LLC_MISS_CYCLES: u128 = 100;
 pub(crate) const SLOTS_PER_CYCLE: u8 = 4;
 
 /// The number of instructions after which the pattern of all events repeats, if all
-/// instructions are branches or a multiple of 256 of them are.
+/// instructions are conditional branches or a multiple of 256 of them are.
 ///
 /// It is a multiple of every divisor in the table of this module, and the core cycles of
 /// that many instructions are a multiple of 4, so that the reference cycles have no
@@ -215,6 +221,8 @@ pub enum Event {
     Instructions,
     /// Branch instructions retired.
     Branches,
+    /// Conditional branch instructions retired.
+    ConditionalBranches,
     /// Mispredicted branch instructions retired.
     BranchMisses,
     /// References to the last-level cache.
@@ -240,11 +248,13 @@ impl Event {
         let Totals {
             instructions,
             branches,
+            conditional,
             tsc,
         } = totals;
         match self {
             Event::Instructions => instructions,
             Event::Branches => branches,
+            Event::ConditionalBranches => conditional,
             Event::BranchMisses => branches / BRANCHES_PER_MISS,
             Event::LlcReferences => instructions / INSTRUCTIONS_PER_LLC_REFERENCE,
             Event::LlcMisses => Event::LlcReferences.total(totals) / LLC_REFERENCES_PER_MISS,
@@ -342,11 +352,11 @@ impl FilteredEvent {
     }
 
     /// An event that occurs at least as often and that occurs most often if all
-    /// instructions are branches. Only cycles without a branch do not meet this
+    /// instructions are conditional branches. Only cycles without a branch do not meet this
     /// themselves.
     fn upper_bound(self) -> FilteredEvent {
         match self {
-            FilteredEvent::CyclesWithout(Event::Branches) => {
+            FilteredEvent::CyclesWithout(Event::Branches | Event::ConditionalBranches) => {
                 FilteredEvent::Occurrences(Event::Cycles)
             }
             _ => self,
@@ -360,7 +370,8 @@ impl FilteredEvent {
 
     /// The fewest instructions in which a counter can gain `gain`, which is not 0.
     pub(crate) fn min_instructions(self, totals: Totals, gain: u64) -> u64 {
-        if let FilteredEvent::Occurrences(Event::Instructions | Event::Branches) = self {
+        use Event::{Branches, ConditionalBranches, Instructions};
+        if let FilteredEvent::Occurrences(Instructions | Branches | ConditionalBranches) = self {
             return gain;
         }
         // Every full pattern adds the same. Search in the last, incomplete one only.

@@ -70,7 +70,7 @@
 //! // The counter cannot overflow before the 1000th instruction in user mode.
 //! assert_eq!(pmu.budget(Mode::User), [1000, Pmu::UNLIMITED]);
 //!
-//! let user = |instructions| [Retired { instructions, branches: 0 }, Retired::default()];
+//! let user = |instructions| [Retired { instructions, ..Default::default() }, Retired::default()];
 //! pmu.retire(&user(999));
 //! assert!(!pmu.take_pmi());
 //! pmu.retire(&user(1));

@@ -548,11 +548,15 @@ impl Pmu {
     /// The event that a general-purpose counter counts with this EVENTSEL, `None` if it counts
     /// nothing.
     fn selected_event(&self, counter: usize, eventsel: EventSel) -> Option<Event> {
-        let of_model = self.responses(eventsel).or(self.generation.event(eventsel));
         // These bits are in the second unit mask of Intel's version 6.
         let event = match self.config.vendor {
             Vendor::Amd => eventsel.without(EventSel::GUEST_ONLY | EventSel::HOST_ONLY),
             Vendor::Intel | Vendor::Zhaoxin => eventsel,
+        };
+        let is_conditional = self.processor.is_some_and(|it| it.is_conditional(event));
+        let of_model = match is_conditional {
+            true => Some(Event::ConditionalBranches),
+            false => self.responses(eventsel).or(self.generation.event(eventsel)),
         };
         match self.processor.and_then(|it| it.constraint(event)) {
             Some(counters) if (counters >> counter) & 1 == 0 => None,

@@ -361,6 +361,7 @@ fn counters_of(
     let retired = |instructions| Retired {
         instructions,
         branches: 0,
+        conditional: 0,
     };
     pmu.retire(&[retired(12_345), retired(77)]);
     for (i, (_, counter)) in registers.enumerate() {
@@ -503,6 +504,7 @@ fn a_constrained_event_overflows() {
         Retired {
             instructions,
             branches,
+            conditional: 0,
         },
         Retired::default(),
     ]);
@@ -684,6 +686,7 @@ fn constraints_of_alder_lake() {
         let retired = Retired {
             instructions: 100,
             branches: 0,
+            conditional: 0,
         };
         pmu.retire(&[retired, Retired::default()]);
         let counts = [0, 1].map(|i| pmu.rdmsr(IA32_PMC0 + i).unwrap());
@@ -720,6 +723,7 @@ fn cores_of_nova_lake() {
             let retired = Retired {
                 instructions: 100,
                 branches: 0,
+                conditional: 0,
             };
             efficient.retire(&[retired, Retired::default()]);
             let expected = if counter as usize == i { 100 } else { 0 };

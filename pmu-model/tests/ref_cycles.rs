@@ -37,12 +37,14 @@ fn program(pmu: &mut Pmu, counter: u32, eventsel: u64, value: u64) {
 const NOTHING: [Retired; 2] = [Retired {
     instructions: 0,
     branches: 0,
+    conditional: 0,
 }; 2];
 
 fn instructions(n: u64) -> [Retired; 2] {
     [Retired {
         instructions: n,
         branches: 0,
+        conditional: 0,
     }; 2]
 }
 

@@ -45,6 +45,7 @@ fn user(instructions: u64) -> [Retired; 2] {
         Retired {
             instructions,
             branches,
+            conditional: 0,
         },
         Retired::default(),
     ]
@@ -739,6 +740,7 @@ proptest! {
                 Operation::Retire(instructions) => pmu.retire(&instructions.map(|instructions| Retired {
                     instructions,
                     branches: instructions / 3,
+                    conditional: 0,
                 })),
                 Operation::Inject(fault) => pmu.inject(fault),
             }

@@ -54,6 +54,7 @@ fn retire(pmu: &mut Pmu, instructions: u64) {
     let user = Retired {
         instructions,
         branches: 0,
+        conditional: 0,
     };
     pmu.retire(&[Mode::User, Mode::Kernel].map(|mode| match mode {
         Mode::User => user,

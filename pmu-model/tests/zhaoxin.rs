@@ -35,6 +35,7 @@ fn writes_to_pmc_are_full_width() {
 const PATTERN: Retired = Retired {
     instructions: 4096,
     branches: 1024,
+    conditional: 0,
 };
 
 #[test]

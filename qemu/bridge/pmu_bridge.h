@@ -142,6 +142,10 @@ typedef struct PmuCounts {
    */
   uint64_t branches[2];
   /**
+   * The branches that are conditional, taken or not.
+   */
+  uint64_t conditional[2];
+  /**
    * The cycles of the time-stamp counter that passed while the vCPU was not halted. They
    * matter if pmu_ref_cycles_are_tsc().
    */

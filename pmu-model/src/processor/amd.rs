@@ -3,7 +3,7 @@
 //! AMD's processors, and Hygon's.
 //!
 //! The sources are the BKDG and the PPR of each family: CPUID 80000001H:ECX.PerfCtrExtCore,
-//! and leaf 80000022H.
+//! leaf 80000022H, and PMCx0D1, "Retired Conditional Branch Instructions".
 
 use super::{
     constraint, Counters,
@@ -52,6 +52,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: LEGACY,
         msrs: &[],
         constraints: &[],
+        conditional: None,
     },
     // Bulldozer to Excavator.
     Processor {
@@ -59,6 +60,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: PERF_CTR_EXT_CORE,
         msrs: &[],
         constraints: constraint::FAMILY_15H,
+        conditional: None,
     },
     // Zen 1 to 3, and Hygon's Dhyana.
     Processor {
@@ -70,6 +72,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: PERF_CTR_EXT_CORE,
         msrs: &[],
         constraints: &[],
+        conditional: Some(0x00d1),
     },
     // Zen 4 and 5.
     Processor {
@@ -80,5 +83,6 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: PERF_MON_V2,
         msrs: &[],
         constraints: &[],
+        conditional: Some(0x00d1),
     },
 ];

@@ -85,13 +85,13 @@ const fn low_power(native_model: u32, like: Like) -> Type {
 }
 
 const GOLDEN_COVE: Like = Like::Model(0x8f);
-/// Also Cougar Cove.
 const LION_COVE: Like = Like::Model(0xbd);
+const COUGAR_COVE: Like = Like::Model(0xcc);
 const COYOTE_COVE: Like = Like::None(&intel::COYOTE_COVE);
 const GRACEMONT: Like = Like::Model(0xbe);
 const CRESTMONT: Like = Like::Model(0xaf);
-/// Also Skymont, whose registers and counters are the same.
 const DARKMONT: Like = Like::Model(0xdd);
+const SKYMONT: Like = Like::None(&intel::SKYMONT);
 const ARCTIC_WOLF: Like = Like::None(&intel::ARCTIC_WOLF);
 
 /// How CPUID reports the counters of a core.
@@ -124,7 +124,7 @@ const HYBRIDS: &[Hybrid] = &[
     // Lunar Lake and Arrow Lake.
     Hybrid {
         signatures: &[(6, These(&[0xbd, 0xc6]))],
-        cores: &[performance(3, LION_COVE), efficient(3, DARKMONT)],
+        cores: &[performance(3, LION_COVE), efficient(3, SKYMONT)],
         ..ARROW_LAKE_U
     },
     // Arrow Lake-H. The kernel's driver takes all cores for version 6 if the first one is, so
@@ -133,15 +133,15 @@ const HYBRIDS: &[Hybrid] = &[
         signatures: &[(6, These(&[0xc5]))],
         cores: &[
             performance(3, LION_COVE),
-            efficient(3, DARKMONT),
-            low_power(2, DARKMONT),
+            efficient(3, SKYMONT),
+            low_power(2, SKYMONT),
         ],
         ..ARROW_LAKE_U
     },
     // Panther Lake and Wildcat Lake.
     Hybrid {
         signatures: &[(6, These(&[0xcc, 0xd5]))],
-        cores: &[performance(4, LION_COVE), efficient(4, DARKMONT)],
+        cores: &[performance(4, COUGAR_COVE), efficient(4, DARKMONT)],
         ..ARROW_LAKE_U
     },
     // Nova Lake.

@@ -6,7 +6,8 @@
 //! and Linux's driver (arch/x86/events/intel/core.c). Its `intel_pmu_init()` says which
 //! models have the same PMU, and its `intel_*_extra_regs` which bits of a register can be
 //! written, and which events it describes. A reserved bit raises #GP. The numbers of counters are from SDM vol. 3B,
-//! "Performance Monitoring", the sections on the microarchitectures.
+//! "Performance Monitoring", the sections on the microarchitectures. The codes of conditional
+//! branches are from Intel's event lists: BR_INST_RETIRED.CONDITIONAL, .COND or .JCC.
 
 use super::{constraint, Counters, ModelMsr, Models::These, Processor};
 use crate::metrics::{LEVEL_1, LEVEL_2};
@@ -168,6 +169,16 @@ const CORE: Counters = Counters {
     rdpmc_user_disable: false,
 };
 
+/// Conditional branches, from Nehalem on.
+const CONDITIONAL: u64 = 0x01c4;
+/// From Ice Lake on, where unit mask 01H is those that are taken.
+const COND: u64 = 0x11c4;
+/// The second unit mask is 01H.
+const COND_LION_COVE: u64 = (0x01 << 40) | 0x11c4;
+const COND_PANTHER_COVE: u64 = 0x07c4;
+/// The Atoms from Silvermont on.
+const JCC: u64 = 0x7ec4;
+
 /// The first steppings of Merom do not report the fixed-function counters that they have.
 const CORE_2: Counters = Counters {
     version: 2,
@@ -273,6 +284,7 @@ pub(super) const COYOTE_COVE: Processor = Processor {
     counters: PANTHER_COVE,
     msrs: &PANTHER_COVE_MSRS,
     constraints: constraint::PANTHER_COVE,
+    conditional: Some(COND_PANTHER_COVE),
 };
 
 /// Arctic Wolf, which no processor has without other cores.
@@ -281,6 +293,32 @@ pub(super) const ARCTIC_WOLF: Processor = Processor {
     counters: DARKMONT,
     msrs: &ARCTIC_WOLF_MSRS,
     constraints: constraint::ARCTIC_WOLF,
+    conditional: Some(COND_PANTHER_COVE),
+};
+
+/// Lion Cove.
+const LION_COVE_PROCESSOR: Processor = Processor {
+    signatures: &[(6, These(&[0xbd, 0xc5, 0xc6]))],
+    counters: LION_COVE,
+    msrs: &both_ocr(0xfff_ffff_ffff),
+    constraints: constraint::LION_COVE,
+    conditional: Some(COND_LION_COVE),
+};
+
+/// Darkmont.
+const DARKMONT_PROCESSOR: Processor = Processor {
+    signatures: &[(6, These(&[0xdd]))],
+    counters: DARKMONT,
+    msrs: &CRESTMONT_MSRS,
+    constraints: &[],
+    conditional: Some(COND_PANTHER_COVE),
+};
+
+/// Skymont, which no processor has without other cores.
+pub(super) const SKYMONT: Processor = Processor {
+    signatures: &[],
+    conditional: Some(JCC),
+    ..DARKMONT_PROCESSOR
 };
 
 /// Of a hybrid processor, the entry is that of its performance cores, which is what it has if
@@ -292,6 +330,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: CORE,
         msrs: &[],
         constraints: constraint::CORE,
+        conditional: None,
     },
     // Core 2.
     Processor {
@@ -299,6 +338,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: CORE_2,
         msrs: &[],
         constraints: constraint::CORE_2,
+        conditional: None,
     },
     // Nehalem.
     Processor {
@@ -306,6 +346,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: NEHALEM,
         msrs: &[offcore_rsp_0(0xffff).of_core(), LD_LAT],
         constraints: constraint::NEHALEM,
+        conditional: Some(CONDITIONAL),
     },
     // Westmere.
     Processor {
@@ -317,6 +358,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
             LD_LAT,
         ],
         constraints: constraint::WESTMERE,
+        conditional: Some(CONDITIONAL),
     },
     // Sandy Bridge.
     Processor {
@@ -324,12 +366,14 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_MSRS,
         constraints: constraint::SANDY_BRIDGE,
+        conditional: Some(CONDITIONAL),
     },
     Processor {
         signatures: &[(6, These(&[0x2d]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::SANDY_BRIDGE,
+        conditional: Some(CONDITIONAL),
     },
     // Ivy Bridge.
     Processor {
@@ -337,12 +381,14 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_MSRS,
         constraints: constraint::IVY_BRIDGE,
+        conditional: Some(CONDITIONAL),
     },
     Processor {
         signatures: &[(6, These(&[0x3e]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::IVY_BRIDGE,
+        conditional: Some(CONDITIONAL),
     },
     // Haswell.
     Processor {
@@ -350,6 +396,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::HASWELL,
+        conditional: Some(CONDITIONAL),
     },
     // Broadwell.
     Processor {
@@ -357,6 +404,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::BROADWELL,
+        conditional: Some(CONDITIONAL),
     },
     // Skylake, Cascade Lake, Cooper Lake, Kaby Lake, Coffee Lake and Comet Lake.
     Processor {
@@ -364,6 +412,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SKYLAKE,
         msrs: &both_offcore_rsp(0x3f_ffff_8fff, [LD_LAT, FRONTEND_SKYLAKE]),
         constraints: constraint::SKYLAKE,
+        conditional: Some(CONDITIONAL),
     },
     // Ice Lake, Rocket Lake and Tiger Lake.
     Processor {
@@ -371,6 +420,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: ICE_LAKE,
         msrs: &both_offcore_rsp(0x3f_ffff_bfff, [LD_LAT, FRONTEND_SKYLAKE]),
         constraints: constraint::ICE_LAKE,
+        conditional: Some(COND),
     },
     // Golden Cove, Raptor Cove and Redwood Cove.
     Processor {
@@ -383,13 +433,15 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: GOLDEN_COVE,
         msrs: &both_ocr(0x3f_ffff_ffff),
         constraints: constraint::GOLDEN_COVE,
+        conditional: Some(COND),
     },
-    // Lion Cove and Cougar Cove: Lunar Lake, Arrow Lake, Panther Lake and Wildcat Lake.
+    // Lunar Lake and Arrow Lake.
+    LION_COVE_PROCESSOR,
+    // Cougar Cove: Panther Lake and Wildcat Lake.
     Processor {
-        signatures: &[(6, These(&[0xbd, 0xc5, 0xc6, 0xcc, 0xd5]))],
-        counters: LION_COVE,
-        msrs: &both_ocr(0xfff_ffff_ffff),
-        constraints: constraint::LION_COVE,
+        signatures: &[(6, These(&[0xcc, 0xd5]))],
+        conditional: Some(COND_PANTHER_COVE),
+        ..LION_COVE_PROCESSOR
     },
     // Panther Cove: Diamond Rapids.
     Processor {
@@ -403,6 +455,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: BONNELL,
         msrs: &[],
         constraints: &[],
+        conditional: None,
     },
     // Silvermont and Airmont.
     Processor {
@@ -410,6 +463,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SILVERMONT,
         msrs: &atom_rsp(0x76_8005_ffff, 0x36_8005_ffff),
         constraints: &[],
+        conditional: Some(JCC),
     },
     // Goldmont and Goldmont Plus.
     Processor {
@@ -417,6 +471,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: GOLDMONT,
         msrs: &atom_rsp(0x76_0005_ffbf, 0x36_0005_ffbf),
         constraints: &[],
+        conditional: Some(JCC),
     },
     // Tremont.
     Processor {
@@ -424,6 +479,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: TREMONT,
         msrs: &atom_rsp(0x800f_f0ff_ffff_9fff, 0x000f_f0ff_ffff_9fff),
         constraints: &[],
+        conditional: Some(JCC),
     },
     // Gracemont.
     Processor {
@@ -431,6 +487,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: GRACEMONT,
         msrs: &GRACEMONT_MSRS,
         constraints: &[],
+        conditional: Some(JCC),
     },
     // Crestmont: Sierra Forest and Grand Ridge.
     Processor {
@@ -438,19 +495,16 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: CRESTMONT,
         msrs: &CRESTMONT_MSRS,
         constraints: &[],
+        conditional: Some(JCC),
     },
-    // Darkmont: Clearwater Forest.
-    Processor {
-        signatures: &[(6, These(&[0xdd]))],
-        counters: DARKMONT,
-        msrs: &CRESTMONT_MSRS,
-        constraints: &[],
-    },
+    // Clearwater Forest.
+    DARKMONT_PROCESSOR,
     // Knights Landing and Knights Mill.
     Processor {
         signatures: &[(6, These(&[0x57, 0x85]))],
         counters: SILVERMONT,
         msrs: &unit_mask_rsp(0x79_9ffb_b6e7, 0x39_9ffb_ffe7),
         constraints: &[],
+        conditional: Some(JCC),
     },
 ];

@@ -89,6 +89,9 @@ pub(crate) struct Processor {
     /// The events that only some general-purpose counters count. The first one that
     /// applies to an event counts.
     constraints: &'static [Constraint],
+    /// Where EVENTSEL has the event of conditional branches, taken or not: the event select and the
+    /// unit masks.
+    conditional: Option<u64>,
 }
 
 /// A register that exists on some processors only.
@@ -186,6 +189,12 @@ impl Processor {
     /// Whether RDPMC can clear PERF_METRICS.
     pub(crate) fn metrics_clear(&self) -> bool {
         self.counters.metrics_clear
+    }
+
+    /// Whether an event is that of conditional branches.
+    pub(crate) fn is_conditional(&self, eventsel: EventSel) -> bool {
+        const CODE: u64 = 0xffff | EventSel::EVENT_HIGH | EventSel::UMASK2;
+        self.conditional == Some(eventsel.0 & CODE)
     }
 
     /// The general-purpose counters that count an event, as a bitmap. `None` if the list

@@ -97,6 +97,8 @@ pub struct PmuCounts {
     pub instructions: [u64; 2],
     /// Branches.
     pub branches: [u64; 2],
+    /// The branches that are conditional, taken or not.
+    pub conditional: [u64; 2],
     /// The cycles of the time-stamp counter that passed while the vCPU was not halted. They
     /// matter if pmu_ref_cycles_are_tsc().
     pub tsc: [u64; 2],
@@ -399,6 +401,7 @@ pub extern "C" fn pmu_retire(pmu: &mut PmuBridge, delta: &PmuCounts) {
     let retired = Mode::ALL.map(|mode| Retired {
         instructions: delta.instructions[mode as usize],
         branches: delta.branches[mode as usize],
+        conditional: delta.conditional[mode as usize],
     });
     pmu.0.report(&retired, delta.tsc);
 }

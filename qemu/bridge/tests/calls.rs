@@ -338,6 +338,7 @@ fn threads_of_a_core_disturb_each_other() {
     let ten = PmuCounts {
         instructions: [10, 0],
         branches: [0, 0],
+        conditional: [0, 0],
         tsc: [0, 0],
     };
     for (pmu, expected) in [(&mut second, 10 + (1 << 40)), (&mut third, 10)] {
@@ -381,6 +382,7 @@ fn ref_cycles() {
         let counts = PmuCounts {
             instructions: [100, 0],
             branches: [0, 0],
+            conditional: [0, 0],
             tsc: [1000, 2000],
         };
         pmu_retire(&mut pmu, &counts);
@@ -438,6 +440,7 @@ fn every_second_pmi_is_lost() {
     let one = PmuCounts {
         instructions: [1, 0],
         branches: [0, 0],
+        conditional: [0, 0],
         tsc: [0, 0],
     };
     // Instructions in user mode, with a PMI.
@@ -476,6 +479,7 @@ fn from_wrmsr_to_pmi() {
     let counts = |instructions, branches| PmuCounts {
         instructions: [0, instructions],
         branches: [0, branches],
+        conditional: [0, 0],
         tsc: [0, 0],
     };
     // Branches in kernel mode, with a PMI.
