@@ -101,13 +101,13 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds xz from Debian's source package.
+/// Builds xz from the upstream part of Debian's source package.
 fn xz(ctx: &Context) -> Result<PathBuf> {
     let version = packages::source_version(ctx, "xz-utils")?;
     let entry = Entry {
         name: "xz",
         key: Key::new(ctx)
-            .recipe(0)
+            .recipe(1)
             .text(&version)
             .texts(CONFIGURE)
             .finish(),
@@ -117,7 +117,7 @@ fn xz(ctx: &Context) -> Result<PathBuf> {
     .get(ctx, |step, dir| {
         let work = tempfile::tempdir_in(dir)?;
         let source = work.path().join("source");
-        packages::unpack_source(ctx, step, "xz-utils", &source)?;
+        packages::unpack_upstream(ctx, step, "xz-utils", &source)?;
         step.run(
             Command::new("./configure")
                 .args(CONFIGURE)

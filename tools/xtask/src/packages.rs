@@ -249,6 +249,34 @@ pub fn unpack_source(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Resu
     )
 }
 
+/// Downloads upstream's part of the source package `name` and unpacks it as `dir`. A mirror may
+/// lack Debian's part of a new version for a while.
+pub fn unpack_upstream(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Result<()> {
+    let download = tempfile::tempdir()?;
+    step.run(apt_get(ctx).current_dir(download.path()).args([
+        "source",
+        "--download-only",
+        "--tar-only",
+        "--only-source",
+        name,
+    ]))?;
+    let is_tar = |path: &PathBuf| path.to_string_lossy().contains(".orig.tar.");
+    let is_signature = |path: &PathBuf| path.extension() == Some("asc".as_ref());
+    let tar = fs::read_dir(download.path())?
+        .filter_map(|file| Some(file.ok()?.path()))
+        .find(|path| is_tar(path) && !is_signature(path))
+        .with_context(|| format!("{name}: no .orig.tar was downloaded"))?;
+    fs::create_dir(dir)?;
+    // apt has checked it against the signed index.
+    step.run(
+        Command::new("tar")
+            .args(["--strip-components=1", "-C"])
+            .arg(dir)
+            .arg("-xf")
+            .arg(tar),
+    )
+}
+
 /// The version of the source package `name`.
 pub fn source_version(ctx: &Context, name: &str) -> Result<String> {
     let text = output(apt_get(ctx).args(["source", "--print-uris", "--only-source", name]))?;
