@@ -52,6 +52,12 @@ module! {
             description: "Whether the perf tool offers its named events and metrics of this CPU for \
                           rust_pmu: 0, the default, or 1",
         },
+        primary: u8 {
+            default: 0,
+            description: "Whether to take the place of the kernel's own driver, as the PMU `cpu`: 0, the \
+                          default, or 1. Needs a kernel that was booted without that driver, by \
+                          initcall_blacklist=init_hw_perf_events,pt_init,bts_init",
+        },
         unreserved: u8 {
             default: 0,
             description: "Whether to load although someone else uses counters that the kernel does \
@@ -71,9 +77,8 @@ struct RustPerf {
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let options = options()?;
-        let named_events = switch("named_events", module_parameters::named_events.value())?;
         Ok(RustPerf {
-            _core: core_pmu::register(&options, named_events, module)?,
+            _core: core_pmu::register(&options, place()?, module)?,
             _clock: clock_pmu::register(module)?,
             _trace: trace_pmu::register(module)?,
         })
@@ -95,6 +100,18 @@ fn switch(name: &str, value: impl Borrow<u8>) -> Result<bool> {
             Err(EINVAL)
         }
     }
+}
+
+/// Where the parameters ask the PMU to be. Fails with `EINVAL`, and a message.
+fn place() -> Result<core_pmu::Place> {
+    let named_events = switch("named_events", module_parameters::named_events.value())?;
+    Ok(
+        match switch("primary", module_parameters::primary.value())? {
+            false => core_pmu::Place::Beside { named_events },
+            // perf always offers its own events for the PMU `cpu`.
+            true => core_pmu::Place::InTree,
+        },
+    )
 }
 
 /// What the other parameters ask of the hardware. Fails with `EINVAL`, and a message.

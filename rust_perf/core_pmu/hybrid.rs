@@ -8,7 +8,10 @@
 //! on CPUs of other types, too. There they write no register, because no counter has an event,
 //! is dirty or is running.
 
-use super::Handler;
+use super::{
+    place::Place,
+    Handler, //
+};
 use crate::{
     pmc::CoreType,
     system::{
@@ -76,26 +79,16 @@ impl Part {
 }
 
 /// Says which types of cores have no PMU, and why.
-pub(super) fn report(refused: &Refused) {
+pub(super) fn report(refused: &Refused, place: Place) {
     for (core_type, why) in CoreType::ALL.into_iter().zip(refused) {
         if let Some(why) = why {
-            let name = name(Some(core_type));
+            let name = place.name(Some(core_type));
             pr_warn!(
                 "no PMU for a type of core: {}; {} is not registered\n",
                 why,
                 name
             );
         }
-    }
-}
-
-/// The name of the PMU for a type of core, or for all cores.
-pub(super) fn name(core_type: Option<CoreType>) -> &'static CStr {
-    match core_type {
-        None => c"rust_pmu",
-        Some(CoreType::Core) => c"rust_pmu_core",
-        Some(CoreType::Atom) => c"rust_pmu_atom",
-        Some(CoreType::LowPower) => c"rust_pmu_lowpower",
     }
 }
 

@@ -6,6 +6,7 @@
 //! | file | concern |
 //! |---|---|
 //! | `attr.rs` | what an event asks for: [`CorePmu::event_init`] |
+//! | `place.rs` | names and types: beside the in-tree driver, or in its place |
 //! | `registration.rs` | what is registered, and when nothing is |
 //! | `hybrid.rs` | the PMUs of a hybrid CPU, one for each type of core |
 //! | `sysfs.rs` | the folders in sysfs |
@@ -47,6 +48,7 @@ mod group_read;
 mod hybrid;
 mod nmi_window;
 mod ownership;
+mod place;
 mod pmi;
 mod registration;
 mod schedule;
@@ -55,9 +57,12 @@ mod threads;
 mod topdown;
 mod user_read;
 
-pub(crate) use self::registration::{
-    register,
-    Registrations, //
+pub(crate) use self::{
+    place::Place,
+    registration::{
+        register,
+        Registrations, //
+    }, //
 };
 
 use self::{
@@ -315,6 +320,6 @@ impl Pmu for CorePmu {
     }
 
     fn event_unmapped(&self, _: &Event<Self>, mm: &Mm) {
-        self.hardware.user_rdpmc.disallow(mm);
+        self.disallow_rdpmc(mm);
     }
 }

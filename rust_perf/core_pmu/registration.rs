@@ -8,18 +8,23 @@ use super::{
         Handlers,
         Part, //
     },
+    place::Place,
     sysfs,
     CorePmu,
     Handler, //
 };
 use crate::{
-    perf,
+    perf::{
+        self,
+        PmuType, //
+    },
     system::{
         cpumask::CpuMask,
         hotplug,
         syscore, //
     },
     x86::{
+        self,
         nmi,
         Detected,
         Hardware,
@@ -57,19 +62,31 @@ enum NmiRegistration {
 /// without one does not keep the others from having theirs. Task context, may sleep.
 ///
 /// All other failures are errors, because the user asked for something that can be
-/// had in another way, or the kernel cannot run the driver: a generation that was
-/// asked for and that the CPU does not have (`ENODEV`), counters that someone else
-/// uses (`EBUSY`), functions that are missing in the kernel.
+/// had in another way, or the kernel cannot run the driver: a generation that the CPU lacks, or
+/// `primary=1` without usable counters (`ENODEV`), counters that someone else uses
+/// (`EBUSY`), functions that are missing in the kernel.
 pub(crate) fn register(
     options: &Options,
-    named_events: bool,
+    place: Place,
     module: &'static ThisModule,
 ) -> Result<Option<Registrations>> {
+    let in_place = matches!(place, Place::InTree);
+    if in_place && x86::has_in_tree_driver()? {
+        pr_err!(
+            "primary=1: the kernel's own driver has the counters; boot with \
+             `initcall_blacklist=init_hw_perf_events,pt_init,bts_init`\n"
+        );
+        return Err(EBUSY);
+    }
     let Detected { all, refused } = match Hardware::detect(options) {
         Ok(detected) => detected,
         Err(NoHardware::Missing(why)) => {
             if let Some(generation) = options.generation {
                 pr_err!("generation={}: {}\n", generation.get(), why);
+                return Err(ENODEV);
+            }
+            if in_place {
+                pr_err!("primary=1: no PMU: {}\n", why);
                 return Err(ENODEV);
             }
             pr_info!("no PMU: {}; rust_pmu is not registered\n", why);
@@ -81,7 +98,12 @@ pub(crate) fn register(
         pr_err!("perf_event_overflow() or perf_sample_event_took() cannot be found with kprobes\n")
     })?;
 
-    hybrid::report(&refused);
+    hybrid::report(&refused, place);
+    let has_raw = |it: &Hardware| place.pmu_type(it.core_type) == PmuType::Raw;
+    if in_place && !all.iter().any(has_raw) {
+        pr_err!("primary=1: no performance core is online whose counters the driver can drive\n");
+        return Err(ENODEV);
+    }
     let mut parts = KVec::new();
     for hardware in &all {
         parts.push(Part::of(hardware, &all, &refused)?, GFP_KERNEL)?;
@@ -100,7 +122,7 @@ pub(crate) fn register(
     let nmi = register_nmi(handlers)?;
     let mut prepared = KVec::new();
     for (instance, cpus) in instances {
-        let pmu = Prepared::new(instance, cpus, named_events)?;
+        let pmu = Prepared::new(instance, cpus, place)?;
         prepared.push(pmu, GFP_KERNEL)?;
     }
     let mut pmus = KVec::with_capacity(prepared.len(), GFP_KERNEL)?;
@@ -128,6 +150,7 @@ fn register_nmi(mut handlers: KVec<Handler>) -> Result<NmiRegistration> {
 struct Prepared {
     instance: Arc<perf::Instance<CorePmu>>,
     groups: perf::AttributeGroups,
+    place: Place,
     hotplug: Pin<KBox<hotplug::Registration<Handler>>>,
     syscore: Pin<KBox<syscore::Registration<Handler>>>,
 }
@@ -137,10 +160,10 @@ impl Prepared {
     fn new(
         instance: Arc<perf::Instance<CorePmu>>,
         cpus: Option<Arc<CpuMask>>,
-        named_events: bool,
+        place: Place,
     ) -> Result<Self> {
         let capabilities = instance.driver().hardware.capabilities;
-        let groups = sysfs::attribute_groups(&capabilities, named_events, cpus.as_ref())?;
+        let groups = sysfs::attribute_groups(&capabilities, place, cpus.as_ref())?;
         let handler = Handler(instance.clone());
         let hotplug = KBox::pin_init(
             hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),
@@ -150,6 +173,7 @@ impl Prepared {
         Ok(Prepared {
             instance,
             groups,
+            place,
             hotplug,
             syscore: KBox::pin_init(syscore::Registration::register(handler), GFP_KERNEL)?,
         })
@@ -162,9 +186,9 @@ impl Prepared {
             capabilities,
             ..
         } = self.instance.driver().hardware;
-        let name = hybrid::name(core_type);
+        let (name, pmu_type) = (self.place.name(core_type), self.place.pmu_type(core_type));
         let pmu = KBox::pin_init(
-            perf::Registration::register(name, self.groups, self.instance, module),
+            perf::Registration::register_as(pmu_type, name, self.groups, self.instance, module),
             GFP_KERNEL,
         )?;
 

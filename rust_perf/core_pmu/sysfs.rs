@@ -2,6 +2,7 @@
 
 //! The PMU's folders in sysfs.
 
+use super::place::Place;
 use crate::{
     perf::{
         AttributeGroups,
@@ -19,11 +20,11 @@ use kernel::{
 };
 
 /// The folders that the in-tree driver's `cpu` has, with the events that this CPU
-/// can count. With `named_events` perf offers its own events, too. If there is a set of
-/// CPUs, perf opens events of this PMU on these only. Task context, may sleep.
+/// can count. If there is a set of CPUs, perf opens events of this PMU on these only. Task
+/// context, may sleep.
 pub(crate) fn attribute_groups(
     capabilities: &Capabilities,
-    named_events: bool,
+    place: Place,
     only_on: Option<&Arc<CpuMask>>,
 ) -> Result<AttributeGroups> {
     let mut format = KVec::new();
@@ -55,7 +56,12 @@ pub(crate) fn attribute_groups(
         if event.name == EventName::Slots && with_metrics {
             continue;
         }
-        for name in event.name.files() {
+        let files = match place {
+            Place::Beside { .. } => event.name.files(),
+            // perf knows the other names of an event itself.
+            Place::InTree => event.name.files().get(..1).unwrap_or_default(),
+        };
+        for name in files {
             events.push(
                 File::new(name, format_args!("{}", event.terms()))?,
                 GFP_KERNEL,
@@ -82,10 +88,12 @@ pub(crate) fn attribute_groups(
 
     let mut files = KVec::new();
     // By this file perf knows the PMU of a kind of core.
-    match only_on {
-        Some(cpus) => files.push(File::cpus(c"cpus", cpus.clone()), GFP_KERNEL)?,
-        None if named_events => files.push(File::online_cpus(c"cpus"), GFP_KERNEL)?,
-        None => {}
+    match (only_on, place) {
+        (Some(cpus), _) => files.push(File::cpus(c"cpus", cpus.clone()), GFP_KERNEL)?,
+        (None, Place::Beside { named_events: true }) => {
+            files.push(File::online_cpus(c"cpus"), GFP_KERNEL)?;
+        }
+        (None, _) => {}
     }
     let folders = [(c"format", format), (c"events", events), (c"caps", caps)];
     AttributeGroups::with_files(files, folders)

@@ -32,25 +32,32 @@ impl CorePmu {
         event.is_user_readable().then_some(counter.rdpmc())
     }
 
+    /// Whether user mode can read counters. It needs their width. The kernel writes that of the
+    /// in-tree driver's GP counters into the page of an event, so it must be that of all counters.
+    fn is_readable(&self) -> bool {
+        let width = self.hardware.user_rdpmc.page_width();
+        self.hardware.capabilities.have_width(width)
+    }
+
     /// Allows RDPMC to the tasks of `mm`, into which an event has been mapped. Task
     /// context, may sleep.
-    ///
-    /// User mode needs the width of the counters. The kernel writes that of the in-tree
-    /// driver's GP counters into the page, so it must be that of all counters.
     pub(super) fn allow_rdpmc(&self, event: &Event<Self>, mm: &Mm) {
+        if !self.is_readable() {
+            return;
+        }
         let user_rdpmc = &self.hardware.user_rdpmc;
         user_rdpmc.allow(mm);
         let is_hidden = Self::eventsel_of(event).has(EventSel::RDPMC_USER_DISABLE);
-        if !event.is_user_readable()
-            && !is_hidden
-            && user_rdpmc.is_allowed()
-            && self
-                .hardware
-                .capabilities
-                .have_width(user_rdpmc.page_width())
-        {
+        if !event.is_user_readable() && !is_hidden && user_rdpmc.is_allowed() {
             event.set_user_readable();
             event.update_userpage();
+        }
+    }
+
+    /// Undoes one [`Self::allow_rdpmc`]. As for that.
+    pub(super) fn disallow_rdpmc(&self, mm: &Mm) {
+        if self.is_readable() {
+            self.hardware.user_rdpmc.disallow(mm);
         }
     }
 

@@ -64,6 +64,7 @@ use kernel::{
 };
 
 mod attr;
+mod callbacks;
 mod event;
 mod extra;
 mod list;
@@ -107,6 +108,7 @@ pub use self::{
         Capabilities,
         Instance,
         Pmu,
+        PmuType,
         TaskContext, //
     },
     record::{

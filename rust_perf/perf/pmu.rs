@@ -84,6 +84,25 @@ impl Capabilities {
     }
 }
 
+/// The number of a PMU, which is `type` in the attributes of its events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum PmuType {
+    /// One that perf chooses.
+    Dynamic,
+    /// `PERF_TYPE_RAW`: the CPU's core PMU. perf passes it raw events, and it is the first that perf
+    /// asks for generic ones.
+    Raw,
+}
+
+impl PmuType {
+    pub(super) const fn into_raw(self) -> c_int {
+        match self {
+            Self::Dynamic => -1,
+            Self::Raw => bindings::perf_type_id_PERF_TYPE_RAW as c_int,
+        }
+    }
+}
+
 /// A PMU driver. For the contexts of the callbacks see [the module](super).
 #[vtable]
 pub trait Pmu: Send + Sync + Sized + 'static {

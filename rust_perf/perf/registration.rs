@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registration of a PMU, and the callbacks of `struct pmu`.
+//! Registration of a PMU.
 
 use super::{
-    event::AddedEvent,
+    callbacks::Callbacks,
     pmu::{
-        Capabilities,
         Instance,
-        Pmu, //
+        Pmu,
+        PmuType, //
     },
-    AttributeGroups,
-    CpuEvent,
-    Event,
-    NewEvent, //
+    AttributeGroups, //
 };
-use crate::{
-    bindings,
-    system::irq::IrqsDisabled, //
-};
-use core::marker::PhantomData;
+use crate::bindings;
 use kernel::{
     error::to_result,
-    ffi::c_int,
-    mm::Mm,
     prelude::*,
     sync::Arc,
     time::{
@@ -42,10 +33,10 @@ use kernel::{
 #[pin_data(PinnedDrop)]
 pub struct Registration<T: Pmu> {
     #[pin]
-    pmu: Opaque<bindings::pmu>,
+    pub(super) pmu: Opaque<bindings::pmu>,
     /// `pmu` refers to them.
     _groups: AttributeGroups,
-    instance: Arc<Instance<T>>,
+    pub(super) instance: Arc<Instance<T>>,
 }
 
 // SAFETY: perf synchronises its accesses to `pmu`. The groups and the instance are `Send`.
@@ -54,12 +45,24 @@ unsafe impl<T: Pmu> Send for Registration<T> {}
 unsafe impl<T: Pmu> Sync for Registration<T> {}
 
 impl<T: Pmu> Registration<T> {
+    /// [`Self::register_as`] with a type that perf chooses.
+    pub fn register(
+        name: &'static CStr,
+        groups: AttributeGroups,
+        instance: Arc<Instance<T>>,
+        module: &'static ThisModule,
+    ) -> impl PinInit<Self, Error> {
+        Self::register_as(PmuType::Dynamic, name, groups, instance, module)
+    }
+
     /// Registers a PMU as `/sys/bus/event_source/devices/NAME`, with the folders in
     /// `groups`. Task context, may sleep.
     ///
     /// Each of its events keeps `module` from being unloaded. Fails with the errors of
-    /// `perf_pmu_register()`, such as `EEXIST` if the name is taken.
-    pub fn register(
+    /// `perf_pmu_register()`, such as `EEXIST` if the name is taken, and with `EBUSY` if the type
+    /// is: then perf warns.
+    pub fn register_as(
+        pmu_type: PmuType,
         name: &'static CStr,
         groups: AttributeGroups,
         instance: Arc<Instance<T>>,
@@ -109,13 +112,10 @@ impl<T: Pmu> Registration<T> {
             _: {
                 // SAFETY: The PMU and all that its callbacks use is initialised and pinned. `name` is
                 // static.
-                to_result(unsafe {
-                    bindings::perf_pmu_register(
-                        Opaque::cast_into(&raw const (*this.as_ptr()).pmu),
-                        name.as_char_ptr(),
-                        -1,
-                    )
-                })?;
+                unsafe {
+                    let pmu = Opaque::cast_into(&raw const (*this.as_ptr()).pmu);
+                    register(pmu, name, pmu_type)?;
+                }
             },
         }? Error)
     }
@@ -124,267 +124,37 @@ impl<T: Pmu> Registration<T> {
 #[pinned_drop]
 impl<T: Pmu> PinnedDrop for Registration<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: The PMU is registered by the type invariant, and stays so while this fails.
-        while unsafe { bindings::perf_pmu_unregister(self.pmu.get()) } != 0 {
-            // An event is still open. When a module is unloaded, that is the last one: it has
-            // released the module already, and no new one can be opened.
-            fsleep(Delta::from_millis(1));
-        }
+        // SAFETY: The PMU is registered by the type invariant.
+        unsafe { unregister(self.pmu.get()) };
     }
 }
 
-/// The callbacks of `struct pmu`.
+/// Registers `pmu`. If this fails, it is not registered.
 ///
-/// All of them have one safety requirement: perf calls them, as `struct pmu`
-/// documents it, for a PMU of a [`Registration<T>`] or for an event of it. perf
-/// does so only until `perf_pmu_unregister()` returns, so the registration lives
-/// during each call, and the events that are passed are initialised.
+/// # Safety
 ///
-/// perf enables and disables a PMU, and adds and deletes its events, with
-/// interrupts disabled and never in an NMI. It starts, stops and reads events with
-/// interrupts disabled, or in an NMI.
-pub(super) struct Callbacks<T>(PhantomData<T>);
-
-impl<T: Pmu> Callbacks<T> {
-    /// # Safety
-    ///
-    /// `pmu` must be that of a `Registration<T>`, which lives for `'a`.
-    pub(super) unsafe fn instance<'a>(pmu: *mut bindings::pmu) -> &'a Instance<T> {
-        let pmu = pmu.cast::<Opaque<bindings::pmu>>();
-        // SAFETY: `pmu` is within a live `Registration<T>` by the safety requirement.
-        unsafe { &(*kernel::container_of!(pmu, Registration<T>, pmu)).instance }
+/// `pmu` and what its callbacks use must be initialised and pinned while it is registered.
+unsafe fn register(pmu: *mut bindings::pmu, name: &'static CStr, pmu_type: PmuType) -> Result {
+    let wanted = pmu_type.into_raw();
+    // SAFETY: By the safety requirement. `name` is static.
+    to_result(unsafe { bindings::perf_pmu_register(pmu, name.as_char_ptr(), wanted) })?;
+    // SAFETY: The type does not change while the PMU is registered.
+    if wanted >= 0 && unsafe { (*pmu).type_ } != wanted {
+        // SAFETY: It has just been registered.
+        unsafe { unregister(pmu) };
+        return Err(EBUSY);
     }
+    Ok(())
+}
 
-    /// # Safety
-    ///
-    /// `event` must be an initialised event of a `Registration<T>`. Both must live
-    /// for `'a`.
-    pub(super) unsafe fn event<'a>(
-        event: *mut bindings::perf_event,
-    ) -> (&'a Instance<T>, &'a Event<T>) {
-        // SAFETY: The event's PMU is that of a `Registration<T>` by the safety requirement.
-        unsafe { (Self::instance((*event).pmu), Event::from_raw(event)) }
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
-        // SAFETY: perf passes a PMU of a `Registration<T>`.
-        let Instance { driver, cpus, .. } = unsafe { Self::instance(pmu) };
-        // SAFETY: perf calls this with interrupts disabled.
-        let irqs = unsafe { IrqsDisabled::new() };
-        // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
-        unsafe { cpus.with_schedule(irqs, |on, schedule| driver.enable(on, schedule)) }
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
-        // SAFETY: perf passes a PMU of a `Registration<T>`.
-        let Instance { driver, cpus, .. } = unsafe { Self::instance(pmu) };
-        // SAFETY: perf calls this with interrupts disabled.
-        let irqs = unsafe { IrqsDisabled::new() };
-        // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
-        unsafe { cpus.with_schedule(irqs, |on, schedule| driver.disable(on, schedule)) }
-    }
-
-    /// Whether perf skips the events of the PMU on a CPU.
-    ///
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn filter(pmu: *mut bindings::pmu, cpu: c_int) -> bool {
-        // SAFETY: perf passes a PMU of a `Registration<T>`.
-        let Instance { only_on, .. } = unsafe { Self::instance(pmu) };
-        only_on
-            .as_ref()
-            .is_some_and(|cpus| !cpus.contains(cpu as u32))
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
-        // SAFETY: perf passes an event of a `Registration<T>`, which is initialised but for what
-        // the PMU adds to it. Nothing reads that before this returns.
-        let (
-            Instance {
-                driver, only_on, ..
-            },
-            new,
-        ) = unsafe { Self::event(event) };
-        // SAFETY: The PMU's number does not change while it is registered.
-        let own_type = unsafe { (*(*event).pmu).type_ } as u32;
-        let generic = T::CAPABILITIES.contains(Capabilities::EXTENDED_HW_TYPE);
-        match new.attr().event_type() {
-            event_type if event_type == own_type => {}
-            bindings::perf_type_id_PERF_TYPE_HARDWARE
-            | bindings::perf_type_id_PERF_TYPE_HW_CACHE
-                if generic => {}
-            _ => return ENOENT.to_errno(),
-        }
-        // SAFETY: perf sets both before it opens the event.
-        let (cpu, is_inherited) = unsafe { ((*event).cpu, !(*event).parent.is_null()) };
-        // It is -1 if the event is on any CPU.
-        if let (Some(cpus), Ok(cpu)) = (only_on, u32::try_from(cpu)) {
-            // The parent was on one of these CPUs. That may be offline now: a task can be
-            // forked all the same.
-            if !is_inherited && !cpus.contains_online(cpu) {
-                return ENOENT.to_errno();
-            }
-        }
-        new.set_index(None);
-        new.set_extra_register(None);
-        new.clear_scratch();
-        // SAFETY: This is `event_init`.
-        match driver.event_init(unsafe { &NewEvent::new(new) }) {
-            Ok(data) => {
-                // SAFETY: This is the only call for this event, which is being opened.
-                unsafe { new.set_data(data) };
-                // SAFETY: While the event is being opened nothing else accesses it.
-                unsafe { (*event).destroy = Some(Self::destroy) };
-                0
-            }
-            Err(error) => error.to_errno(),
-        }
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn check_period(event: *mut bindings::perf_event, period: u64) -> c_int {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
-        let checked = driver.check_period(event, period);
-        checked.map_or_else(Error::to_errno, |()| 0)
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
-        // SAFETY: perf calls this once, when it is about to free the event.
-        let data = unsafe { event.take_data() };
-        if T::HAS_EVENT_DESTROY {
-            driver.event_destroy(&data, cpus);
-        }
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
-        let start = flags as u32 & bindings::PERF_EF_START != 0;
-        // SAFETY: perf calls this with interrupts disabled.
-        let irqs = unsafe { IrqsDisabled::new() };
-        // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
-        let added = unsafe {
-            cpus.with_schedule(irqs, |on, schedule| {
-                let added = AddedEvent::new(CpuEvent::new(event), on);
-                driver
-                    .add(on, schedule, &added, start)
-                    // perf may free the event after this, whatever the driver did with it.
-                    .inspect_err(|_| on.forget(event))
-            })
-        };
-        added.map_or_else(Error::to_errno, |()| 0)
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
-        // SAFETY: perf calls this with interrupts disabled.
-        let irqs = unsafe { IrqsDisabled::new() };
-        // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
-        unsafe {
-            cpus.with_schedule(irqs, |on, schedule| {
-                driver.del(on, schedule, CpuEvent::new(event));
-                // perf may free the event after this, whatever the driver did with it.
-                on.forget(event);
-            })
-        }
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn start(event: *mut bindings::perf_event, _flags: c_int) {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
-        // SAFETY: perf calls this with interrupts disabled or in an NMI, on the event's CPU.
-        let (irqs, event) = unsafe { (IrqsDisabled::new(), CpuEvent::new(event)) };
-        driver.start(&cpus.this(irqs), event);
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn stop(event: *mut bindings::perf_event, flags: c_int) {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
-        let update = flags as u32 & bindings::PERF_EF_UPDATE != 0;
-        // SAFETY: perf calls this with interrupts disabled or in an NMI, on the event's CPU.
-        let (irqs, event) = unsafe { (IrqsDisabled::new(), CpuEvent::new(event)) };
-        driver.stop(&cpus.this(irqs), event, update);
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn read(event: *mut bindings::perf_event) {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
-        // SAFETY: perf calls this with interrupts disabled or in an NMI, on the event's CPU.
-        let (irqs, event) = unsafe { (IrqsDisabled::new(), CpuEvent::new(event)) };
-        driver.read(&cpus.this(irqs), event);
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`].
-    unsafe extern "C" fn event_idx(event: *mut bindings::perf_event) -> c_int {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
-        // 0 stands for no counter.
-        driver
-            .user_index(event)
-            .map_or(0, |index| index.wrapping_add(1) as c_int)
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`]; `mm` must be valid.
-    unsafe extern "C" fn event_mapped(
-        event: *mut bindings::perf_event,
-        mm: *mut bindings::mm_struct,
-    ) {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
-        // SAFETY: `mm` is valid by the safety requirement. It is the same C type in both bindings.
-        let mm = unsafe { Mm::from_raw(mm.cast()) };
-        driver.event_mapped(event, mm);
-    }
-
-    /// # Safety
-    ///
-    /// See [`Callbacks`]; `mm` must be valid.
-    unsafe extern "C" fn event_unmapped(
-        event: *mut bindings::perf_event,
-        mm: *mut bindings::mm_struct,
-    ) {
-        // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
-        // SAFETY: `mm` is valid by the safety requirement. It is the same C type in both bindings.
-        let mm = unsafe { Mm::from_raw(mm.cast()) };
-        driver.event_unmapped(event, mm);
+/// # Safety
+///
+/// `pmu` must be registered.
+unsafe fn unregister(pmu: *mut bindings::pmu) {
+    // SAFETY: The PMU is registered, and stays so while this fails.
+    while unsafe { bindings::perf_pmu_unregister(pmu) } != 0 {
+        // An event is still open. When a module is unloaded, that is the last one: it has
+        // released the module already, and no new one can be opened.
+        fsleep(Delta::from_millis(1));
     }
 }

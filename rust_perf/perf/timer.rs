@@ -8,7 +8,7 @@
 //! C header: `include/linux/hrtimer.h`.
 
 use super::{
-    registration::Callbacks,
+    callbacks::Callbacks,
     CpuEvent,
     Event,
     Instance,

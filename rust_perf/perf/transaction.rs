@@ -7,7 +7,7 @@
 //! left to do: each event is added for itself.
 
 use super::{
-    registration::Callbacks,
+    callbacks::Callbacks,
     OnCpu,
     Pmu, //
 };

@@ -126,7 +126,9 @@ impl Hardware {
                 );
                 return Err(EBUSY.into());
             }
-            pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
+            if super::has_in_tree_driver()? {
+                pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
+            }
         }
         // A CPU has the registers of its model, but not every hypervisor provides them.
         if hypervisor {
@@ -161,12 +163,7 @@ impl Hardware {
                 // registers on CPUs of its type only: perf puts its events on no other.
                 cpu: unsafe { ThisCpu::new() },
                 apic: apic()?,
-                user_rdpmc: UserRdpmc::find().inspect_err(|_| {
-                    pr_err!(
-                        "cr4_update_pce(), perf_clear_dirty_counters() or \
-                         arch_perf_update_userpage() cannot be found with kprobes\n"
-                    )
-                })?,
+                user_rdpmc: UserRdpmc::find()?,
                 may_mask_lvtpc: generation.masks_lvtpc || hypervisor,
             };
             all.push(hardware, GFP_KERNEL).map_err(Error::from)?;

@@ -30,10 +30,15 @@ pub(crate) struct UserRdpmc {
 
 impl UserRdpmc {
     /// Finds the kernel functions, which are not exported. Task context, may sleep.
-    /// Fails with the error of `register_kprobe()`, or `ENOMEM`.
+    /// Fails with the error of `register_kprobe()`, and a message, or with `ENOMEM`.
     pub(super) fn find() -> Result<Self> {
         // SAFETY: This is called in task context, as registering a kprobe requires.
-        to_result(unsafe { bindings::rust_perf_user_rdpmc_init() })?;
+        to_result(unsafe { bindings::rust_perf_user_rdpmc_init() }).inspect_err(|_| {
+            pr_err!(
+                "cr4_update_pce(), perf_clear_dirty_counters() or arch_perf_update_userpage() \
+                 cannot be found with kprobes\n"
+            )
+        })?;
         // SAFETY: The function it calls has been found, and this is task context.
         let width = unsafe { bindings::rust_perf_userpage_width() };
         // INVARIANT: They were just found.

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The callbacks of `struct pmu`.
+
+use super::{
+    event::AddedEvent,
+    pmu::{
+        Capabilities,
+        Instance,
+        Pmu, //
+    },
+    registration::Registration,
+    CpuEvent,
+    Event,
+    NewEvent, //
+};
+use crate::{
+    bindings,
+    system::irq::IrqsDisabled, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    ffi::c_int,
+    mm::Mm,
+    prelude::*,
+    types::Opaque, //
+};
+
+/// The callbacks of `struct pmu`.
+///
+/// All of them have one safety requirement: perf calls them, as `struct pmu`
+/// documents it, for a PMU of a [`Registration<T>`] or for an event of it. perf
+/// does so only until `perf_pmu_unregister()` returns, so the registration lives
+/// during each call, and the events that are passed are initialised.
+///
+/// perf enables and disables a PMU, and adds and deletes its events, with
+/// interrupts disabled and never in an NMI. It starts, stops and reads events with
+/// interrupts disabled, or in an NMI.
+pub(super) struct Callbacks<T>(PhantomData<T>);
+
+impl<T: Pmu> Callbacks<T> {
+    /// # Safety
+    ///
+    /// `pmu` must be that of a `Registration<T>`, which lives for `'a`.
+    pub(super) unsafe fn instance<'a>(pmu: *mut bindings::pmu) -> &'a Instance<T> {
+        let pmu = pmu.cast::<Opaque<bindings::pmu>>();
+        // SAFETY: `pmu` is within a live `Registration<T>` by the safety requirement.
+        unsafe { &(*kernel::container_of!(pmu, Registration<T>, pmu)).instance }
+    }
+
+    /// # Safety
+    ///
+    /// `event` must be an initialised event of a `Registration<T>`. Both must live
+    /// for `'a`.
+    pub(super) unsafe fn event<'a>(
+        event: *mut bindings::perf_event,
+    ) -> (&'a Instance<T>, &'a Event<T>) {
+        // SAFETY: The event's PMU is that of a `Registration<T>` by the safety requirement.
+        unsafe { (Self::instance((*event).pmu), Event::from_raw(event)) }
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
+        // SAFETY: perf passes a PMU of a `Registration<T>`.
+        let Instance { driver, cpus, .. } = unsafe { Self::instance(pmu) };
+        // SAFETY: perf calls this with interrupts disabled.
+        let irqs = unsafe { IrqsDisabled::new() };
+        // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
+        unsafe { cpus.with_schedule(irqs, |on, schedule| driver.enable(on, schedule)) }
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
+        // SAFETY: perf passes a PMU of a `Registration<T>`.
+        let Instance { driver, cpus, .. } = unsafe { Self::instance(pmu) };
+        // SAFETY: perf calls this with interrupts disabled.
+        let irqs = unsafe { IrqsDisabled::new() };
+        // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
+        unsafe { cpus.with_schedule(irqs, |on, schedule| driver.disable(on, schedule)) }
+    }
+
+    /// Whether perf skips the events of the PMU on a CPU.
+    ///
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn filter(pmu: *mut bindings::pmu, cpu: c_int) -> bool {
+        // SAFETY: perf passes a PMU of a `Registration<T>`.
+        let Instance { only_on, .. } = unsafe { Self::instance(pmu) };
+        only_on
+            .as_ref()
+            .is_some_and(|cpus| !cpus.contains(cpu as u32))
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
+        // SAFETY: perf passes an event of a `Registration<T>`, which is initialised but for what
+        // the PMU adds to it. Nothing reads that before this returns.
+        let (
+            Instance {
+                driver, only_on, ..
+            },
+            new,
+        ) = unsafe { Self::event(event) };
+        // SAFETY: The PMU's number does not change while it is registered.
+        let own_type = unsafe { (*(*event).pmu).type_ } as u32;
+        let generic = T::CAPABILITIES.contains(Capabilities::EXTENDED_HW_TYPE);
+        match new.attr().event_type() {
+            event_type if event_type == own_type => {}
+            bindings::perf_type_id_PERF_TYPE_HARDWARE
+            | bindings::perf_type_id_PERF_TYPE_HW_CACHE
+                if generic => {}
+            _ => return ENOENT.to_errno(),
+        }
+        // SAFETY: perf sets both before it opens the event.
+        let (cpu, is_inherited) = unsafe { ((*event).cpu, !(*event).parent.is_null()) };
+        // It is -1 if the event is on any CPU.
+        if let (Some(cpus), Ok(cpu)) = (only_on, u32::try_from(cpu)) {
+            // The parent was on one of these CPUs. That may be offline now: a task can be
+            // forked all the same.
+            if !is_inherited && !cpus.contains_online(cpu) {
+                return ENOENT.to_errno();
+            }
+        }
+        new.set_index(None);
+        new.set_extra_register(None);
+        new.clear_scratch();
+        // SAFETY: This is `event_init`.
+        match driver.event_init(unsafe { &NewEvent::new(new) }) {
+            Ok(data) => {
+                // SAFETY: This is the only call for this event, which is being opened.
+                unsafe { new.set_data(data) };
+                // SAFETY: While the event is being opened nothing else accesses it.
+                unsafe { (*event).destroy = Some(Self::destroy) };
+                0
+            }
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn check_period(
+        event: *mut bindings::perf_event,
+        period: u64,
+    ) -> c_int {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
+        let checked = driver.check_period(event, period);
+        checked.map_or_else(Error::to_errno, |()| 0)
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
+        // SAFETY: perf calls this once, when it is about to free the event.
+        let data = unsafe { event.take_data() };
+        if T::HAS_EVENT_DESTROY {
+            driver.event_destroy(&data, cpus);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
+        let start = flags as u32 & bindings::PERF_EF_START != 0;
+        // SAFETY: perf calls this with interrupts disabled.
+        let irqs = unsafe { IrqsDisabled::new() };
+        // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
+        let added = unsafe {
+            cpus.with_schedule(irqs, |on, schedule| {
+                let added = AddedEvent::new(CpuEvent::new(event), on);
+                driver
+                    .add(on, schedule, &added, start)
+                    // perf may free the event after this, whatever the driver did with it.
+                    .inspect_err(|_| on.forget(event))
+            })
+        };
+        added.map_or_else(Error::to_errno, |()| 0)
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
+        // SAFETY: perf calls this with interrupts disabled.
+        let irqs = unsafe { IrqsDisabled::new() };
+        // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
+        unsafe {
+            cpus.with_schedule(irqs, |on, schedule| {
+                driver.del(on, schedule, CpuEvent::new(event));
+                // perf may free the event after this, whatever the driver did with it.
+                on.forget(event);
+            })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn start(event: *mut bindings::perf_event, _flags: c_int) {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
+        // SAFETY: perf calls this with interrupts disabled or in an NMI, on the event's CPU.
+        let (irqs, event) = unsafe { (IrqsDisabled::new(), CpuEvent::new(event)) };
+        driver.start(&cpus.this(irqs), event);
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn stop(event: *mut bindings::perf_event, flags: c_int) {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
+        let update = flags as u32 & bindings::PERF_EF_UPDATE != 0;
+        // SAFETY: perf calls this with interrupts disabled or in an NMI, on the event's CPU.
+        let (irqs, event) = unsafe { (IrqsDisabled::new(), CpuEvent::new(event)) };
+        driver.stop(&cpus.this(irqs), event, update);
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn read(event: *mut bindings::perf_event) {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
+        // SAFETY: perf calls this with interrupts disabled or in an NMI, on the event's CPU.
+        let (irqs, event) = unsafe { (IrqsDisabled::new(), CpuEvent::new(event)) };
+        driver.read(&cpus.this(irqs), event);
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn event_idx(event: *mut bindings::perf_event) -> c_int {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
+        // 0 stands for no counter.
+        driver
+            .user_index(event)
+            .map_or(0, |index| index.wrapping_add(1) as c_int)
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`]; `mm` must be valid.
+    pub(super) unsafe extern "C" fn event_mapped(
+        event: *mut bindings::perf_event,
+        mm: *mut bindings::mm_struct,
+    ) {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
+        // SAFETY: `mm` is valid by the safety requirement. It is the same C type in both bindings.
+        let mm = unsafe { Mm::from_raw(mm.cast()) };
+        driver.event_mapped(event, mm);
+    }
+
+    /// # Safety
+    ///
+    /// See [`Callbacks`]; `mm` must be valid.
+    pub(super) unsafe extern "C" fn event_unmapped(
+        event: *mut bindings::perf_event,
+        mm: *mut bindings::mm_struct,
+    ) {
+        // SAFETY: perf passes an event of a `Registration<T>`.
+        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
+        // SAFETY: `mm` is valid by the safety requirement. It is the same C type in both bindings.
+        let mm = unsafe { Mm::from_raw(mm.cast()) };
+        driver.event_unmapped(event, mm);
+    }
+}
