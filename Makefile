@@ -10,7 +10,7 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU KERNEL KDIR CLIPPY EXAMPLE SUITE TEST ALL, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR CLIPPY EXAMPLE SUITE TEST ALL, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
@@ -63,6 +63,9 @@ define usage
 | make clean          remove what this checkout has built, and its logs
 | make clean-cache    remove the cache: build root, kernel, QEMU
 |
+| For demo, shell and guest:
+|   PRIMARY=1         boot without the kernel's own driver, and load the module in its place:
+|                     docs/in-place.md
 | For demo, shell, guest and test:
 |   SHARE=dir         a host directory for /mnt/share in the guest (default: out/share)
 |   SMP=n             the number of virtual CPUs (default: 2, or the suite's)

@@ -5,7 +5,7 @@ use std::env;
 use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use suites::Suite;
 
 use crate::kmsg::Kmsg;
@@ -86,14 +86,20 @@ impl Ctx {
         Pmu::find(&self.pmu)
     }
 
-    /// Whether the PMU under test is rust_pmu.
+    /// Whether the module is in the place of the in-tree driver, whose PMUs' names it has.
+    pub fn is_primary(&self) -> bool {
+        self.suite.primary
+    }
+
+    /// Whether the PMU under test is the module's.
     pub fn is_rust_pmu(&self) -> bool {
-        self.pmu.starts_with(RUST_PMU)
+        self.is_primary() || self.pmu.starts_with(RUST_PMU)
     }
 
     /// The in-tree PMU, for comparison. It is there if the test has one of the needs
     /// `InTree…`.
     pub fn in_tree(&self) -> Result<Pmu> {
+        ensure!(!self.is_primary(), "the module is in its place");
         Pmu::find(&in_tree_name(&self.pmu))
     }
 

@@ -52,6 +52,9 @@ const TOLERATED: &[&str] = &[
     "module verification failed",
     // A test sets kernel.perf_cpu_time_max_percent to 0.
     "perf: Dynamic interrupt throttling disabled",
+    // rr starts programs in this way, and bpftrace looks for trace points in debugfs.
+    "launched '/usr/bin/../lib/rr/rr_exec_stub' with NULL argv",
+    "NOTICE: Automounting of tracing to debugfs is deprecated",
     // A test enables the NMI watchdog.
     "NMI watchdog: Enabled.",
     // The in-tree driver says so for the first CPU of a type of core that comes online. Tests take

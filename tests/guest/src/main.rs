@@ -33,7 +33,7 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use suites::SystemEvent;
 
-use crate::ctx::{Ctx, RUST_PMU};
+use crate::ctx::{Ctx, IN_TREE, RUST_PMU};
 use crate::setting::SampleRate;
 
 /// Runs tests of rust_pmu in the guest, as root, and reports in KTAP.
@@ -45,9 +45,9 @@ struct Args {
     /// Run only the tests that match a glob, such as `sampling::*`.
     #[arg(value_name = "THEME::TEST")]
     tests: Vec<String>,
-    /// The PMU to test.
-    #[arg(long, default_value = RUST_PMU)]
-    pmu: String,
+    /// The PMU to test (default: the module's).
+    #[arg(long)]
+    pmu: Option<String>,
     /// The seed of random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -77,9 +77,10 @@ fn run(args: Args) -> Result<bool> {
     let name = args.suite.context("name the suite: --suite NAME")?;
     let suite = suite::find(&name)?;
     let selected = suite::select(suite, &args.tests)?;
+    let own = if suite.primary { IN_TREE } else { RUST_PMU };
     let ctx = Ctx {
         suite,
-        pmu: args.pmu,
+        pmu: args.pmu.unwrap_or_else(|| own.to_owned()),
         seed: args.seed,
     };
     // Per tick that is more samples than any test takes, also if the host delays ticks.

@@ -70,21 +70,25 @@ pub enum Need {
 
 /// Skips the test unless all needs are met.
 pub fn check(ctx: &Ctx, needs: &[Need]) -> Result<()> {
-    match needs.iter().find_map(|need| need.missing(&ctx.pmu)) {
+    match needs.iter().find_map(|need| need.missing(ctx)) {
         Some(reason) => skip(reason),
         None => Ok(()),
     }
 }
 
 impl Need {
-    /// The reason to skip, if the need is not met with `pmu` under test.
-    fn missing(self, pmu: &str) -> Option<String> {
+    /// The reason to skip, if the need is not met.
+    fn missing(self, ctx: &Ctx) -> Option<String> {
+        let pmu = ctx.pmu.as_str();
         let cpu = CpuPmu::probe();
         let exists = |pmu: &str| Pmu::find(pmu).is_ok();
         // On a hybrid CPU there is no PMU for all cores.
-        let in_tree = || exists(&in_tree_name(pmu)) || (pmu == RUST_PMU && exists("cpu_core"));
+        let in_tree = || {
+            let of_all_cores = || pmu == RUST_PMU && exists("cpu_core");
+            !ctx.is_primary() && (exists(&in_tree_name(pmu)) || of_all_cores())
+        };
         // Nothing enumerates AMD's legacy counters: a driver has to find that they work.
-        let has_pmu = || exists(RUST_PMU) || exists("rust_pmu_core") || in_tree();
+        let has_pmu = || exists(pmu) || exists(&format!("{pmu}_core")) || in_tree();
         let (met, has) = match self {
             Self::ExactCounts | Self::EmulatedPmu | Self::ZeroSkid => {
                 let met = cpu.general > 0 && crate::pmu::is_tcg() && has_pmu();
@@ -113,7 +117,7 @@ impl Need {
                 let online = online_cpus();
                 (online >= n, online.to_string())
             }
-            Self::Module => (pmu.starts_with(RUST_PMU), pmu.to_string()),
+            Self::Module => (ctx.is_rust_pmu(), pmu.to_string()),
             Self::InTree => (in_tree(), String::new()),
             // It has no addresses of Zhaoxin's fixed counters, so that it does not set them.
             Self::InTreeCounts => (in_tree() && cpu.vendor != Vendor::Zhaoxin, String::new()),
@@ -224,13 +228,22 @@ mod tests {
 
     #[test]
     fn a_need_that_is_not_met_is_the_reason_to_skip() {
-        assert_eq!(Need::Cpus(1).missing("cpu"), None);
-        assert_eq!(Need::Module.missing("rust_pmu"), None);
+        let ctx = |pmu: &str, suite| Ctx {
+            suite: suites::find(suite).expect("a suite"),
+            pmu: pmu.to_owned(),
+            seed: 1,
+        };
+        let in_tree = ctx("cpu", "default");
+        assert_eq!(Need::Cpus(1).missing(&in_tree), None);
+        assert_eq!(Need::Module.missing(&ctx("rust_pmu", "default")), None);
+        assert_eq!(Need::Module.missing(&ctx("cpu", "primary")), None);
         assert_eq!(
-            Need::Module.missing("cpu").as_deref(),
+            Need::Module.missing(&in_tree).as_deref(),
             Some("needs rust_pmu as the PMU under test, here: cpu")
         );
-        let reason = Need::General(99).missing("cpu").expect("99 counters");
+        let in_its_place = ctx("cpu", "primary");
+        assert!(Need::InTree.missing(&in_its_place).is_some());
+        let reason = Need::General(99).missing(&in_tree).expect("99 counters");
         assert!(reason.starts_with("needs 99 general counters, here: "));
     }
 }

@@ -9,10 +9,10 @@ use crate::tests::{
     attr, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, lifecycle, lvtpc, mixed,
-    model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_tool, probes,
-    processor, random_groups, ref_cycles, rotation, sampling, shared_registers, sharing, siblings,
-    sleep, svm, sysfs, tasks, throttled, topdown, trace, trace_compare, trace_cost, unreserved,
-    user_read, watchdog,
+    model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_tool, primary, probes,
+    processor, programs, random_groups, ref_cycles, rotation, sampling, shared_registers, sharing,
+    siblings, sleep, svm, sysfs, tasks, throttled, topdown, trace, trace_compare, trace_cost,
+    unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -66,8 +66,10 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Parameters => parameters::TESTS,
         TestGroup::PerfTool => perf_tool::TESTS,
         TestGroup::Processor => processor::TESTS,
+        TestGroup::Primary => primary::TESTS,
         TestGroup::Probes => probes::TESTS,
         TestGroup::ProbesCost => probes::COST,
+        TestGroup::Programs => programs::TESTS,
         TestGroup::RandomGroups => random_groups::TESTS,
         TestGroup::RefCycles => ref_cycles::TESTS,
         TestGroup::RotationMany => rotation::MANY,

@@ -55,9 +55,9 @@ impl Perf {
         parse_rows(&self.run()?)
     }
 
-    /// Runs `perf stat -I` and returns its rows. An interval in which the program did not
-    /// run has none: perf prints "<not counted>" for it.
-    pub fn intervals(self) -> Result<Vec<Row>> {
+    /// Runs `perf stat` and returns the rows of what it counted. An interval, or a type of core,
+    /// in which the program did not run has none: perf prints "<not counted>" for it.
+    pub fn counted_rows(self) -> Result<Vec<Row>> {
         let mut output = self.run()?;
         let text = String::from_utf8(output.stderr)?;
         let ran = text.lines().filter(|line| !line.contains("<not counted>"));
@@ -111,18 +111,14 @@ pub fn parse_rows(output: &Output) -> Result<Vec<Row>> {
 fn parse_row(line: &str) -> Result<Option<Row>> {
     // An event with terms contains commas, too: cpu/event=0xc0,umask=0/.
     let fields = split(line);
-    let Some(at) = fields.iter().position(|field| is_event(field)) else {
+    let Some(at) = (2..fields.len()).find(|at| is_event(&fields, *at)) else {
         if line.contains("<not ") {
             bail!("perf did not count: {line:?}");
         }
         return Ok(None);
     };
-    let place = fields[..at.saturating_sub(2)].join(",");
-    let value = at
-        .checked_sub(2)
-        .map(|value| &fields[value])
-        .context("no value")?;
-    let value = value.parse().with_context(|| format!("{line:?}"))?;
+    let place = fields[..at - 2].join(",");
+    let value = fields[at - 2].parse()?;
     let mut rest = fields[at + 1..].iter();
     let mut next = rest.next().context("no run time")?;
     let mut deviation = None;
@@ -155,12 +151,12 @@ fn split(line: &str) -> Vec<String> {
     fields
 }
 
-/// Whether a field is an event of these tests: one of a PMU, or a software event.
-fn is_event(field: &str) -> bool {
-    field.contains('/')
-        || ["task-clock", "page-faults", "context-switches"]
-            .iter()
-            .any(|event| field.starts_with(event))
+/// Whether a field is an event: a name between a value with its unit and a time or a deviation.
+fn is_event(fields: &[String], at: usize) -> bool {
+    let is_number = |at: usize| fields[at].parse::<f64>().is_ok();
+    let next = fields.get(at + 1).map_or("", String::as_str);
+    let is_name = !fields[at].is_empty() && !is_number(at);
+    is_name && is_number(at - 2) && (next.ends_with('%') || next.parse::<u64>().is_ok())
 }
 
 #[cfg(test)]
@@ -202,6 +198,16 @@ mod tests {
     fn software() {
         let row = row("12.5,msec,task-clock,12500000,100.00,0.9,CPUs utilized");
         assert_eq!((row.value, row.event.as_str()), (12.5, "task-clock"));
+    }
+
+    #[test]
+    fn without_a_pmu() {
+        let row = row("24087031,,cpu-cycles,130942795,100.00,0.2,GHz  cycles_frequency");
+        assert_eq!(
+            (row.value, row.event.as_str()),
+            (24_087_031.0, "cpu-cycles")
+        );
+        assert_eq!(parse_row(",,,,,0.31,insn per cycle").unwrap(), None);
     }
 
     #[test]

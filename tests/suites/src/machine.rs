@@ -139,6 +139,10 @@ impl Pmu {
     }
 }
 
+/// What keeps the in-tree driver from coming up, on the kernel's command line: the driver of
+/// the core PMU, and those of Intel PT and BTS, whose interrupts it would handle.
+pub const WITHOUT_IN_TREE: &str = "initcall_blacklist=init_hw_perf_events,pt_init,bts_init";
+
 /// A CPU to run suites on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {

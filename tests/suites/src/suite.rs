@@ -127,12 +127,17 @@ test_groups! {
     Parameters,
     /// perf_tool.rs
     PerfTool,
+    /// primary.rs: needs the module in the place of the in-tree driver
+    Primary,
     /// processor.rs: needs a machine with the PMU that QEMU gives its signature
     Processor,
     /// probes.rs
     Probes,
     /// probes/cost.rs: needs `-icount`
     ProbesCost,
+    /// programs.rs: needs the module in the place of the in-tree driver, and a machine that has the
+    /// event of conditional branches
+    Programs,
     /// random_groups.rs
     RandomGroups,
     /// ref_cycles.rs: needs a machine whose reference cycles are those of the TSC
@@ -232,6 +237,8 @@ pub struct Suite {
     pub debian_qemu: bool,
     /// Whether the module is loaded before the tests start.
     pub load_module: bool,
+    /// Whether the module is in the place of the in-tree driver.
+    pub primary: bool,
     /// The module of `rust_perf/examples` that the tests load.
     pub example: Option<&'static str>,
     /// What is wrong with the PMU.
@@ -257,6 +264,7 @@ impl Suite {
             kernel_arguments: "",
             debian_qemu: false,
             load_module: true,
+            primary: false,
             example: None,
             fault: None,
             event: SystemEvent::None,
@@ -298,6 +306,13 @@ impl Suite {
     const fn unloaded(self) -> Self {
         Self {
             load_module: false,
+            ..self
+        }
+    }
+
+    const fn primary(self) -> Self {
+        Self {
+            primary: true,
             ..self
         }
     }
@@ -496,6 +511,12 @@ const CPU: &[&[TestGroup]] = &[&[Codes, CompareSysfs, ModelEvents, RandomGroups]
 
 /// The tables of each type of core of a hybrid CPU.
 const HYBRID_CPU: &[&[TestGroup]] = &[&[HybridCpu]];
+
+/// The module in the place of the in-tree driver.
+const PRIMARY: &[&[TestGroup]] = &[&[
+    Primary, PerfTool, Counting, Modes, Events, Sampling, Groups, Mixed, Tasks, UserRead, Hotplug,
+    Sysfs, Attr,
+]];
 
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
@@ -700,6 +721,30 @@ const GENERAL: &[Suite] = &[
     Suite::new("models-nova-lake-hybrid", &[&[Hybrid]])
         .on(machine::NOVA_LAKE)
         .cpus(4)
+        .with_all(),
+    Suite::new("primary", PRIMARY)
+        .on(machine::SKYLAKE_DEFAULT)
+        .primary(),
+    Suite::new("primary-sleep", &[&[Sleep]])
+        .event(SystemEvent::Sleep)
+        .kernel_arguments("loglevel=1")
+        .primary()
+        .with_all(),
+    Suite::new("programs", &[&[Programs]])
+        .on(machine::SKYLAKE_DEFAULT)
+        .primary(),
+    Suite::new("programs-amd", &[&[Programs]])
+        .on(machine::ZEN_3_DEFAULT)
+        .primary()
+        .with_all(),
+    Suite::new("primary-amd", PRIMARY)
+        .on(machine::ZEN_3_DEFAULT)
+        .primary()
+        .with_all(),
+    Suite::new("primary-hybrid", &[&[Primary]])
+        .on(machine::ALDER_LAKE)
+        .cpus(4)
+        .primary()
         .with_all(),
     Suite::new("svm", &[&[Svm]]).on(machine::AMD_CORE),
     Suite::new("svm-v2", &[&[Svm]])

@@ -34,6 +34,12 @@ const COUNTERS: Demo = Demo {
     event: "rust_pmu/cycles/u",
 };
 
+/// The same with the module in the place of the kernel's own driver.
+const PRIMARY: Demo = Demo {
+    event: "cycles:u",
+    ..COUNTERS
+};
+
 /// The clock, on a CPU without counters.
 const CLOCK: Demo = Demo {
     script: include_str!("../guest/demo-clock"),
@@ -60,6 +66,7 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
     let choice = options.qemu(None)?;
     let demo = match (choice, options.pmu) {
         (Choice::Debian, _) | (_, Some(Pmu::Off)) => CLOCK,
+        _ if options.primary => PRIMARY,
         _ => COUNTERS,
     };
     let parts = Parts::prepare(ctx, kernel, Qemu::chosen(ctx, choice)?)?;

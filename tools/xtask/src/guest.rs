@@ -8,6 +8,7 @@
 //! kernel's console, which goes to a log.
 
 use anyhow::{bail, ensure, Context as _, Result};
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -20,7 +21,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
-use suites::{Suite, SystemEvent};
+use suites::{Suite, SystemEvent, WITHOUT_IN_TREE};
 use terminal_size::{terminal_size, Height, Width};
 
 use crate::context::{Context, GuestLogs};
@@ -106,6 +107,9 @@ pub struct Options {
     /// Do not load the module.
     #[arg(long)]
     pub no_module: bool,
+    /// Boot without the in-tree driver, and load the module in its place.
+    #[arg(long, env = "RUST_PERF_PRIMARY", value_parser = FalseyValueParser::new())]
+    pub primary: bool,
     /// Seconds until the guest is stopped (default: 600; an interactive one is not); for
     /// the guest of a suite, seconds without a result.
     #[arg(long, env = "RUST_PERF_TIMEOUT")]
@@ -129,6 +133,10 @@ impl Options {
             (choice, self.pmu) != (qemu::Choice::Debian, Some(Pmu::On)),
             "PMU=on needs this project's QEMU: Debian's emulates no x86 PMU"
         );
+        ensure!(
+            !self.primary || choice == qemu::Choice::Patched && self.pmu != Some(Pmu::Off),
+            "PRIMARY=1 needs a CPU with counters: neither PMU=off nor QEMU=debian"
+        );
         Ok(choice)
     }
 
@@ -147,6 +155,7 @@ impl Options {
             ("SMP", smp.as_deref().unwrap_or_default()),
             ("PMU", pmu.unwrap_or_default()),
             ("QEMU", qemu.unwrap_or_default()),
+            ("PRIMARY", if self.primary { "1" } else { "" }),
             ("CPU", self.cpu.as_deref().unwrap_or_default()),
             ("APPEND", self.append.as_str()),
             ("QEMU_ARGS", self.qemu_args.as_str()),
@@ -299,6 +308,8 @@ struct Settings {
     qemu_args: String,
     kernel_command_line: String,
     load_module: bool,
+    /// Whether the module takes the place of the in-tree driver.
+    primary: bool,
 }
 
 impl Settings {
@@ -314,6 +325,8 @@ impl Settings {
             Some(Pmu::On) => "pmu=on",
             Some(Pmu::Off) => "pmu=off",
         };
+        let primary = options.primary || suite.is_some_and(|suite| suite.primary);
+        let without_in_tree = if primary { WITHOUT_IN_TREE } else { "" };
         Self {
             cpus: options
                 .smp
@@ -335,10 +348,16 @@ impl Settings {
                 " ",
             ),
             kernel_command_line: join(
-                &[&KERNEL_ARGUMENTS.join(" "), &of_suite, &options.append],
+                &[
+                    &KERNEL_ARGUMENTS.join(" "),
+                    without_in_tree,
+                    &of_suite,
+                    &options.append,
+                ],
                 " ",
             ),
             load_module: !options.no_module && suite.is_none_or(|suite| suite.load_module),
+            primary,
         }
     }
 }
@@ -430,6 +449,9 @@ impl Guest<'_> {
             set("RUST_PERF_KO", "/run/xtask/rust_perf.ko");
             if settings.load_module {
                 set("LOAD", "1");
+            }
+            if settings.primary {
+                set("PARAMETERS", "primary=1");
             }
         }
         if let Some(example) = self.example {
@@ -806,8 +828,31 @@ mod tests {
                 qemu_args: String::new(),
                 kernel_command_line: KERNEL_ARGUMENTS.join(" "),
                 load_module: true,
+                primary: false,
             }
         );
+    }
+
+    #[test]
+    fn the_module_can_take_the_place_of_the_in_tree_driver() {
+        let primary = Options {
+            primary: true,
+            ..Options::default()
+        };
+        assert_eq!(primary.variables(), " PRIMARY=1");
+        assert!(primary.qemu(None).is_ok());
+        let off = Options {
+            pmu: Some(Pmu::Off),
+            ..primary.clone()
+        };
+        assert!(off.qemu(None).is_err());
+        let suite = suites::find("primary");
+        for (suite, options) in [(None, &primary), (suite, &Options::default())] {
+            let settings = Settings::new(suite, options, suites::BASE_CPU);
+            assert!(settings.primary);
+            let arguments = settings.kernel_command_line;
+            assert!(arguments.contains(WITHOUT_IN_TREE), "{arguments}");
+        }
     }
 
     #[test]

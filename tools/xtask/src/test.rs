@@ -2,7 +2,7 @@
 
 //! `make test`: what needs no guest ([`host`]), then the suites of guest tests.
 
-use anyhow::{Context as _, Result};
+use anyhow::{ensure, Context as _, Result};
 use clap::builder::FalseyValueParser;
 use clap::Args;
 use std::collections::HashMap;
@@ -120,6 +120,10 @@ fn run(
     let _lock = cache::lock(&ctx.out.join(".lock-test"), "make test")?;
     // Checked before anything takes time.
     options.guest.qemu(None)?;
+    ensure!(
+        !options.guest.primary,
+        "PRIMARY=1 is for demo, guest and shell; to test it: make test SUITE='primary*'"
+    );
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     if request.suites.is_none() && request.tests.is_none() {
         host::test(ctx, &parts.kernel, tally)?;

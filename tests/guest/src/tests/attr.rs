@@ -348,15 +348,14 @@ fn address_filter(ctx: &Ctx) -> Result<()> {
     differences.check()
 }
 
-/// The PMU must not take events of other types: PERF_TYPE_RAW and
-/// PERF_TYPE_HARDWARE go to the in-tree driver, and an unknown type is ENOENT.
+/// The PMU must not take events of other types: PERF_TYPE_RAW and PERF_TYPE_HARDWARE go to the
+/// in-tree driver, unless the module is in its place, and an unknown type is ENOENT.
 fn other_types(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut differences = Differences::default();
     let unknown = errno(Builder::new(Raw::new(0xc0)).build_of_type(pmu.type_ + 1_000));
     differences.compare("an unknown type", unknown, libc::ENOENT);
-    // Without the in-tree driver no PMU takes raw events, but rust_pmu takes
-    // generic ones.
+    // Without a PMU of that name no PMU takes raw events, but rust_pmu takes generic ones.
     let raw = match Pmu::find(IN_TREE) {
         Ok(_) => 0,
         Err(_) => libc::ENOENT,

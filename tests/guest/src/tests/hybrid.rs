@@ -681,7 +681,7 @@ fn a_task_with_the_tool(ctx: &Ctx) -> Result<()> {
         let rows = Perf::stat()
             .args(["-e", &event, "-e", &not_counted])
             .args([installed.path()])
-            .intervals()?;
+            .counted_rows()?;
         ensure!(rows.len() == 1, "{rows:?}");
         expect(
             &event,

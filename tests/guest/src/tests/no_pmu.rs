@@ -17,6 +17,7 @@ pub const TESTS: &[Test] = tests![
     loads_without_rust_pmu,
     loads_with_limits_on_counters,
     refuses_a_generation,
+    refuses_the_place_of_the_in_tree_driver,
     refuses_bad_parameters,
 ];
 
@@ -102,6 +103,11 @@ fn refuses_a_generation(ctx: &Ctx) -> Result<()> {
         expect_refused(ctx, parameters, Errno::ENODEV, words)?;
     }
     Ok(())
+}
+
+/// Whoever asks for the place of the in-tree driver asks for counters.
+fn refuses_the_place_of_the_in_tree_driver(ctx: &Ctx) -> Result<()> {
+    expect_refused(ctx, c"primary=1", Errno::ENODEV, "primary=1: no PMU: ")
 }
 
 fn refuses_bad_parameters(ctx: &Ctx) -> Result<()> {

@@ -26,6 +26,7 @@ pub const TESTS: &[Test] = tests![
     named_events_file: [Cpus(2)],
     named_events: [PerfTool, Amd, ExactCounts],
     refused_parameters,
+    place_of_the_in_tree_driver: [InTree],
 ];
 
 /// Loads the module with parameters, checks that it counts, calls `f`, and unloads the
@@ -190,6 +191,7 @@ fn refused_parameters(ctx: &Ctx) -> Result<()> {
         (c"fixed=2", Errno::EINVAL),
         (c"fixed=yes", Errno::EINVAL),
         (c"named_events=2", Errno::EINVAL),
+        (c"primary=2", Errno::EINVAL),
         (c"general=-1", Errno::EINVAL),
         // A generation that this CPU does not have, and one that does not exist.
         (c"generation=5", Errno::ENODEV),
@@ -198,4 +200,17 @@ fn refused_parameters(ctx: &Ctx) -> Result<()> {
         module::expect_refused(ctx, parameters, errno)?;
     }
     Ok(())
+}
+
+/// The module does not take the place of the in-tree driver while that is there.
+fn place_of_the_in_tree_driver(ctx: &Ctx) -> Result<()> {
+    const HINT: &str = suites::WITHOUT_IN_TREE;
+    let mut log = ctx.module_log()?;
+    module::expect_refused(ctx, c"primary=1", Errno::EBUSY)?;
+    let lines = log.lines()?;
+    ensure!(
+        lines.len() == 1 && lines[0].contains("primary=1: ") && lines[0].contains(HINT),
+        "kernel log {lines:?}, expected one line that names {HINT}"
+    );
+    loaded(ctx, c"primary=0", |_| Ok(()))
 }

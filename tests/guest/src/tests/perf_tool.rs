@@ -47,12 +47,15 @@ fn user_instructions(ctx: &Ctx) -> Result<String> {
 }
 
 fn list(ctx: &Ctx) -> Result<()> {
-    // perf lists the in-tree PMU's events by their generic names only.
     let pmu = ctx.pmu()?;
-    let text = Perf::new("list").args(["--no-desc", "pmu"]).text()?;
-    let rows: Vec<&str> = text.lines().filter(|row| row.contains(&pmu.name)).collect();
+    let text = Perf::new("list").args(["--no-desc", "pmu", "hw"]).text()?;
+    let rows: Vec<&str> = text.lines().collect();
     for event in pmu.events() {
-        let row = pmu.tool_event(event, "");
+        // perf lists the events of `cpu` by their generic names only.
+        let row = match ctx.is_primary() {
+            true => event.name().to_owned(),
+            false => pmu.tool_event(event, ""),
+        };
         ensure!(
             rows.iter().any(|it| it.contains(&row)),
             "no {row} in\n{}",
@@ -291,7 +294,7 @@ fn stat_intervals(ctx: &Ctx) -> Result<()> {
     let mut rows = Perf::stat()
         .args(["-I", "20", "--summary", "-e", &event])
         .args([installed.path()])
-        .intervals()?;
+        .counted_rows()?;
     let summary = rows.pop().context("no rows")?;
     ensure!(summary.place.trim() == "summary", "{summary:?}");
     ensure!(rows.len() >= 2, "only {} intervals", rows.len());

@@ -67,7 +67,7 @@ struct Snapshot {
 }
 
 impl Page {
-    pub fn map(event: &Counter) -> Result<Self> {
+    pub(super) fn map(event: &Counter) -> Result<Self> {
         let length = NonZeroUsize::new(4096).expect("not 0");
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: `event` keeps the descriptor open while it is borrowed.
@@ -214,7 +214,7 @@ extern "C" fn end_faulted(_: i32) {
 }
 
 /// Like [`in_child`], but `f` must raise SIGSEGV.
-fn expect_child_faults(f: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn expect_child_faults(f: impl FnOnce() -> Result<()>) -> Result<()> {
     let status = in_child(|| {
         // Without a handler the kernel would log the fault.
         let handler = SigHandler::Handler(end_faulted);
