@@ -2,16 +2,17 @@
 
 //! The events and what they count.
 //!
-//! An emulator that translates code knows which instructions retire, and which of them are
-//! branches, conditional or not. It simulates neither a pipeline nor a cache. Every event is therefore a
-//! function of three totals since reset, kept separately for each [`Mode`]: `I`
-//! instructions, `B` branches and `C` conditional branches.
+//! An emulator that translates code knows which instructions retire, and what each is and does.
+//! It simulates neither a pipeline nor a cache. Every event is therefore a
+//! function of totals since reset, kept separately for each [`Mode`]: `I`
+//! instructions, `B` branches and those of [`Retired`].
 //!
 //! | event                 | total, all divisions rounded down                   |
 //! |-----------------------|-----------------------------------------------------|
 //! | instructions          | `I`                                                 |
 //! | branches              | `B`                                                 |
-//! | conditional branches  | `C`; the processors in `processor/` have it         |
+//! | the other branches,   | those of [`Retired`], see [`Event`]; the processors |
+//! | loads and stores      | in `processor/` have them                           |
 //! | mispredicted branches | `B / 64`                                            |
 //! | LLC references        | `I / 256`                                           |
 //! | LLC misses            | `I / 4096`                                          |
@@ -67,7 +68,8 @@
 //! others.
 //!
 //! Counts are therefore predictable. In particular, [`PATTERN_INSTRUCTIONS`] instructions
-//! with multiples of 256 branches and conditional branches add the same number to an event wherever they start.
+//! with a multiple of 256 branches add the same number to an event wherever they start, apart from
+//! what the other numbers of [`Retired`] are.
 //!
 //! # EDGE, INV and CMASK
 //!
@@ -133,6 +135,15 @@ pub struct Retired {
     pub branches: u64,
     /// The number of these that are conditional, taken or not.
     pub conditional: u64,
+    /// The number of conditional branches that were taken. This and what follows count only if
+    /// [`Pmu::counts_details`](crate::Pmu::counts_details) says so.
+    pub conditional_taken: u64,
+    /// The number of branches within the code segment that are not conditional.
+    pub near_unconditional: u64,
+    /// The number of instructions that load from memory.
+    pub loads: u64,
+    /// The number of instructions that store to memory.
+    pub stores: u64,
 }
 
 /// The instructions that have retired in one mode since reset.
@@ -144,6 +155,10 @@ pub(crate) struct Totals {
     instructions: u128,
     branches: u128,
     conditional: u128,
+    conditional_taken: u128,
+    near_unconditional: u128,
+    loads: u128,
+    stores: u128,
     /// The cycles of the time-stamp counter.
     tsc: u128,
 }
@@ -154,6 +169,10 @@ impl Totals {
             instructions: self.instructions + u128::from(retired.instructions),
             branches: self.branches + u128::from(retired.branches),
             conditional: self.conditional + u128::from(retired.conditional),
+            conditional_taken: self.conditional_taken + u128::from(retired.conditional_taken),
+            near_unconditional: self.near_unconditional + u128::from(retired.near_unconditional),
+            loads: self.loads + u128::from(retired.loads),
+            stores: self.stores + u128::from(retired.stores),
             tsc: self.tsc + u128::from(tsc),
         }
     }
@@ -182,12 +201,17 @@ impl Totals {
         ]
     }
 
-    /// The totals after `n` more instructions, all of them conditional branches.
+    /// The totals after `n` more instructions, all of them conditional branches that are taken,
+    /// and that load and store.
     fn after_branches(self, n: u64) -> Totals {
         let retired = Retired {
             instructions: n,
             branches: n,
             conditional: n,
+            conditional_taken: n,
+            near_unconditional: 0,
+            loads: n,
+            stores: n,
         };
         self.after(retired, 0)
     }
@@ -223,6 +247,19 @@ pub enum Event {
     Branches,
     /// Conditional branch instructions retired.
     ConditionalBranches,
+    /// Those that were taken.
+    ConditionalTaken,
+    /// Those that were not taken.
+    NotTaken,
+    /// Branch instructions retired that were taken: all that are not conditional, and some of those
+    /// that are.
+    Taken,
+    /// Those within the code segment.
+    NearTaken,
+    /// Instructions retired that load from memory.
+    Loads,
+    /// Instructions retired that store to memory.
+    Stores,
     /// Mispredicted branch instructions retired.
     BranchMisses,
     /// References to the last-level cache.
@@ -249,12 +286,22 @@ impl Event {
             instructions,
             branches,
             conditional,
+            conditional_taken,
+            near_unconditional,
+            loads,
+            stores,
             tsc,
         } = totals;
         match self {
             Event::Instructions => instructions,
             Event::Branches => branches,
             Event::ConditionalBranches => conditional,
+            Event::ConditionalTaken => conditional_taken,
+            Event::NotTaken => conditional - conditional_taken,
+            Event::Taken => branches - conditional + conditional_taken,
+            Event::NearTaken => near_unconditional + conditional_taken,
+            Event::Loads => loads,
+            Event::Stores => stores,
             Event::BranchMisses => branches / BRANCHES_PER_MISS,
             Event::LlcReferences => instructions / INSTRUCTIONS_PER_LLC_REFERENCE,
             Event::LlcMisses => Event::LlcReferences.total(totals) / LLC_REFERENCES_PER_MISS,
@@ -268,6 +315,25 @@ impl Event {
             Event::Slots => u128::from(SLOTS_PER_CYCLE) * Event::Cycles.total(totals),
             Event::Flops(n) | Event::Responses(n) => u128::from(n) * instructions,
         }
+    }
+
+    /// Whether it occurs at most once in an instruction, and the kind of the instruction alone says
+    /// whether it does.
+    fn is_of_kind(self) -> bool {
+        matches!(
+            self,
+            Event::Instructions | Event::Branches | Event::ConditionalBranches
+        ) || self.is_detail()
+    }
+
+    /// Whether it depends on more than the numbers of instructions, branches and conditional
+    /// branches.
+    fn is_detail(self) -> bool {
+        use Event::{ConditionalTaken, Loads, NearTaken, NotTaken, Stores, Taken};
+        matches!(
+            self,
+            ConditionalTaken | NotTaken | Taken | NearTaken | Loads | Stores
+        )
     }
 
     /// The number of times that the event occurs in every cycle, `None` for a pulse.
@@ -332,6 +398,12 @@ impl FilteredEvent {
         }
     }
 
+    /// Whether it depends on what [`Retired`] has in detail.
+    pub(crate) fn is_detail(self) -> bool {
+        let (FilteredEvent::Occurrences(event) | FilteredEvent::CyclesWithout(event)) = self;
+        event.is_detail()
+    }
+
     /// Whether it depends on time, and not on the instructions.
     pub(crate) fn is_tsc(self) -> bool {
         self == FilteredEvent::Occurrences(Event::Tsc)
@@ -351,12 +423,17 @@ impl FilteredEvent {
         self.total(after) - self.total(before)
     }
 
-    /// An event that occurs at least as often and that occurs most often if all
-    /// instructions are conditional branches. Only cycles without a branch do not meet this
-    /// themselves.
+    /// An event that occurs at least as often and that occurs most often if all instructions are
+    /// those of [`Totals::after_branches`]. Branches that are not taken, and cycles without one kind
+    /// of instruction, do not meet this themselves.
     fn upper_bound(self) -> FilteredEvent {
         match self {
-            FilteredEvent::CyclesWithout(Event::Branches | Event::ConditionalBranches) => {
+            FilteredEvent::Occurrences(Event::NotTaken) => {
+                FilteredEvent::Occurrences(Event::ConditionalBranches)
+            }
+            FilteredEvent::CyclesWithout(event)
+                if event.is_of_kind() && event != Event::Instructions =>
+            {
                 FilteredEvent::Occurrences(Event::Cycles)
             }
             _ => self,
@@ -370,9 +447,9 @@ impl FilteredEvent {
 
     /// The fewest instructions in which a counter can gain `gain`, which is not 0.
     pub(crate) fn min_instructions(self, totals: Totals, gain: u64) -> u64 {
-        use Event::{Branches, ConditionalBranches, Instructions};
-        if let FilteredEvent::Occurrences(Instructions | Branches | ConditionalBranches) = self {
-            return gain;
+        match self {
+            FilteredEvent::Occurrences(event) if event.is_of_kind() => return gain,
+            _ => {}
         }
         // Every full pattern adds the same. Search in the last, incomplete one only.
         let per_pattern = self.max_gain(totals, PATTERN_INSTRUCTIONS) as u64;

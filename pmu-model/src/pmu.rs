@@ -553,11 +553,11 @@ impl Pmu {
             Vendor::Amd => eventsel.without(EventSel::GUEST_ONLY | EventSel::HOST_ONLY),
             Vendor::Intel | Vendor::Zhaoxin => eventsel,
         };
-        let is_conditional = self.processor.is_some_and(|it| it.is_conditional(event));
-        let of_model = match is_conditional {
-            true => Some(Event::ConditionalBranches),
-            false => self.responses(eventsel).or(self.generation.event(eventsel)),
-        };
+        let of_model = self
+            .processor
+            .and_then(|it| it.retired(event))
+            .or_else(|| self.responses(eventsel))
+            .or_else(|| self.generation.event(eventsel));
         match self.processor.and_then(|it| it.constraint(event)) {
             Some(counters) if (counters >> counter) & 1 == 0 => None,
             // What such an event really counts is not modelled.
@@ -823,6 +823,12 @@ impl Pmu {
     /// PMI waits for them.
     pub fn counting(&self) -> bool {
         !self.active.is_empty() || self.pmi.has_delayed()
+    }
+
+    /// Whether a counter counts what depends on more than the numbers of instructions, branches
+    /// and conditional branches in [`Retired`]. If not, the others may be 0.
+    pub fn counts_details(&self) -> bool {
+        self.active.iter().any(|active| active.event.is_detail())
     }
 
     /// Takes the pending PMI. Returns whether there was one.

@@ -295,7 +295,7 @@ fn sum(part: &[Instruction]) -> [Retired; 2] {
         Retired {
             instructions: in_mode().count() as u64,
             branches: in_mode().filter(|i| i.branch).count() as u64,
-            conditional: 0,
+            ..Retired::default()
         }
     })
 }
@@ -383,7 +383,7 @@ proptest! {
         while pmu.counting() && pmu.rdmsr(IA32_PERF_GLOBAL_STATUS) == Ok(0) {
             let [instructions, _] = pmu.budget(Mode::User);
             let branches = instructions / branch_every;
-            pmu.retire(&[Retired { instructions, branches, conditional: 0 }, Retired::default()]);
+            pmu.retire(&[Retired { instructions, branches, ..Retired::default() }, Retired::default()]);
             // Near the overflow a budget is one instruction. Stop there: without a branch
             // an event that needs one never occurs.
             if branches == 0 {
@@ -407,7 +407,7 @@ proptest! {
             let eventsel = eventsel | EventSel::EN | EventSel::USR;
             pmu.wrmsr(IA32_PERFEVTSEL0, eventsel).unwrap();
             let gain = |pmu: &mut Pmu, instructions, branches| {
-                pmu.retire(&[Retired { instructions, branches, conditional: 0 }, Retired::default()]);
+                pmu.retire(&[Retired { instructions, branches, ..Retired::default() }, Retired::default()]);
                 pmu.rdpmc(0, true, false).unwrap()
             };
             let before = gain(&mut pmu, start.0.max(start.1), start.1);
@@ -438,7 +438,7 @@ proptest! {
             pmu.retire(&amount.map(|instructions| Retired {
                 instructions,
                 branches: instructions,
-                conditional: 0,
+                ..Retired::default()
             }));
             sum += amount.map(u128::from).iter().sum::<u128>();
         }

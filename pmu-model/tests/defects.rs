@@ -195,7 +195,7 @@ proptest! {
         for instructions in reports {
             let before = total / every;
             total += instructions;
-            let retired = Retired { instructions, branches: 0, conditional: 0 };
+            let retired = Retired { instructions, branches: 0, ..Retired::default() };
             sampling.pmu.retire(&[retired, Retired::default()]);
             prop_assert_eq!(sampling.pmu.take_pmi(), total / every > before);
         }
@@ -227,7 +227,7 @@ fn no_spurious_pmi_while_no_counter_counts() {
         let retired = Retired {
             instructions,
             branches: 0,
-            conditional: 0,
+            ..Retired::default()
         };
         pmu.retire(&[Retired::default(), retired]);
         pmu.take_pmi()

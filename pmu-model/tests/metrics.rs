@@ -41,7 +41,7 @@ fn user(instructions: u64, branches: u64) -> [Retired; 2] {
     let retired = Retired {
         instructions,
         branches,
-        conditional: 0,
+        ..Retired::default()
     };
     [retired, Retired::default()]
 }

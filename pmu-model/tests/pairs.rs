@@ -49,7 +49,7 @@ fn run(pmu: &mut Pmu, instructions: u64) {
         Retired {
             instructions,
             branches: 0,
-            conditional: 0,
+            ..Retired::default()
         },
         Retired::default(),
     ]);

@@ -361,7 +361,7 @@ fn counters_of(
     let retired = |instructions| Retired {
         instructions,
         branches: 0,
-        conditional: 0,
+        ..Retired::default()
     };
     pmu.retire(&[retired(12_345), retired(77)]);
     for (i, (_, counter)) in registers.enumerate() {
@@ -391,7 +391,7 @@ fn an_event_counts_on_its_counters_only() {
         (0x2a, 0x0148, 0b0100),
         (0x2a, 0x01c0, 0b0010),
         (0x2a, 0x01cd, 0b1000),
-        (0x2a, 0x81d0, 0b1111),
+        (0x2a, 0x11d0, 0b1111),
         (0x2a, 0x02a3, 0b0100),
         (0x2a, 0x03a3, 0),
         // Ivy Bridge, Haswell, Broadwell: CYCLE_ACTIVITY.
@@ -504,7 +504,7 @@ fn a_constrained_event_overflows() {
         Retired {
             instructions,
             branches,
-            conditional: 0,
+            ..Retired::default()
         },
         Retired::default(),
     ]);
@@ -686,7 +686,7 @@ fn constraints_of_alder_lake() {
         let retired = Retired {
             instructions: 100,
             branches: 0,
-            conditional: 0,
+            ..Retired::default()
         };
         pmu.retire(&[retired, Retired::default()]);
         let counts = [0, 1].map(|i| pmu.rdmsr(IA32_PMC0 + i).unwrap());
@@ -723,7 +723,7 @@ fn cores_of_nova_lake() {
             let retired = Retired {
                 instructions: 100,
                 branches: 0,
-                conditional: 0,
+                ..Retired::default()
             };
             efficient.retire(&[retired, Retired::default()]);
             let expected = if counter as usize == i { 100 } else { 0 };

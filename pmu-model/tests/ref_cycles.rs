@@ -38,13 +38,17 @@ const NOTHING: [Retired; 2] = [Retired {
     instructions: 0,
     branches: 0,
     conditional: 0,
+    conditional_taken: 0,
+    near_unconditional: 0,
+    loads: 0,
+    stores: 0,
 }; 2];
 
 fn instructions(n: u64) -> [Retired; 2] {
     [Retired {
         instructions: n,
         branches: 0,
-        conditional: 0,
+        ..Retired::default()
     }; 2]
 }
 

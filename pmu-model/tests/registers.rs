@@ -45,7 +45,7 @@ fn user(instructions: u64) -> [Retired; 2] {
         Retired {
             instructions,
             branches,
-            conditional: 0,
+            ..Retired::default()
         },
         Retired::default(),
     ]
@@ -740,7 +740,7 @@ proptest! {
                 Operation::Retire(instructions) => pmu.retire(&instructions.map(|instructions| Retired {
                     instructions,
                     branches: instructions / 3,
-                    conditional: 0,
+                    ..Retired::default()
                 })),
                 Operation::Inject(fault) => pmu.inject(fault),
             }

@@ -46,7 +46,7 @@ fn count(pmu: &mut Pmu, counter: u32) -> u64 {
     let user = Retired {
         instructions: 1000,
         branches: 200,
-        conditional: 0,
+        ..Retired::default()
     };
     pmu.retire(&[user, Retired::default()]);
     enable(pmu, 0);

@@ -15,7 +15,7 @@ use pmu_model::{msr::*, Config, Mode, Pmu, Retired, Signature, SmtCore, Vendor};
 /// What a counter of 48 bits has too much.
 const ERROR: u64 = 1 << 40;
 
-const EXCLUSIVE: u64 = 0x81d0;
+const EXCLUSIVE: u64 = 0x11d0;
 const INSTRUCTIONS: u64 = 0x00c0;
 
 fn config(model: u8) -> Config {
@@ -54,7 +54,7 @@ fn retire(pmu: &mut Pmu, instructions: u64) {
     let user = Retired {
         instructions,
         branches: 0,
-        conditional: 0,
+        ..Retired::default()
     };
     pmu.retire(&[Mode::User, Mode::Kernel].map(|mode| match mode {
         Mode::User => user,

@@ -36,6 +36,10 @@ const PATTERN: Retired = Retired {
     instructions: 4096,
     branches: 1024,
     conditional: 0,
+    conditional_taken: 0,
+    near_unconditional: 0,
+    loads: 0,
+    stores: 0,
 };
 
 #[test]

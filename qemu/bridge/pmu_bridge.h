@@ -146,6 +146,23 @@ typedef struct PmuCounts {
    */
   uint64_t conditional[2];
   /**
+   * Conditional branches that were taken. This and what follows, but for tsc, count only if
+   * pmu_counts_details().
+   */
+  uint64_t conditional_taken[2];
+  /**
+   * Branches within the code segment that are not conditional.
+   */
+  uint64_t near_unconditional[2];
+  /**
+   * Instructions that load from memory.
+   */
+  uint64_t loads[2];
+  /**
+   * Instructions that store to memory.
+   */
+  uint64_t stores[2];
+  /**
    * The cycles of the time-stamp counter that passed while the vCPU was not halted. They
    * matter if pmu_ref_cycles_are_tsc().
    */
@@ -250,6 +267,12 @@ int pmu_rdpmc(struct PmuBridge *pmu, uint32_t ecx, bool cpl0, bool cr4_pce, uint
  * Whether pmu_retire() must be called for what retires.
  */
 bool pmu_counting(const struct PmuBridge *pmu);
+
+/**
+ * Whether a counter counts more than what depends on the numbers of instructions, branches and
+ * conditional branches. It is false if pmu_counting() is.
+ */
+bool pmu_counts_details(const struct PmuBridge *pmu);
 
 /**
  * Takes the pending PMI, which the caller delivers through LVTPC. Returns whether there

@@ -3,13 +3,15 @@
 //! AMD's processors, and Hygon's.
 //!
 //! The sources are the BKDG and the PPR of each family: CPUID 80000001H:ECX.PerfCtrExtCore,
-//! leaf 80000022H, and PMCx0D1, "Retired Conditional Branch Instructions".
+//! leaf 80000022H, PMCx0D1, "Retired Conditional Branch Instructions", and PMCx0C4, "Retired Taken
+//! Branch Instructions". Events of loads and stores count what is dispatched, not what retires.
 
 use super::{
     constraint, Counters,
     Models::{All, Ranges},
     Processor,
 };
+use crate::event::Event;
 
 const LEGACY: Counters = Counters {
     version: 1,
@@ -36,6 +38,9 @@ const PERF_MON_V2: Counters = Counters {
     ..PERF_CTR_EXT_CORE
 };
 
+const ZEN_RETIRED: &[(u64, Event)] =
+    &[(0x00d1, Event::ConditionalBranches), (0x00c4, Event::Taken)];
+
 pub(super) const PROCESSORS: &[Processor] = &[
     // K7, K8, and Families 10h (K10), 11h, 12h, 14h (Bobcat) and 16h (Jaguar). Model 6 of
     // the K7 is left out: QEMU's "max" has its number, and is no processor in particular.
@@ -52,7 +57,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: LEGACY,
         msrs: &[],
         constraints: &[],
-        conditional: None,
+        retired: &[],
     },
     // Bulldozer to Excavator.
     Processor {
@@ -60,7 +65,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: PERF_CTR_EXT_CORE,
         msrs: &[],
         constraints: constraint::FAMILY_15H,
-        conditional: None,
+        retired: &[],
     },
     // Zen 1 to 3, and Hygon's Dhyana.
     Processor {
@@ -72,7 +77,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: PERF_CTR_EXT_CORE,
         msrs: &[],
         constraints: &[],
-        conditional: Some(0x00d1),
+        retired: ZEN_RETIRED,
     },
     // Zen 4 and 5.
     Processor {
@@ -83,6 +88,6 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: PERF_MON_V2,
         msrs: &[],
         constraints: &[],
-        conditional: Some(0x00d1),
+        retired: ZEN_RETIRED,
     },
 ];

@@ -6,10 +6,12 @@
 //! and Linux's driver (arch/x86/events/intel/core.c). Its `intel_pmu_init()` says which
 //! models have the same PMU, and its `intel_*_extra_regs` which bits of a register can be
 //! written, and which events it describes. A reserved bit raises #GP. The numbers of counters are from SDM vol. 3B,
-//! "Performance Monitoring", the sections on the microarchitectures. The codes of conditional
-//! branches are from Intel's event lists: BR_INST_RETIRED.CONDITIONAL, .COND or .JCC.
+//! "Performance Monitoring", the sections on the microarchitectures. The codes of kinds of
+//! instructions are from Intel's event lists: BR_INST_RETIRED.CONDITIONAL, .COND, .JCC and so on,
+//! MEM_INST_RETIRED and MEM_UOPS_RETIRED. Each load or store has one micro-operation here.
 
 use super::{constraint, Counters, ModelMsr, Models::These, Processor};
+use crate::event::Event;
 use crate::metrics::{LEVEL_1, LEVEL_2};
 use crate::msr::{
     MSR_OFFCORE_RSP_0, MSR_OFFCORE_RSP_1, MSR_OMR_0, MSR_OMR_1, MSR_OMR_2, MSR_OMR_3,
@@ -169,15 +171,109 @@ const CORE: Counters = Counters {
     rdpmc_user_disable: false,
 };
 
-/// Conditional branches, from Nehalem on.
-const CONDITIONAL: u64 = 0x01c4;
-/// From Ice Lake on, where unit mask 01H is those that are taken.
-const COND: u64 = 0x11c4;
-/// The second unit mask is 01H.
-const COND_LION_COVE: u64 = (0x01 << 40) | 0x11c4;
-const COND_PANTHER_COVE: u64 = 0x07c4;
-/// The Atoms from Silvermont on.
-const JCC: u64 = 0x7ec4;
+/// Loads and stores, from Sandy Bridge and Goldmont on.
+const LOADS: (u64, Event) = (0x81d0, Event::Loads);
+const STORES: (u64, Event) = (0x82d0, Event::Stores);
+
+const NEHALEM_RETIRED: &[(u64, Event)] = &[
+    (0x01c4, Event::ConditionalBranches),
+    (0x010b, Event::Loads),
+    (0x020b, Event::Stores),
+];
+
+const SANDY_BRIDGE_RETIRED: &[(u64, Event)] = &[
+    (0x01c4, Event::ConditionalBranches),
+    (0x10c4, Event::NotTaken),
+    (0x20c4, Event::NearTaken),
+    LOADS,
+    STORES,
+];
+
+const ICE_LAKE_RETIRED: &[(u64, Event)] = &[
+    (0x11c4, Event::ConditionalBranches),
+    (0x01c4, Event::ConditionalTaken),
+    (0x10c4, Event::NotTaken),
+    (0x20c4, Event::NearTaken),
+    LOADS,
+    STORES,
+];
+
+/// Some have a second unit mask.
+const LION_COVE_RETIRED: &[(u64, Event)] = &[
+    ((0x01 << 40) | 0x11c4, Event::ConditionalBranches),
+    ((0x01 << 40) | 0x01c4, Event::ConditionalTaken),
+    (0x10c4, Event::NotTaken),
+    (0x20c4, Event::NearTaken),
+    LOADS,
+    STORES,
+];
+
+const PANTHER_COVE_RETIRED: &[(u64, Event)] = &[
+    (0x07c4, Event::ConditionalBranches),
+    (0x03c4, Event::ConditionalTaken),
+    (0x04c4, Event::NotTaken),
+    (0xfbc4, Event::NearTaken),
+    LOADS,
+    STORES,
+];
+
+const SILVERMONT_RETIRED: &[(u64, Event)] = &[
+    (0x7ec4, Event::ConditionalBranches),
+    (0xfec4, Event::ConditionalTaken),
+    (0x80c4, Event::Taken),
+    (0x4004, Event::Loads),
+    (0x8004, Event::Stores),
+];
+
+/// Knights Landing's list has no event of all branches that are taken.
+const KNIGHTS_LANDING_RETIRED: &[(u64, Event)] = &[
+    (0x7ec4, Event::ConditionalBranches),
+    (0xfec4, Event::ConditionalTaken),
+    (0x4004, Event::Loads),
+    (0x8004, Event::Stores),
+];
+
+const GOLDMONT_RETIRED: &[(u64, Event)] = &[
+    (0x7ec4, Event::ConditionalBranches),
+    (0xfec4, Event::ConditionalTaken),
+    (0x80c4, Event::Taken),
+    LOADS,
+    STORES,
+];
+
+/// Tremont's list has no event of all branches that are taken.
+const TREMONT_RETIRED: &[(u64, Event)] = &[
+    (0x7ec4, Event::ConditionalBranches),
+    (0xfec4, Event::ConditionalTaken),
+    LOADS,
+    STORES,
+];
+
+const GRACEMONT_RETIRED: &[(u64, Event)] = &[
+    (0x7ec4, Event::ConditionalBranches),
+    (0xfec4, Event::ConditionalTaken),
+    (0x80c4, Event::Taken),
+    (0xc0c4, Event::NearTaken),
+    LOADS,
+    STORES,
+];
+
+const SKYMONT_RETIRED: &[(u64, Event)] = &[
+    (0x7ec4, Event::ConditionalBranches),
+    (0xfec4, Event::ConditionalTaken),
+    (0x7fc4, Event::NotTaken),
+    (0x80c4, Event::Taken),
+    (0xc0c4, Event::NearTaken),
+    LOADS,
+    STORES,
+];
+
+/// Arctic Wolf's list has no loads and stores.
+const ARCTIC_WOLF_RETIRED: &[(u64, Event)] = &[
+    (0x07c4, Event::ConditionalBranches),
+    (0x03c4, Event::ConditionalTaken),
+    (0x04c4, Event::NotTaken),
+];
 
 /// The first steppings of Merom do not report the fixed-function counters that they have.
 const CORE_2: Counters = Counters {
@@ -284,7 +380,7 @@ pub(super) const COYOTE_COVE: Processor = Processor {
     counters: PANTHER_COVE,
     msrs: &PANTHER_COVE_MSRS,
     constraints: constraint::PANTHER_COVE,
-    conditional: Some(COND_PANTHER_COVE),
+    retired: PANTHER_COVE_RETIRED,
 };
 
 /// Arctic Wolf, which no processor has without other cores.
@@ -293,7 +389,7 @@ pub(super) const ARCTIC_WOLF: Processor = Processor {
     counters: DARKMONT,
     msrs: &ARCTIC_WOLF_MSRS,
     constraints: constraint::ARCTIC_WOLF,
-    conditional: Some(COND_PANTHER_COVE),
+    retired: ARCTIC_WOLF_RETIRED,
 };
 
 /// Lion Cove.
@@ -302,7 +398,7 @@ const LION_COVE_PROCESSOR: Processor = Processor {
     counters: LION_COVE,
     msrs: &both_ocr(0xfff_ffff_ffff),
     constraints: constraint::LION_COVE,
-    conditional: Some(COND_LION_COVE),
+    retired: LION_COVE_RETIRED,
 };
 
 /// Darkmont.
@@ -311,13 +407,13 @@ const DARKMONT_PROCESSOR: Processor = Processor {
     counters: DARKMONT,
     msrs: &CRESTMONT_MSRS,
     constraints: &[],
-    conditional: Some(COND_PANTHER_COVE),
+    retired: PANTHER_COVE_RETIRED,
 };
 
 /// Skymont, which no processor has without other cores.
 pub(super) const SKYMONT: Processor = Processor {
     signatures: &[],
-    conditional: Some(JCC),
+    retired: SKYMONT_RETIRED,
     ..DARKMONT_PROCESSOR
 };
 
@@ -330,7 +426,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: CORE,
         msrs: &[],
         constraints: constraint::CORE,
-        conditional: None,
+        retired: &[],
     },
     // Core 2.
     Processor {
@@ -338,7 +434,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: CORE_2,
         msrs: &[],
         constraints: constraint::CORE_2,
-        conditional: None,
+        retired: &[],
     },
     // Nehalem.
     Processor {
@@ -346,7 +442,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: NEHALEM,
         msrs: &[offcore_rsp_0(0xffff).of_core(), LD_LAT],
         constraints: constraint::NEHALEM,
-        conditional: Some(CONDITIONAL),
+        retired: NEHALEM_RETIRED,
     },
     // Westmere.
     Processor {
@@ -358,7 +454,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
             LD_LAT,
         ],
         constraints: constraint::WESTMERE,
-        conditional: Some(CONDITIONAL),
+        retired: NEHALEM_RETIRED,
     },
     // Sandy Bridge.
     Processor {
@@ -366,14 +462,14 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_MSRS,
         constraints: constraint::SANDY_BRIDGE,
-        conditional: Some(CONDITIONAL),
+        retired: SANDY_BRIDGE_RETIRED,
     },
     Processor {
         signatures: &[(6, These(&[0x2d]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::SANDY_BRIDGE,
-        conditional: Some(CONDITIONAL),
+        retired: SANDY_BRIDGE_RETIRED,
     },
     // Ivy Bridge.
     Processor {
@@ -381,14 +477,14 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_MSRS,
         constraints: constraint::IVY_BRIDGE,
-        conditional: Some(CONDITIONAL),
+        retired: SANDY_BRIDGE_RETIRED,
     },
     Processor {
         signatures: &[(6, These(&[0x3e]))],
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::IVY_BRIDGE,
-        conditional: Some(CONDITIONAL),
+        retired: SANDY_BRIDGE_RETIRED,
     },
     // Haswell.
     Processor {
@@ -396,7 +492,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::HASWELL,
-        conditional: Some(CONDITIONAL),
+        retired: SANDY_BRIDGE_RETIRED,
     },
     // Broadwell.
     Processor {
@@ -404,7 +500,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SANDY_BRIDGE,
         msrs: &SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::BROADWELL,
-        conditional: Some(CONDITIONAL),
+        retired: SANDY_BRIDGE_RETIRED,
     },
     // Skylake, Cascade Lake, Cooper Lake, Kaby Lake, Coffee Lake and Comet Lake.
     Processor {
@@ -412,7 +508,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SKYLAKE,
         msrs: &both_offcore_rsp(0x3f_ffff_8fff, [LD_LAT, FRONTEND_SKYLAKE]),
         constraints: constraint::SKYLAKE,
-        conditional: Some(CONDITIONAL),
+        retired: SANDY_BRIDGE_RETIRED,
     },
     // Ice Lake, Rocket Lake and Tiger Lake.
     Processor {
@@ -420,7 +516,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: ICE_LAKE,
         msrs: &both_offcore_rsp(0x3f_ffff_bfff, [LD_LAT, FRONTEND_SKYLAKE]),
         constraints: constraint::ICE_LAKE,
-        conditional: Some(COND),
+        retired: ICE_LAKE_RETIRED,
     },
     // Golden Cove, Raptor Cove and Redwood Cove.
     Processor {
@@ -433,14 +529,14 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: GOLDEN_COVE,
         msrs: &both_ocr(0x3f_ffff_ffff),
         constraints: constraint::GOLDEN_COVE,
-        conditional: Some(COND),
+        retired: ICE_LAKE_RETIRED,
     },
     // Lunar Lake and Arrow Lake.
     LION_COVE_PROCESSOR,
     // Cougar Cove: Panther Lake and Wildcat Lake.
     Processor {
         signatures: &[(6, These(&[0xcc, 0xd5]))],
-        conditional: Some(COND_PANTHER_COVE),
+        retired: PANTHER_COVE_RETIRED,
         ..LION_COVE_PROCESSOR
     },
     // Panther Cove: Diamond Rapids.
@@ -455,7 +551,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: BONNELL,
         msrs: &[],
         constraints: &[],
-        conditional: None,
+        retired: &[],
     },
     // Silvermont and Airmont.
     Processor {
@@ -463,7 +559,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SILVERMONT,
         msrs: &atom_rsp(0x76_8005_ffff, 0x36_8005_ffff),
         constraints: &[],
-        conditional: Some(JCC),
+        retired: SILVERMONT_RETIRED,
     },
     // Goldmont and Goldmont Plus.
     Processor {
@@ -471,7 +567,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: GOLDMONT,
         msrs: &atom_rsp(0x76_0005_ffbf, 0x36_0005_ffbf),
         constraints: &[],
-        conditional: Some(JCC),
+        retired: GOLDMONT_RETIRED,
     },
     // Tremont.
     Processor {
@@ -479,7 +575,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: TREMONT,
         msrs: &atom_rsp(0x800f_f0ff_ffff_9fff, 0x000f_f0ff_ffff_9fff),
         constraints: &[],
-        conditional: Some(JCC),
+        retired: TREMONT_RETIRED,
     },
     // Gracemont.
     Processor {
@@ -487,7 +583,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: GRACEMONT,
         msrs: &GRACEMONT_MSRS,
         constraints: &[],
-        conditional: Some(JCC),
+        retired: GRACEMONT_RETIRED,
     },
     // Crestmont: Sierra Forest and Grand Ridge.
     Processor {
@@ -495,7 +591,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: CRESTMONT,
         msrs: &CRESTMONT_MSRS,
         constraints: &[],
-        conditional: Some(JCC),
+        retired: GRACEMONT_RETIRED,
     },
     // Clearwater Forest.
     DARKMONT_PROCESSOR,
@@ -505,6 +601,6 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: SILVERMONT,
         msrs: &unit_mask_rsp(0x79_9ffb_b6e7, 0x39_9ffb_ffe7),
         constraints: &[],
-        conditional: Some(JCC),
+        retired: KNIGHTS_LANDING_RETIRED,
     },
 ];

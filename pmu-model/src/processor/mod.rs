@@ -12,6 +12,7 @@ use core::ops::RangeInclusive;
 
 use crate::{
     config::{ConfigError, Shape, Vendor},
+    event::Event,
     msr::{EventSel, MSR_PERF_METRICS},
 };
 use constraint::Constraint;
@@ -89,9 +90,9 @@ pub(crate) struct Processor {
     /// The events that only some general-purpose counters count. The first one that
     /// applies to an event counts.
     constraints: &'static [Constraint],
-    /// Where EVENTSEL has the event of conditional branches, taken or not: the event select and the
-    /// unit masks.
-    conditional: Option<u64>,
+    /// The events of kinds of instructions that are not architectural, by what EVENTSEL has for each:
+    /// the event select and the unit masks.
+    retired: &'static [(u64, Event)],
 }
 
 /// A register that exists on some processors only.
@@ -191,10 +192,12 @@ impl Processor {
         self.counters.metrics_clear
     }
 
-    /// Whether an event is that of conditional branches.
-    pub(crate) fn is_conditional(&self, eventsel: EventSel) -> bool {
+    /// The event of a kind of instructions, `None` if it is not one.
+    pub(crate) fn retired(&self, eventsel: EventSel) -> Option<Event> {
         const CODE: u64 = 0xffff | EventSel::EVENT_HIGH | EventSel::UMASK2;
-        self.conditional == Some(eventsel.0 & CODE)
+        let mut events = self.retired.iter();
+        let (_, event) = events.find(|(code, _)| *code == eventsel.0 & CODE)?;
+        Some(*event)
     }
 
     /// The general-purpose counters that count an event, as a bitmap. `None` if the list

@@ -99,6 +99,15 @@ pub struct PmuCounts {
     pub branches: [u64; 2],
     /// The branches that are conditional, taken or not.
     pub conditional: [u64; 2],
+    /// Conditional branches that were taken. This and what follows, but for tsc, count only if
+    /// pmu_counts_details().
+    pub conditional_taken: [u64; 2],
+    /// Branches within the code segment that are not conditional.
+    pub near_unconditional: [u64; 2],
+    /// Instructions that load from memory.
+    pub loads: [u64; 2],
+    /// Instructions that store to memory.
+    pub stores: [u64; 2],
     /// The cycles of the time-stamp counter that passed while the vCPU was not halted. They
     /// matter if pmu_ref_cycles_are_tsc().
     pub tsc: [u64; 2],
@@ -398,10 +407,17 @@ pub extern "C" fn pmu_ref_cycles_are_tsc(pmu: &PmuBridge) -> bool {
 /// Reports what has retired since the last call, and the time that has passed.
 #[no_mangle]
 pub extern "C" fn pmu_retire(pmu: &mut PmuBridge, delta: &PmuCounts) {
-    let retired = Mode::ALL.map(|mode| Retired {
-        instructions: delta.instructions[mode as usize],
-        branches: delta.branches[mode as usize],
-        conditional: delta.conditional[mode as usize],
+    let retired = Mode::ALL.map(|mode| {
+        let mode = mode as usize;
+        Retired {
+            instructions: delta.instructions[mode],
+            branches: delta.branches[mode],
+            conditional: delta.conditional[mode],
+            conditional_taken: delta.conditional_taken[mode],
+            near_unconditional: delta.near_unconditional[mode],
+            loads: delta.loads[mode],
+            stores: delta.stores[mode],
+        }
     });
     pmu.0.report(&retired, delta.tsc);
 }
@@ -453,6 +469,13 @@ pub extern "C" fn pmu_rdpmc(
 #[no_mangle]
 pub extern "C" fn pmu_counting(pmu: &PmuBridge) -> bool {
     pmu.0.counting()
+}
+
+/// Whether a counter counts more than what depends on the numbers of instructions, branches and
+/// conditional branches. It is false if pmu_counting() is.
+#[no_mangle]
+pub extern "C" fn pmu_counts_details(pmu: &PmuBridge) -> bool {
+    pmu.0.counts_details()
 }
 
 /// Takes the pending PMI, which the caller delivers through LVTPC. Returns whether there

@@ -339,6 +339,10 @@ fn threads_of_a_core_disturb_each_other() {
         instructions: [10, 0],
         branches: [0, 0],
         conditional: [0, 0],
+        conditional_taken: [0, 0],
+        near_unconditional: [0, 0],
+        loads: [0, 0],
+        stores: [0, 0],
         tsc: [0, 0],
     };
     for (pmu, expected) in [(&mut second, 10 + (1 << 40)), (&mut third, 10)] {
@@ -383,6 +387,10 @@ fn ref_cycles() {
             instructions: [100, 0],
             branches: [0, 0],
             conditional: [0, 0],
+            conditional_taken: [0, 0],
+            near_unconditional: [0, 0],
+            loads: [0, 0],
+            stores: [0, 0],
             tsc: [1000, 2000],
         };
         pmu_retire(&mut pmu, &counts);
@@ -441,6 +449,10 @@ fn every_second_pmi_is_lost() {
         instructions: [1, 0],
         branches: [0, 0],
         conditional: [0, 0],
+        conditional_taken: [0, 0],
+        near_unconditional: [0, 0],
+        loads: [0, 0],
+        stores: [0, 0],
         tsc: [0, 0],
     };
     // Instructions in user mode, with a PMI.
@@ -480,6 +492,10 @@ fn from_wrmsr_to_pmi() {
         instructions: [0, instructions],
         branches: [0, branches],
         conditional: [0, 0],
+        conditional_taken: [0, 0],
+        near_unconditional: [0, 0],
+        loads: [0, 0],
+        stores: [0, 0],
         tsc: [0, 0],
     };
     // Branches in kernel mode, with a PMI.

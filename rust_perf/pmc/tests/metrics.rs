@@ -65,7 +65,7 @@ fn retire(driven: &Driven, instructions: u64, branches: u64) {
     let user = Retired {
         instructions,
         branches,
-        conditional: 0,
+        ..Retired::default()
     };
     driven
         .cpu

@@ -218,7 +218,7 @@ impl Registers for Busy {
         let one = Retired {
             instructions: 1,
             branches: 0,
-            conditional: 0,
+            ..Retired::default()
         };
         self.0.pmu.borrow_mut().retire(&[Retired::default(), one]);
         self.0.wrmsr(msr, value);

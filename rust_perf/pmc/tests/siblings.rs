@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Exclusive ones, those of some counters or of fixed ones, and instructions by cycles with at
 /// least one of them. The model counts instructions with all of them.
 const CODES: [u64; 9] = [
-    0x81d0,
+    0x11d0,
     0x01d1,
     0x01d2,
     0x02d3,
@@ -180,7 +180,7 @@ fn two_exclusive_events_on_each_thread() {
     let mut siblings = Siblings::default();
     let mut threads = [0, 1].map(|number| Thread::new(&core, number));
     for thread in &mut threads {
-        let added = [0x81d0, 0x01d1, 0x01d2].map(|code| thread.add(&mut siblings, code));
+        let added = [0x11d0, 0x01d1, 0x01d2].map(|code| thread.add(&mut siblings, code));
         assert_eq!(added, [true, true, false]);
         // Instructions are on a fixed counter.
         assert!(thread.add(&mut siblings, 0xc0));

@@ -88,7 +88,7 @@ impl Cpu {
             Retired {
                 instructions,
                 branches: 0,
-                conditional: 0,
+                ..Retired::default()
             },
             Retired::default(),
         ]);

@@ -47,7 +47,7 @@ const ERROR: u64 = 1 << 40;
 const PLAIN: u64 = 0xc0 | CMASK_1;
 
 /// Exclusive events. The model counts instructions with all of them.
-const EXCLUSIVE: [u64; 6] = [0x81d0, 0x82d0, 0x01d1, 0x04d1, 0x01d2, 0x01d3];
+const EXCLUSIVE: [u64; 6] = [0x11d0, 0x12d0, 0x01d1, 0x04d1, 0x01d2, 0x01d3];
 
 fn is_exclusive(config: u64) -> bool {
     (0xd0..=0xd3).contains(&(config & 0xff))
