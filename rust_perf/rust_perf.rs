@@ -7,7 +7,10 @@
 //! - `rust_clock`, time: [`clock_pmu`].
 //! - `rust_trace`, the kernel's trace points and probes: [`trace_pmu`].
 
-use crate::x86::Options;
+use crate::{
+    system::lockup::HardLockupDetector,
+    x86::Options, //
+};
 use core::{
     borrow::Borrow,
     num::NonZeroU8, //
@@ -58,6 +61,12 @@ module! {
                           default, or 1. Needs a kernel that was booted without that driver, by \
                           initcall_blacklist=init_hw_perf_events,pt_init,bts_init",
         },
+        watchdog: u8 {
+            default: 0,
+            description: "Whether the kernel's detector of hard lockups (kernel.nmi_watchdog) uses this PMU: \
+                          0, the default, or 1. Needs primary=1. The module can be unloaded when \
+                          kernel.nmi_watchdog is 0",
+        },
         unreserved: u8 {
             default: 0,
             description: "Whether to load although someone else uses counters that the kernel does \
@@ -68,7 +77,11 @@ module! {
 
 /// The PMUs. `None` for one that this machine has no hardware for, or that needs what the
 /// kernel does not have.
+///
+/// They are dropped in this order.
 struct RustPerf {
+    // It has events of `_core`.
+    _lockup_detector: Option<HardLockupDetector>,
     _core: Option<core_pmu::Registrations>,
     _clock: Pin<KBox<perf::Registration<clock_pmu::ClockPmu>>>,
     _trace: Option<Pin<KBox<perf::Registration<trace_pmu::TracePmu>>>>,
@@ -77,10 +90,16 @@ struct RustPerf {
 impl kernel::Module for RustPerf {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let options = options()?;
+        let place = place()?;
+        let watchdog = watchdog(place)?;
+        let core = core_pmu::register(&options, place, module)?;
+        let clock = clock_pmu::register(module)?;
+        let trace = trace_pmu::register(module)?;
         Ok(RustPerf {
-            _core: core_pmu::register(&options, place()?, module)?,
-            _clock: clock_pmu::register(module)?,
-            _trace: trace_pmu::register(module)?,
+            _lockup_detector: watchdog.then(start_lockup_detector).transpose()?,
+            _core: core,
+            _clock: clock,
+            _trace: trace,
         })
     }
 }
@@ -112,6 +131,23 @@ fn place() -> Result<core_pmu::Place> {
             true => core_pmu::Place::InTree,
         },
     )
+}
+
+/// Whether the kernel's detector of hard lockups is to use the PMU. Fails with `EINVAL`, and a
+/// message.
+fn watchdog(place: core_pmu::Place) -> Result<bool> {
+    let watchdog = switch("watchdog", module_parameters::watchdog.value())?;
+    if watchdog && !matches!(place, core_pmu::Place::InTree) {
+        pr_err!("watchdog=1 needs primary=1: the detector has events of the PMU `cpu`\n");
+        return Err(EINVAL);
+    }
+    Ok(watchdog)
+}
+
+fn start_lockup_detector() -> Result<HardLockupDetector> {
+    HardLockupDetector::start().inspect_err(|_| {
+        pr_err!("watchdog=1: the kernel has no detector of hard lockups that waits for a PMU\n")
+    })
 }
 
 /// What the other parameters ask of the hardware. Fails with `EINVAL`, and a message.

@@ -75,6 +75,10 @@ struct pt_regs *rust_perf_irq_regs(void);
 bool rust_perf_user_mode(const struct pt_regs *regs);
 bool rust_perf_is_idle(void);
 
+/* helpers_lockup.c */
+int rust_perf_lockup_init(void);
+void rust_perf_lockup_reconfigure(int *available, bool value);
+
 /* helpers_probe.c */
 int rust_perf_symbols_init(void);
 int rust_perf_each_kernel_symbol(int (*visit)(void *data, unsigned long addr),

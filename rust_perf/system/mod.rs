@@ -2,14 +2,15 @@
 
 //! Kernel services that the drivers need and the `kernel` crate does not have:
 //! interrupt contexts, a lock for them, data of each CPU, sets of CPUs, CPU hotplug, the
-//! system's sleep and shutdown, tasks, trace points and probes, and what says where a probe
-//! is.
+//! detector of hard lockups, the system's sleep and shutdown, tasks, trace points and
+//! probes, and what says where a probe is.
 
 pub mod address_space;
 pub mod cpumask;
 pub mod hotplug;
 pub mod irq;
 pub mod kprobe;
+pub mod lockup;
 pub mod path;
 pub mod percpu;
 pub mod raw_spinlock;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Loading and unloading the module.
 
+use std::env;
 use std::ffi::CStr;
 use std::fs::File;
 use std::path::Path;
@@ -18,9 +19,7 @@ pub fn insert(ctx: &Ctx) -> Result<Result<(), Errno>> {
 
 /// Loads the module with parameters.
 pub fn insert_with(ctx: &Ctx, parameters: &CStr) -> Result<Result<(), Errno>> {
-    let path = ctx.module_file()?;
-    let file = File::open(&path).with_context(|| format!("{}", path.display()))?;
-    Ok(finit_module(&file, parameters, ModuleInitFlags::empty()))
+    insert_file_with(&ctx.module_file()?, parameters)
 }
 
 /// Expects that the module does not load with these parameters.
@@ -38,8 +37,19 @@ pub fn expect_refused(ctx: &Ctx, parameters: &CStr, errno: Errno) -> Result<()> 
 
 /// Loads any module.
 pub fn insert_file(path: &Path) -> Result<Result<(), Errno>> {
+    insert_file_with(path, c"")
+}
+
+fn insert_file_with(path: &Path, parameters: &CStr) -> Result<Result<(), Errno>> {
     let file = File::open(path).with_context(|| format!("{}", path.display()))?;
-    Ok(finit_module(&file, c"", ModuleInitFlags::empty()))
+    Ok(finit_module(&file, parameters, ModuleInitFlags::empty()))
+}
+
+/// Loads the module that is for the tests of the suite alone.
+pub fn insert_of_tests(parameters: &CStr) -> Result<Result<(), Errno>> {
+    const VARIABLE: &str = "RUST_PERF_TEST_KO";
+    let path = env::var_os(VARIABLE).with_context(|| format!("{VARIABLE} is not set"))?;
+    insert_file_with(Path::new(&path), parameters)
 }
 
 /// Unloads the module, as rmmod does. Fails if the module is in use.

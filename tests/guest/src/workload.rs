@@ -29,6 +29,7 @@ extern "C" {
     fn guest_padded_loop(a: u64, b: u64);
     fn guest_branches(a: u64, b: u64);
     fn guest_block(a: u64, b: u64);
+    fn guest_kinds(a: u64, b: u64);
     fn guest_touch(a: u64, b: u64);
     fn guest_rep_movsb(a: u64, b: u64);
     fn guest_rep_stosb(a: u64, b: u64);
@@ -358,6 +359,40 @@ impl Registers {
             di: n - place.div_ceil(2),
         })
     }
+}
+
+/// `n` rounds of a loop with all kinds of branches, loads and stores. The kinds are those of a
+/// measured run.
+pub fn kinds(n: u64) -> Result<(Workload, Kinds)> {
+    let memory = Memory::new(PAGE, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
+    let args = (memory.address(), n);
+    let code = Workload::new("kinds", guest_kinds, args, 25 * n + 3, 5 * n + 1);
+    // The window calls the code, and ends with SYSCALL, which is a far branch.
+    let kinds = Kinds {
+        conditional: 2 * n,
+        conditional_taken: n - 1,
+        near_unconditional: 1 + 3 * n + 1,
+        far: SYSCALL_BRANCHES,
+        loads: 10 * n + 1,
+        stores: 1 + 9 * n,
+    };
+    Ok((code.with_memory(memory), kinds))
+}
+
+/// How many instructions of each kind a measured run of [`kinds`] retires in user mode.
+pub struct Kinds {
+    /// Conditional branches.
+    pub conditional: u64,
+    /// Those of them that are taken.
+    pub conditional_taken: u64,
+    /// Calls, jumps and returns.
+    pub near_unconditional: u64,
+    /// All other branches.
+    pub far: u64,
+    /// Those that load from memory.
+    pub loads: u64,
+    /// Those that store to memory.
+    pub stores: u64,
 }
 
 /// One write to each of `pages` fresh pages. Each write faults and then retires

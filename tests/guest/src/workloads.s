@@ -170,6 +170,40 @@ guest_registers_loop:
 	pop	rbx
 	ret
 
+# (memory, n): 25n + 3, all kinds of branches, loads and stores. The comment says
+# which kind each instruction is.
+	.globl	guest_kinds
+guest_kinds:
+	mov	r8, rdi
+	mov	r9, rsi
+1:	mov	rax, [r8]		# load
+	mov	[r8 + 8], rax		# store
+	add	qword ptr [r8 + 16], 1	# both
+	lock xadd [r8 + 24], rax	# both
+	xchg	rax, [r8 + 24]		# both
+	cmp	byte ptr [r8], 1	# load
+	lea	rax, [r8 + 8]
+	nop	dword ptr [r8]
+	push	rax			# store
+	pop	rax			# load
+	movups	xmm0, [r8]		# load
+	movups	[r8 + 32], xmm0		# store
+	fld	tbyte ptr [r8 + 48]	# load
+	fstp	tbyte ptr [r8 + 48]	# store
+	lea	rsi, [r8 + 64]
+	lea	rdi, [r8 + 96]
+	mov	ecx, 16
+	rep movsb			# both
+	call	3f			# store, near
+	xor	eax, eax
+	jnz	4f			# never taken
+	jmp	2f			# near
+2:	dec	r9
+	jnz	1b			# taken n - 1 times
+	ret				# load, near
+3:	ret				# load, near
+4:	ud2
+
 # (page, n): 4n + 1, with n page faults if the pages are fresh
 	.globl	guest_touch
 guest_touch:

@@ -21,7 +21,7 @@ pub use cpus::CPUS;
 pub use fault::Fault;
 pub use filter::{nearest, Filter};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
-pub use suite::{find, Suite, SystemEvent, TestGroup, Timing, SUITES};
+pub use suite::{find, Suite, SystemEvent, TestGroup, TestModule, Timing, SUITES};
 
 /// The titles (`theme::name`) of the tests of each group, by the group's name.
 ///

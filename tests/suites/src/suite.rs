@@ -99,8 +99,12 @@ test_groups! {
     HybridFault,
     /// kexec.rs: needs [`SystemEvent::Kexec`]
     Kexec,
+    /// kinds.rs: needs a machine with the PMU that QEMU gives its signature
+    Kinds,
     /// lifecycle.rs: needs that the module is not loaded
     Lifecycle,
+    /// lockup.rs: needs the module in the place of the in-tree driver, and lockup.ko
+    Lockup,
     /// lvtpc.rs: needs [`Fault::MaskLvtpc`]
     Lvtpc,
     /// mixed.rs
@@ -253,6 +257,33 @@ pub struct Suite {
     pub like: Option<&'static str>,
 }
 
+/// A kernel module in C that is for tests alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TestModule {
+    /// in_tree_counters.ko
+    InTreeCounters,
+    /// lockup.ko
+    Lockup,
+}
+
+impl TestModule {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InTreeCounters => "in_tree_counters",
+            Self::Lockup => "lockup",
+        }
+    }
+
+    /// The folder that has its Kbuild.
+    pub const fn folder(self) -> &'static str {
+        match self {
+            Self::InTreeCounters => "tests/in_tree",
+            Self::Lockup => "tests/lockup",
+        }
+    }
+}
+
 impl Suite {
     const fn new(name: &'static str, groups: &'static [&'static [TestGroup]]) -> Self {
         Self {
@@ -399,9 +430,15 @@ impl Suite {
             .all(|group| self.groups().any(|it| it == *group))
     }
 
-    /// Whether its tests load in_tree_counters.ko.
-    pub fn in_tree_counters(&self) -> bool {
-        self.has(&[Codes]) || self.has(&[HybridCpu])
+    /// The module that its tests load besides this project's.
+    pub fn test_module(&self) -> Option<TestModule> {
+        if self.has(&[Codes]) || self.has(&[HybridCpu]) {
+            Some(TestModule::InTreeCounters)
+        } else if self.has(&[Lockup]) {
+            Some(TestModule::Lockup)
+        } else {
+            None
+        }
     }
 
     /// The properties to append to QEMU's `-cpu`, separated by commas.
@@ -730,10 +767,14 @@ const GENERAL: &[Suite] = &[
         .kernel_arguments("loglevel=1")
         .primary()
         .with_all(),
-    Suite::new("programs", &[&[Programs]])
+    Suite::new("primary-watchdog", &[&[Lockup]])
+        // The other CPU waits for the one that is locked up.
+        .kernel_arguments("nmi_watchdog=1 rcupdate.rcu_cpu_stall_suppress=1")
+        .primary(),
+    Suite::new("programs", &[&[Programs, Kinds]])
         .on(machine::SKYLAKE_DEFAULT)
         .primary(),
-    Suite::new("programs-amd", &[&[Programs]])
+    Suite::new("programs-amd", &[&[Programs, Kinds]])
         .on(machine::ZEN_3_DEFAULT)
         .primary()
         .with_all(),
@@ -787,13 +828,13 @@ const GENERAL: &[Suite] = &[
     Suite::new("32-bit", &[&[OverflowWidth]]).on(machine::V4_32_BITS),
     Suite::new("sign-extended", &[&[OverflowWidth, Counting]]).on(machine::V4_SIGN_EXTENDED),
     Suite::new("processor-penryn", &[&[Processor, OverflowWidth]]).on(machine::PENRYN_DEFAULT),
-    Suite::new("processor-kaby-lake", &[&[Processor]])
+    Suite::new("processor-kaby-lake", &[&[Processor, Kinds]])
         .on(machine::SKYLAKE_DEFAULT)
         .with_all(),
-    Suite::new("processor-gracemont", &[&[Processor]])
+    Suite::new("processor-gracemont", &[&[Processor, Kinds]])
         .on(machine::GRACEMONT_DEFAULT)
         .with_all(),
-    Suite::new("processor-zen-3", &[&[Processor, Pairs]])
+    Suite::new("processor-zen-3", &[&[Processor, Kinds, Pairs]])
         .on(machine::ZEN_3_DEFAULT)
         .with_all(),
     Suite::new("40-bit", &[&[OverflowWidth]])

@@ -86,7 +86,7 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
         logs: &ctx.guest_logs("bench")?,
         module: None,
         example: None,
-        in_tree_counters: None,
+        test_module: None,
         command: Some(command),
         suite: None,
         tests: None,

@@ -87,7 +87,7 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
         logs: &ctx.guest_logs("demo")?,
         module: Some(&module),
         example: None,
-        in_tree_counters: None,
+        test_module: None,
         command: Some(demo.script),
         suite: None,
         tests: None,

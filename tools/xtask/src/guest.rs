@@ -228,8 +228,8 @@ pub struct Guest<'a> {
     pub module: Option<&'a Path>,
     /// An example. It is loaded unless there is a suite, whose tests do that.
     pub example: Option<&'a Path>,
-    /// in_tree_counters.ko, which tests load.
-    pub in_tree_counters: Option<&'a Path>,
+    /// A module that is for tests alone, which load it.
+    pub test_module: Option<&'a Path>,
     /// The command, for sh; the guest is interactive without one.
     pub command: Option<&'a str>,
     /// The suite whose guest this is.
@@ -463,12 +463,9 @@ impl Guest<'_> {
                 set("LOAD_EXAMPLE", "1");
             }
         }
-        if let Some(module) = self.in_tree_counters {
-            copy(module, &run.join("in_tree_counters.ko"))?;
-            set(
-                "RUST_PERF_IN_TREE_COUNTERS_KO",
-                "/run/xtask/in_tree_counters.ko",
-            );
+        if let Some(module) = self.test_module {
+            copy(module, &run.join("test.ko"))?;
+            set("RUST_PERF_TEST_KO", "/run/xtask/test.ko");
         }
         match self.command {
             Some(command) => fs::write(run.join("command"), command)?,
@@ -697,10 +694,9 @@ fn user_guest(
     let example = guest.example.as_deref().or(of_suite);
     let example = example.map(|name| module::example(ctx, &parts.kernel, name));
     let example = example.transpose()?;
-    let in_tree_counters = suite
-        .filter(|suite| suite.in_tree_counters())
-        .map(|_| module::in_tree_counters(ctx, &parts.kernel))
-        .transpose()?;
+    let test_module = suite.and_then(|suite| suite.test_module());
+    let test_module = test_module.map(|it| module::of_tests(ctx, &parts.kernel, it));
+    let test_module = test_module.transpose()?;
     let tests = suite.map(|_| guest_tests::build(ctx)).transpose()?;
     if command.is_none() {
         let loaded = Settings::new(suite, options, "").load_module;
@@ -710,7 +706,7 @@ fn user_guest(
         logs: &ctx.guest_logs(name)?,
         module: module.as_deref(),
         example: example.as_deref(),
-        in_tree_counters: in_tree_counters.as_deref(),
+        test_module: test_module.as_deref(),
         command,
         suite,
         tests: tests.as_deref(),

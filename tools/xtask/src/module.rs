@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use suites::TestModule;
+
 use crate::cache;
 use crate::context::Context;
 use crate::kernel::{self, Kernel};
@@ -35,8 +37,8 @@ enum Target<'a> {
     Driver,
     /// An example, by its name.
     Example(&'a str),
-    /// in_tree_counters.ko of tests/in_tree, which is C.
-    InTreeCounters,
+    /// A module in C that tests load.
+    Test(TestModule),
 }
 
 impl<'a> Target<'a> {
@@ -59,7 +61,7 @@ impl<'a> Target<'a> {
         match self {
             Self::Driver => "rust_perf",
             Self::Example(name) => name,
-            Self::InTreeCounters => "in_tree_counters",
+            Self::Test(module) => module.name(),
         }
     }
 
@@ -67,7 +69,7 @@ impl<'a> Target<'a> {
     fn folder(self, ctx: &Context) -> PathBuf {
         match self {
             Self::Driver | Self::Example(_) => ctx.top.clone(),
-            Self::InTreeCounters => ctx.top.join("tests/in_tree"),
+            Self::Test(module) => ctx.top.join(module.folder()),
         }
     }
 
@@ -75,7 +77,7 @@ impl<'a> Target<'a> {
     fn make_variable(self) -> String {
         match self {
             // The user's environment may have this variable.
-            Self::Driver | Self::InTreeCounters => "EXAMPLE=".to_owned(),
+            Self::Driver | Self::Test(_) => "EXAMPLE=".to_owned(),
             Self::Example(name) => format!("EXAMPLE={name}"),
         }
     }
@@ -233,12 +235,12 @@ pub fn example(ctx: &Context, kernel: &Kernel, name: &str) -> Result<PathBuf> {
     build(ctx, &kernel::kdir(ctx, kernel)?, target, false)
 }
 
-/// Builds in_tree_counters.ko for a Debian kernel.
-pub fn in_tree_counters(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+/// Builds a module that tests load for a Debian kernel.
+pub fn of_tests(ctx: &Context, kernel: &Kernel, module: TestModule) -> Result<PathBuf> {
     build(
         ctx,
         &kernel::kdir(ctx, kernel)?,
-        Target::InTreeCounters,
+        Target::Test(module),
         false,
     )
 }
@@ -259,7 +261,7 @@ fn output_dir(ctx: &Context, release: &str, target: Target, clippy: bool) -> Pat
     let name = if clippy { "clippy" } else { "module" };
     let name = match target {
         Target::Driver => name.to_owned(),
-        Target::Example(_) | Target::InTreeCounters => format!("{name}-{}", target.name()),
+        Target::Example(_) | Target::Test(_) => format!("{name}-{}", target.name()),
     };
     ctx.out.join(name).join(release)
 }

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
-use suites::{Filter, Suite, SystemEvent};
+use suites::{Filter, Suite, SystemEvent, TestModule};
 
 use crate::cache;
 use crate::context::{Context, GuestLogs};
@@ -133,14 +133,13 @@ fn run(
     let module = module::for_kernel(ctx, &parts.kernel)?;
     let mut on_debian_qemu = None;
     let mut examples = HashMap::new();
-    let in_tree_counters = selected
-        .iter()
-        .any(|selected| selected.suite.in_tree_counters())
-        .then(|| module::in_tree_counters(ctx, &parts.kernel))
-        .transpose()?;
+    let mut test_modules = HashMap::new();
     for selected in &selected {
         if let Some(name) = selected.suite.example {
             examples.insert(name, module::example(ctx, &parts.kernel, name)?);
+        }
+        if let Some(it) = selected.suite.test_module() {
+            test_modules.insert(it, module::of_tests(ctx, &parts.kernel, it)?);
         }
         let choice = options.guest.qemu(Some(selected.suite))?;
         if choice == Choice::Debian && on_debian_qemu.is_none() {
@@ -155,7 +154,7 @@ fn run(
         parts: &parts,
         on_debian_qemu: on_debian_qemu.as_ref(),
         examples: &examples,
-        in_tree_counters: in_tree_counters.as_deref(),
+        test_modules: &test_modules,
         program: &program,
         module: &module,
         user: &options.guest,
@@ -175,8 +174,8 @@ struct Runner<'a> {
     on_debian_qemu: Option<&'a Parts>,
     /// The modules of the examples that suites need, by name.
     examples: &'a HashMap<&'static str, PathBuf>,
-    /// in_tree_counters.ko, if any suite needs it.
-    in_tree_counters: Option<&'a Path>,
+    /// The other modules that the tests of suites load.
+    test_modules: &'a HashMap<TestModule, PathBuf>,
     program: &'a Path,
     module: &'a Path,
     user: &'a guest::Options,
@@ -269,7 +268,10 @@ impl Runner<'_> {
                 .example
                 .and_then(|name| self.examples.get(name))
                 .map(PathBuf::as_path),
-            in_tree_counters: self.in_tree_counters.filter(|_| suite.in_tree_counters()),
+            test_module: suite
+                .test_module()
+                .and_then(|it| self.test_modules.get(&it))
+                .map(PathBuf::as_path),
             command: Some(&command),
             suite: Some(suite),
             tests: Some(self.program),

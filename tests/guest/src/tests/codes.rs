@@ -8,11 +8,10 @@
 //! `constraints.rs` shows.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{ensure, Context, Result};
 use nix::sched::sched_getcpu;
@@ -65,10 +64,7 @@ struct InTree(File);
 impl InTree {
     /// Loads it for this PMU of the in-tree driver.
     fn load(pmu: &str) -> Result<Self> {
-        let module = env::var_os("RUST_PERF_IN_TREE_COUNTERS_KO")
-            .map(PathBuf::from)
-            .context("RUST_PERF_IN_TREE_COUNTERS_KO is not set")?;
-        module::insert_file(&module)?.context("insmod in_tree_counters.ko")?;
+        module::insert_of_tests(c"")?.context("insmod in_tree_counters.ko")?;
         let file = Path::new(FOLDER).join(pmu);
         match File::open(&file) {
             Ok(file) => Ok(Self(file)),

@@ -192,6 +192,9 @@ fn refused_parameters(ctx: &Ctx) -> Result<()> {
         (c"fixed=yes", Errno::EINVAL),
         (c"named_events=2", Errno::EINVAL),
         (c"primary=2", Errno::EINVAL),
+        (c"watchdog=2", Errno::EINVAL),
+        // It needs primary=1.
+        (c"watchdog=1", Errno::EINVAL),
         (c"general=-1", Errno::EINVAL),
         // A generation that this CPU does not have, and one that does not exist.
         (c"generation=5", Errno::ENODEV),

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The kernel's detector of hard lockups with the module in the place of the in-tree driver.
+
+use std::ffi::CString;
+use std::fs;
+
+use anyhow::{ensure, Context, Result};
+use nix::errno::Errno;
+
+use crate::ctx::{Ctx, Test};
+use crate::kmsg::{set_judged, Kmsg};
+use crate::module;
+use crate::setting::{Affinity, Setting};
+use crate::tests;
+
+pub const TESTS: &[Test] = tests![
+    all need [Root, Module];
+    not_available_by_default,
+    a_locked_up_cpu_is_reported,
+    on_a_cpu_that_comes_back: [Cpus(2)],
+];
+
+const SWITCH: &str = "/proc/sys/kernel/nmi_watchdog";
+const THRESHOLD: &str = "/proc/sys/kernel/watchdog_thresh";
+const SOFT: &str = "/proc/sys/kernel/soft_watchdog";
+
+/// The kernel has looked for a PMU at boot, when there was none.
+fn not_available_by_default(_: &Ctx) -> Result<()> {
+    let on = fs::read_to_string(SWITCH)?;
+    ensure!(on.trim() == "0", "{SWITCH} is {on}");
+    // ENOTSUPP, which user mode should not see.
+    let error = fs::write(SWITCH, "1").err().context("set")?;
+    ensure!(error.raw_os_error() == Some(524), "{error}");
+    Ok(())
+}
+
+/// The module with `watchdog=1`. It is as before when this is dropped.
+struct Watched<'a> {
+    ctx: &'a Ctx,
+    _soft: Setting,
+}
+
+impl<'a> Watched<'a> {
+    fn new(ctx: &'a Ctx) -> Result<Self> {
+        // What is locked up does not schedule either, which is for others to test.
+        let soft = Setting::change(SOFT, 0)?;
+        module::remove().context("rmmod")?;
+        module::insert_with(ctx, c"primary=1 watchdog=1")?.context("insmod watchdog=1")?;
+        Ok(Self { ctx, _soft: soft })
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        let again = fs::write(SWITCH, "0")
+            .context(SWITCH)
+            .and_then(|()| module::remove().context("rmmod"))
+            .and_then(|()| module::insert_with(self.ctx, c"primary=1"));
+        if !matches!(again, Ok(Ok(()))) {
+            eprintln!("the module cannot be loaded again: {again:?}");
+        }
+    }
+}
+
+/// The clock rate that the kernel has found, which it takes the detector's period from.
+fn cycles_in_a_second() -> Result<u64> {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo")?;
+    let mhz = cpuinfo.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == "cpu MHz").then(|| value.trim().parse::<f64>())
+    });
+    Ok((mhz.context("no cpu MHz")?? * 1e6) as u64)
+}
+
+/// Locks up a CPU for so many cycles at least, and returns how many reports of it there are.
+fn reports(cpu: usize, cycles: u64) -> Result<usize> {
+    let mut log = Kmsg::from_now()?;
+    let _affinity = Affinity::pinned_to(cpu)?;
+    // Each of the loop's two instructions takes a cycle or more.
+    let rounds = CString::new(format!("rounds={}", cycles / 2))?;
+    let result = module::insert_of_tests(&rounds)?;
+    ensure!(
+        result == Err(Errno::ECANCELED),
+        "insmod lockup.ko: {result:?}"
+    );
+    let records = log.records()?;
+    let report = format!("CPU{cpu}: Watchdog detected hard LOCKUP on cpu {cpu}");
+    let found = records.iter().filter(|it| it.text.contains(&report));
+    let found = found.count();
+    if found == 1 {
+        set_judged(&records);
+    }
+    Ok(found)
+}
+
+/// A CPU is reported if it handles no interrupts for longer than the threshold, that is, while the
+/// detector's event overflows twice. It is not if it does so for a tenth of that.
+fn expect_reports(cpu: usize) -> Result<()> {
+    let period = cycles_in_a_second()?;
+    let short = reports(cpu, period / 10)?;
+    ensure!(short == 0, "{short} reports of a lockup that was short");
+    let long = reports(cpu, 3 * period)?;
+    ensure!(long == 1, "{long} reports of a lockup that was long");
+    Ok(())
+}
+
+fn a_locked_up_cpu_is_reported(ctx: &Ctx) -> Result<()> {
+    let watched = Watched::new(ctx)?;
+    let on = fs::read_to_string(SWITCH)?;
+    ensure!(on.trim() == "1", "{SWITCH} is {on}");
+    // The detector's events keep the module.
+    let result = module::remove();
+    ensure!(result == Err(Errno::EAGAIN), "rmmod: {result:?}");
+    let threshold = Setting::change(THRESHOLD, 1)?;
+    expect_reports(0)?;
+    fs::write(SWITCH, "0").context(SWITCH)?;
+    let off = reports(0, 3 * cycles_in_a_second()?)?;
+    ensure!(off == 0, "{off} reports although {SWITCH} is 0");
+    fs::write(SWITCH, "1").context(SWITCH)?;
+    drop(threshold);
+    drop(watched);
+    not_available_by_default(ctx)
+}
+
+fn on_a_cpu_that_comes_back(ctx: &Ctx) -> Result<()> {
+    let _watched = Watched::new(ctx)?;
+    // Another test has switched it off, which outlasts the module.
+    fs::write(SWITCH, "1").context(SWITCH)?;
+    let _threshold = Setting::change(THRESHOLD, 1)?;
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    fs::write(online, "0").context("offline")?;
+    fs::write(online, "1").context("online")?;
+    expect_reports(1)
+}
