@@ -72,7 +72,6 @@ bool rust_perf_is_user_fault(unsigned long address);
 /* helpers_timer.c */
 bool rust_perf_hrtimer_forward(struct hrtimer *timer, u64 interval);
 struct pt_regs *rust_perf_irq_regs(void);
-bool rust_perf_user_mode(const struct pt_regs *regs);
 bool rust_perf_is_idle(void);
 
 /* helpers_lockup.c */

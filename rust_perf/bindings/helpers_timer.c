@@ -4,7 +4,6 @@
  */
 
 #include <linux/hrtimer.h>
-#include <linux/ptrace.h>
 #include <linux/sched.h>
 #include <asm/irq_regs.h>
 
@@ -22,11 +21,6 @@ bool rust_perf_hrtimer_forward(struct hrtimer *timer, u64 interval)
 struct pt_regs *rust_perf_irq_regs(void)
 {
 	return get_irq_regs();
-}
-
-bool rust_perf_user_mode(const struct pt_regs *regs)
-{
-	return user_mode((struct pt_regs *)regs);
 }
 
 bool rust_perf_is_idle(void)

@@ -107,10 +107,14 @@ impl Regs<'_> {
         }
     }
 
-    /// Whether the interrupted code ran in user mode.
+    /// Whether the interrupted code ran in user mode: CS has its privilege level
+    /// (`user_mode()` in `arch/x86/include/asm/ptrace.h`).
     pub fn is_user_mode(&self) -> bool {
-        // SAFETY: The structure is valid while `self` is.
-        unsafe { bindings::rust_perf_user_mode(self.regs.as_ptr()) }
+        const PRIVILEGE_LEVEL: u16 = 3;
+        // SAFETY: The structure is valid while `self` is. The union is the word in which the CPU
+        // or the kernel has stored CS.
+        let cs = unsafe { (*self.regs.as_ptr()).__bindgen_anon_1.cs };
+        cs & PRIVILEGE_LEVEL != 0
     }
 
     /// The C structure, which is valid while `self` is.

@@ -54,26 +54,15 @@ impl Row {
     }
 }
 
-/// What the place of the code in the module may cost, in instructions: the same code, linked
-/// elsewhere, has taken 4 more. Against the CPU bug ITS, for one, the kernel has returns in the
-/// first half of a cache line take a detour.
-const DETOURS: f64 = 4.0;
-
 /// Prints the rows. It is an error if ours is above the in-tree figure in any.
 pub fn expect_no_row_above(rows: &[Row]) -> Result<()> {
-    expect_no_row_far_above(rows, 0.0)
-}
-
-/// Prints the rows. It is an error if ours is above the in-tree figure by more than `most` in
-/// any.
-fn expect_no_row_far_above(rows: &[Row], most: f64) -> Result<()> {
     println!("# instructions                              ours  in-tree");
     for Row { what, ours, theirs } in rows {
         println!("# {what:<40} {ours:>7.0}  {theirs:>7.0}");
     }
     for Row { what, ours, theirs } in rows {
         ensure!(
-            *ours <= theirs + most,
+            ours <= theirs,
             "{what}: {ours:.1} instructions, in-tree {theirs:.1}"
         );
     }
@@ -221,7 +210,7 @@ fn clock_samples(_: &Ctx) -> Result<()> {
             })?);
         }
     }
-    expect_no_row_far_above(&rows, DETOURS)
+    expect_no_row_above(&rows)
 }
 
 /// A read of a running event, the system call included.
