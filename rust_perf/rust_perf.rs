@@ -145,8 +145,16 @@ fn watchdog(place: core_pmu::Place) -> Result<bool> {
 }
 
 fn start_lockup_detector() -> Result<HardLockupDetector> {
-    HardLockupDetector::start().inspect_err(|_| {
-        pr_err!("watchdog=1: the kernel has no detector of hard lockups that waits for a PMU\n")
+    HardLockupDetector::start().inspect_err(|error| {
+        let why = match *error {
+            ENOENT => "the kernel has none that uses a PMU, or no CONFIG_KALLSYMS_ALL",
+            EBUSY => "it is available already",
+            _ => "the kernel's functions cannot be found with kprobes",
+        };
+        pr_err!(
+            "watchdog=1: cannot start the detector of hard lockups: {}\n",
+            why
+        )
     })
 }
 

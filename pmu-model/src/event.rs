@@ -11,8 +11,8 @@
 //! |-----------------------|-----------------------------------------------------|
 //! | instructions          | `I`                                                 |
 //! | branches              | `B`                                                 |
-//! | the other branches,   | those of [`Retired`], see [`Event`]; the processors |
-//! | loads and stores      | in `processor/` have them                           |
+//! | kinds of branches     | see [`Event`]; the processors in `processor/` have them |
+//! | loads, stores         | those of [`Retired`]; likewise                      |
 //! | mispredicted branches | `B / 64`                                            |
 //! | LLC references        | `I / 256`                                           |
 //! | LLC misses            | `I / 4096`                                          |
@@ -135,7 +135,7 @@ pub struct Retired {
     pub branches: u64,
     /// The number of these that are conditional, taken or not.
     pub conditional: u64,
-    /// The number of conditional branches that were taken. This and what follows count only if
+    /// The number of these that were taken. This and what follows count only if
     /// [`Pmu::counts_details`](crate::Pmu::counts_details) says so.
     pub conditional_taken: u64,
     /// The number of branches within the code segment that are not conditional.
@@ -165,6 +165,7 @@ pub(crate) struct Totals {
 
 impl Totals {
     pub(crate) fn after(self, retired: Retired, tsc: u64) -> Totals {
+        debug_assert!(retired.conditional_taken <= retired.conditional);
         Totals {
             instructions: self.instructions + u128::from(retired.instructions),
             branches: self.branches + u128::from(retired.branches),
@@ -247,14 +248,14 @@ pub enum Event {
     Branches,
     /// Conditional branch instructions retired.
     ConditionalBranches,
-    /// Those that were taken.
+    /// Conditional branch instructions retired that were taken.
     ConditionalTaken,
-    /// Those that were not taken.
+    /// Conditional branch instructions retired that were not taken.
     NotTaken,
     /// Branch instructions retired that were taken: all that are not conditional, and some of those
     /// that are.
     Taken,
-    /// Those within the code segment.
+    /// The same without branches to another code segment.
     NearTaken,
     /// Instructions retired that load from memory.
     Loads,
@@ -317,7 +318,7 @@ impl Event {
         }
     }
 
-    /// Whether it occurs at most once in an instruction, and the kind of the instruction alone says
+    /// Whether it occurs at most once in an instruction, and what the instruction is and does says
     /// whether it does.
     fn is_of_kind(self) -> bool {
         matches!(
@@ -424,8 +425,8 @@ impl FilteredEvent {
     }
 
     /// An event that occurs at least as often and that occurs most often if all instructions are
-    /// those of [`Totals::after_branches`]. Branches that are not taken, and cycles without one kind
-    /// of instruction, do not meet this themselves.
+    /// those of [`Totals::after_branches`]. All events are such events themselves, but for branches
+    /// that are not taken and cycles without one kind of instruction.
     fn upper_bound(self) -> FilteredEvent {
         match self {
             FilteredEvent::Occurrences(Event::NotTaken) => {

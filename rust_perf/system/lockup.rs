@@ -39,19 +39,25 @@ impl HardLockupDetector {
     /// Makes the detector available and starts it, unless the administrator has disabled it. The
     /// PMU `cpu` must be registered.
     ///
-    /// Fails with `ENOENT` if the kernel has no such detector, one that needs no PMU, or one that
-    /// is available already. Task context, may sleep.
+    /// Fails with `ENOENT` if the kernel has no such detector or does not tell where the variable is
+    /// (`CONFIG_KALLSYMS_ALL`), with `EBUSY` if the detector is available already, or with the error of
+    /// `register_kprobe()`. Task context, may sleep.
     pub fn start() -> Result<Self> {
         let symbols = Symbols::find()?;
         // SAFETY: This is task context, as registering a kprobe requires.
         to_result(unsafe { bindings::rust_perf_lockup_init() })?;
         let address = symbols.address(c"watchdog_hardlockup_available");
-        let available = address.and_then(|it| NonNull::new(it as *mut c_int));
+        let address = address.ok_or(ENOENT)?;
+        let has_room = symbols
+            .size(address)
+            .is_some_and(|it| it >= size_of::<c_int>());
+        let available =
+            NonNull::new(address as *mut c_int).filter(|it| it.is_aligned() && has_room);
         let available = available.ok_or(ENOENT)?;
-        // SAFETY: The symbol is that of an `int` that exists forever, and an aligned one is read
-        // as a whole.
+        // SAFETY: The symbol is that of the kernel's `int`, which exists forever. There is room
+        // for one, and it is aligned.
         if unsafe { available.read_volatile() } != 0 {
-            return Err(ENOENT);
+            return Err(EBUSY);
         }
         // INVARIANT: Both were just found.
         let detector = HardLockupDetector { available };
@@ -63,7 +69,7 @@ impl HardLockupDetector {
     fn set_available(&self, value: bool) {
         // SAFETY: By the type invariant this is the detector's variable. Only the kernel's
         // `__init` code writes it, which has ended. The function takes the detector's lock before
-        // it reads it.
+        // it reads it (a detector that uses a PMU has one: it selects `SOFTLOCKUP_DETECTOR`).
         unsafe { bindings::rust_perf_lockup_reconfigure(self.available.as_ptr(), value) };
     }
 }

@@ -111,6 +111,15 @@ impl Symbols {
         }
     }
 
+    /// The number of bytes from `address` to the next symbol. `None` if no symbol begins there. Task
+    /// context.
+    pub fn size(self, address: usize) -> Option<usize> {
+        let (mut size, mut offset): (c_ulong, c_ulong) = (0, 0);
+        // SAFETY: `size` and `offset` are valid for writes.
+        let found = unsafe { bindings::rust_perf_symbol_extent(address, &mut size, &mut offset) };
+        (found != 0 && offset == 0).then_some(size)
+    }
+
     /// Whether `address` is in a function that must not be traced (`notrace`). Task context.
     pub fn is_notrace(self, address: usize) -> Result<bool> {
         if !Self::has_no_ftrace_location(address) {

@@ -230,15 +230,8 @@ pub fn unpack_with_dependencies(ctx: &Context, step: &Step, name: &str, dir: &Pa
 /// Downloads the source package `name` and unpacks it as `dir`, with Debian's patches.
 pub fn unpack_source(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Result<()> {
     let download = tempfile::tempdir()?;
-    step.run(apt_get(ctx).current_dir(download.path()).args([
-        "source",
-        "--download-only",
-        "--only-source",
-        name,
-    ]))?;
-    let dsc = fs::read_dir(download.path())?
-        .filter_map(|file| Some(file.ok()?.path()))
-        .find(|path| path.extension() == Some("dsc".as_ref()))
+    let is_dsc = |path: &Path| path.extension() == Some("dsc".as_ref());
+    let dsc = download_source(ctx, step, name, &[], download.path(), is_dsc)?
         .with_context(|| format!("{name}: no .dsc was downloaded"))?;
     // apt has checked it against the signed index.
     step.run(
@@ -253,18 +246,11 @@ pub fn unpack_source(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Resu
 /// lack Debian's part of a new version for a while.
 pub fn unpack_upstream(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Result<()> {
     let download = tempfile::tempdir()?;
-    step.run(apt_get(ctx).current_dir(download.path()).args([
-        "source",
-        "--download-only",
-        "--tar-only",
-        "--only-source",
-        name,
-    ]))?;
-    let is_tar = |path: &PathBuf| path.to_string_lossy().contains(".orig.tar.");
-    let is_signature = |path: &PathBuf| path.extension() == Some("asc".as_ref());
-    let tar = fs::read_dir(download.path())?
-        .filter_map(|file| Some(file.ok()?.path()))
-        .find(|path| is_tar(path) && !is_signature(path))
+    let is_tar = |path: &Path| {
+        let is_signature = path.extension() == Some("asc".as_ref());
+        path.to_string_lossy().contains(".orig.tar.") && !is_signature
+    };
+    let tar = download_source(ctx, step, name, &["--tar-only"], download.path(), is_tar)?
         .with_context(|| format!("{name}: no .orig.tar was downloaded"))?;
     fs::create_dir(dir)?;
     // apt has checked it against the signed index.
@@ -275,6 +261,25 @@ pub fn unpack_upstream(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Re
             .arg("-xf")
             .arg(tar),
     )
+}
+
+/// Downloads the source package `name`, or what these arguments of apt-get choose of it. Returns
+/// the file that `is_wanted`.
+fn download_source(
+    ctx: &Context,
+    step: &Step,
+    name: &str,
+    arguments: &[&str],
+    into: &Path,
+    is_wanted: impl Fn(&Path) -> bool,
+) -> Result<Option<PathBuf>> {
+    let mut apt_get = apt_get(ctx);
+    apt_get
+        .args(["source", "--download-only", "--only-source"])
+        .args(arguments);
+    step.run(apt_get.current_dir(into).arg(name))?;
+    let mut files = fs::read_dir(into)?.filter_map(|file| Some(file.ok()?.path()));
+    Ok(files.find(|path| is_wanted(path)))
 }
 
 /// The version of the source package `name`.

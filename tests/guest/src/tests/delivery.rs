@@ -10,7 +10,6 @@ use std::sync::mpsc;
 use std::thread;
 
 use anyhow::{bail, ensure, Context, Result};
-use nix::sched::{sched_setaffinity, CpuSet};
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 use nix::sys::signal::SigSet;
 use nix::unistd::{getpid, gettid};
@@ -26,6 +25,7 @@ use crate::bpf::{OverflowCounter, Overflows};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Pmu};
 use crate::program::{EXEC_SELF, EXEC_SELF_BEFORE, FORK_WAIT, FORK_WAIT_CHILD};
+use crate::setting::pin;
 use crate::tests;
 use crate::workload::{self, Trap};
 
@@ -672,9 +672,7 @@ fn inherited_samples(ctx: &Ctx) -> Result<()> {
     let installed = FORK_WAIT.install()?;
     let child = installed.stopped()?;
     // An inherited event can only have a ring buffer if it is bound to one CPU.
-    let mut cpus = CpuSet::new();
-    cpus.set(0)?;
-    sched_setaffinity(child.pid(), &cpus)?;
+    pin(child.pid(), 0)?;
     let mut builder = pmu.event(Event::Instructions);
     builder
         .observe_pid(child.pid().as_raw())

@@ -5,14 +5,16 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use tempfile::TempDir;
 
+use super::expect;
 use crate::ctx::{Ctx, Test};
+use crate::pmu::{CpuPmu, Vendor};
 use crate::program::LOOP;
 use crate::setting::Setting;
 use crate::tests;
-use crate::tool::check;
+use crate::tool::{check, Perf};
 
 pub const TESTS: &[Test] = tests![
     all need [Root, Module, ExactCounts];
@@ -21,8 +23,11 @@ pub const TESTS: &[Test] = tests![
     rr_replays_with_checksums,
     rr_replays_many,
     papi,
+    libpfm4_names,
     stress_ng,
     bpftrace,
+    perf_record_variants: [PerfTool],
+    perf_annotate: [PerfTool],
 ];
 
 /// Runs a command, which must succeed, and returns its standard output.
@@ -101,32 +106,65 @@ fn rr_replays_many(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// PAPI's presets, which have raw events of this CPU. PAPI is disabled if `perf_event_paranoid`
-/// is above 2, for root, too.
-fn papi(_: &Ctx) -> Result<()> {
-    const PRESETS: [&str; 3] = ["PAPI_TOT_INS", "PAPI_TOT_CYC", "PAPI_BR_CN"];
+/// What PAPI counts of its own loop, which has 20,000,000 rounds. PAPI is disabled if
+/// `perf_event_paranoid` is above 2, for root, too.
+fn papi_counts(events: &[&str]) -> Result<Vec<u64>> {
     let _paranoid = Setting::change("/proc/sys/kernel/perf_event_paranoid", "1")?;
-    let available = output(Command::new("papi_avail").arg("-a"))?;
-    let counted = output(Command::new("papi_command_line").args(PRESETS))?;
-    let count = |preset| -> Result<u64> {
-        ensure!(available.contains(preset), "no {preset}:\n{available}");
-        let lines = counted.lines().filter_map(|line| line.split_once(':'));
-        let of_preset = lines.filter(|(name, _)| name.trim() == preset);
-        let values = of_preset.filter_map(|(_, value)| value.trim().parse().ok());
+    let counted = output(Command::new("papi_command_line").args(events))?;
+    let count = |event: &&str| -> Result<u64> {
+        // The names have colons, too.
+        let lines = counted.lines().filter_map(|line| line.rsplit_once(':'));
+        let of_event = lines.filter(|(name, _)| name.trim() == *event);
+        let values = of_event.filter_map(|(_, value)| value.trim().parse().ok());
         let last = values.last();
-        last.with_context(|| format!("no count of {preset}:\n{counted}"))
+        last.with_context(|| format!("no count of {event}:\n{counted}"))
     };
-    let [instructions, cycles, conditional] = PRESETS.map(count);
-    let (instructions, cycles, conditional) = (instructions?, cycles?, conditional?);
-    // The program that PAPI measures is a loop of 20,000,000 rounds, and what prepares it.
+    events.iter().map(count).collect()
+}
+
+/// The rounds of PAPI's loop, and what prepares it, have so many conditional branches.
+fn expect_rounds(conditional: u64) -> Result<()> {
     ensure!(
         (20_000_000..20_100_000).contains(&conditional),
-        "{conditional} conditional branches:\n{counted}"
+        "{conditional} conditional branches"
     );
+    Ok(())
+}
+
+/// PAPI's presets, which have raw events of this CPU.
+fn papi(_: &Ctx) -> Result<()> {
+    const PRESETS: [&str; 3] = ["PAPI_TOT_INS", "PAPI_TOT_CYC", "PAPI_BR_CN"];
+    let available = output(Command::new("papi_avail").arg("-a"))?;
+    for preset in PRESETS {
+        ensure!(available.contains(preset), "no {preset}:\n{available}");
+    }
+    let counts = papi_counts(&PRESETS)?;
+    let [instructions, cycles, conditional] = counts[..] else {
+        bail!("{counts:?}");
+    };
+    expect_rounds(conditional)?;
     ensure!(
         cycles > instructions && instructions > 2 * conditional,
-        "{counted}"
+        "{counts:?}"
     );
+    Ok(())
+}
+
+/// libpfm4's names of the CPU's events, which PAPI takes as well.
+fn libpfm4_names(_: &Ctx) -> Result<()> {
+    let names = match CpuPmu::probe().vendor {
+        Vendor::Intel => ["INST_RETIRED:ANY_P", "BR_INST_RETIRED:CONDITIONAL"],
+        _ => [
+            "RETIRED_INSTRUCTIONS",
+            "RETIRED_CONDITIONAL_BRANCH_INSTRUCTIONS",
+        ],
+    };
+    let counts = papi_counts(&names)?;
+    let [instructions, conditional] = counts[..] else {
+        bail!("{counts:?}");
+    };
+    expect_rounds(conditional)?;
+    ensure!(instructions > 2 * conditional, "{counts:?}");
     Ok(())
 }
 
@@ -171,5 +209,53 @@ fn bpftrace(_: &Ctx) -> Result<()> {
         count >= in_program / 2,
         "{count} samples, expected about {in_program} or more"
     );
+    Ok(())
+}
+
+/// Records [`LOOP`] with options of `perf record`, and returns what `perf script` prints of it.
+fn recorded(options: &[&str], fields: &str) -> Result<String> {
+    let program = LOOP.install()?;
+    let data = program.dir().join("perf.data");
+    let record = Perf::new("record").args(["-q", "-o"]).args([&data]);
+    record.args(options).args([program.path()]).run()?;
+    let script = Perf::new("script").args(["-i"]).args([&data]);
+    script.args(["-F", fields]).text()
+}
+
+/// The ways to record that need no event. The program's samples are there, and a period of
+/// instructions in user mode gives one for each.
+fn perf_record_variants(_: &Ctx) -> Result<()> {
+    for options in [
+        &["-F", "500"][..],
+        &["-c", "100000"],
+        &["-a", "-F", "500"],
+        &["-F", "500", "--call-graph", "fp"],
+        &["-F", "500", "--call-graph", "dwarf"],
+        &["-F", "500", "-e", "r00c4"],
+        &["-F", "500", "-e", "{cycles,instructions}:S"],
+    ] {
+        let samples = recorded(options, "comm,ip")?;
+        ensure!(samples.contains("loop"), "{options:?}:\n{samples}");
+    }
+    const PERIOD: u64 = 100_000;
+    let samples = recorded(&["-c", "100000", "-e", "instructions:u"], "comm")?;
+    let samples = samples.lines().filter(|line| line.contains("loop")).count();
+    expect(
+        "instructions:u",
+        "samples",
+        samples as u64,
+        LOOP.instructions / PERIOD,
+    )
+}
+
+/// `perf annotate` shows the two instructions of the loop, and gives them all samples of user mode.
+fn perf_annotate(_: &Ctx) -> Result<()> {
+    let program = LOOP.install()?;
+    let data = program.dir().join("perf.data");
+    let record = Perf::new("record").args(["-q", "-e", "cycles:u", "-o"]);
+    record.args([&data]).args([program.path()]).run()?;
+    let annotate = Perf::new("annotate").args(["--stdio", "-i"]).args([&data]);
+    let text = annotate.text()?;
+    ensure!(text.contains("dec ") && text.contains("jne "), "{text}");
     Ok(())
 }

@@ -217,11 +217,20 @@ fn software_events(_: &Ctx) -> Result<()> {
             _ => 10,
         };
         ensure!(counted >= least, "{name}: only {counted}");
-        if is_same_on_a_cpu(name) {
-            for same in &mut on_cpus {
+        let mut sums = [0, 0];
+        for same in &mut on_cpus {
+            if is_same_on_a_cpu(name) {
                 same.count(name)?;
             }
+            for (sum, counter) in sums.iter_mut().zip(&mut same.0) {
+                *sum += counter.read()?;
+            }
         }
+        // Those of the task are among those of the CPUs, whichever CPU they are on.
+        ensure!(
+            sums.iter().all(|sum| *sum >= counted),
+            "{name}: {sums:?} on all CPUs, {counted} of the task"
+        );
     }
     Ok(())
 }
