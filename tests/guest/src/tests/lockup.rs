@@ -112,6 +112,11 @@ fn reports(cpu: usize, cycles: u64) -> Result<usize> {
     Ok(found)
 }
 
+/// Somewhat more cycles than two periods of the detector.
+fn two_periods(period: u64) -> u64 {
+    period * 9 / 4
+}
+
 /// A CPU is reported if it handles no interrupts for longer than the threshold, that is, while the
 /// detector's event overflows twice. It is not if it does so for a tenth of that. The detector
 /// ignores an overflow less than 0.8 thresholds after the last one, by the clock. The emulated CPU
@@ -120,7 +125,7 @@ fn expect_reports(cpu: usize) -> Result<()> {
     let period = cycles_in_a_second()?;
     let short = reports(cpu, period / 10)?;
     ensure!(short == 0, "{short} reports of a lockup that was short");
-    let long = reports(cpu, 3 * period)?;
+    let long = reports(cpu, two_periods(period))?;
     ensure!(long == 1, "{long} reports of a lockup that was long");
     Ok(())
 }
@@ -130,7 +135,7 @@ fn a_locked_up_cpu_is_reported(ctx: &Ctx) -> Result<()> {
     let threshold = Setting::change(THRESHOLD, 1)?;
     expect_reports(0)?;
     fs::write(SWITCH, "0").context(SWITCH)?;
-    let off = reports(0, 3 * cycles_in_a_second()?)?;
+    let off = reports(0, two_periods(cycles_in_a_second()?))?;
     ensure!(off == 0, "{off} reports although {SWITCH} is 0");
     fs::write(SWITCH, "1").context(SWITCH)?;
     drop(threshold);
