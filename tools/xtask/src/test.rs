@@ -5,6 +5,7 @@
 use anyhow::{ensure, Context as _, Result};
 use clap::builder::FalseyValueParser;
 use clap::Args;
+use std::collections::hash_map::Entry;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -139,7 +140,9 @@ fn run(
             examples.insert(name, module::example(ctx, &parts.kernel, name)?);
         }
         if let Some(it) = selected.suite.test_module() {
-            test_modules.insert(it, module::of_tests(ctx, &parts.kernel, it)?);
+            if let Entry::Vacant(entry) = test_modules.entry(it) {
+                entry.insert(module::of_tests(ctx, &parts.kernel, it)?);
+            }
         }
         let choice = options.guest.qemu(Some(selected.suite))?;
         if choice == Choice::Debian && on_debian_qemu.is_none() {
