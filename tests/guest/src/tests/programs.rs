@@ -247,7 +247,7 @@ fn perf_record_variants(_: &Ctx) -> Result<()> {
     )
 }
 
-/// `perf annotate` shows the two instructions of the loop, and gives them all samples of user mode.
+/// `perf annotate` shows the two instructions of the loop.
 fn perf_annotate(_: &Ctx) -> Result<()> {
     let program = LOOP.install()?;
     let data = program.dir().join("perf.data");

@@ -207,7 +207,8 @@ fn software_events(_: &Ctx) -> Result<()> {
             same.enable()?;
         }
         mixed_work()?;
-        for same in on_cpus.iter_mut().chain([&mut task]) {
+        // In this order, nothing counts for the task alone.
+        for same in [&mut task].into_iter().chain(&mut on_cpus) {
             same.disable()?;
         }
         let counted = task.count(name)?;
