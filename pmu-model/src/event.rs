@@ -448,9 +448,8 @@ impl FilteredEvent {
 
     /// The fewest instructions in which a counter can gain `gain`, which is not 0.
     pub(crate) fn min_instructions(self, totals: Totals, gain: u64) -> u64 {
-        match self {
-            FilteredEvent::Occurrences(event) if event.is_of_kind() => return gain,
-            _ => {}
+        if matches!(self, FilteredEvent::Occurrences(event) if event.is_of_kind()) {
+            return gain;
         }
         // Every full pattern adds the same. Search in the last, incomplete one only.
         let per_pattern = self.max_gain(totals, PATTERN_INSTRUCTIONS) as u64;

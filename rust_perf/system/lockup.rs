@@ -32,7 +32,7 @@ pub struct HardLockupDetector {
 
 // SAFETY: The variable is the kernel's. It exists forever, and any CPU may access it.
 unsafe impl Send for HardLockupDetector {}
-// SAFETY: There are no methods that take `&self`.
+// SAFETY: Nothing public takes `&self`: shared, the detector cannot be used.
 unsafe impl Sync for HardLockupDetector {}
 
 impl HardLockupDetector {

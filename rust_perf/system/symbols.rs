@@ -114,10 +114,16 @@ impl Symbols {
     /// The number of bytes from `address` to the next symbol. `None` if no symbol begins there. Task
     /// context.
     pub fn size(self, address: usize) -> Option<usize> {
+        let (size, offset) = Self::extent(address)?;
+        (offset == 0).then_some(size)
+    }
+
+    /// The size of the symbol that `address` is in, and the offset of `address` there.
+    fn extent(address: usize) -> Option<(usize, usize)> {
         let (mut size, mut offset): (c_ulong, c_ulong) = (0, 0);
         // SAFETY: `size` and `offset` are valid for writes.
         let found = unsafe { bindings::rust_perf_symbol_extent(address, &mut size, &mut offset) };
-        (found != 0 && offset == 0).then_some(size)
+        (found != 0).then_some((size, offset))
     }
 
     /// Whether `address` is in a function that must not be traced (`notrace`). Task context.
@@ -144,14 +150,12 @@ impl Symbols {
 
     /// Whether `address` is in a symbol in which ftrace can attach nowhere.
     fn has_no_ftrace_location(address: usize) -> bool {
-        let (mut size, mut offset): (c_ulong, c_ulong) = (0, 0);
         if address == 0 {
             return false;
         }
-        // SAFETY: `size` and `offset` are valid for writes.
-        if unsafe { bindings::rust_perf_symbol_extent(address, &mut size, &mut offset) } == 0 {
+        let Some((size, offset)) = Self::extent(address) else {
             return false;
-        }
+        };
         let start = address.wrapping_sub(offset);
         let end = start.wrapping_add(size).wrapping_sub(1);
         // SAFETY: The function takes any addresses.

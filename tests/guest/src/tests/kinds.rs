@@ -6,9 +6,9 @@ use anyhow::{bail, Result};
 use super::sampling::{open, record};
 use super::{expect, expect_count};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::{signature, Event, Mode};
+use crate::pmu::{signature, Event, Mode, Pmu};
 use crate::tests;
-use crate::workload::{self, Kinds};
+use crate::workload::{self, Kinds, Workload};
 
 pub const TESTS: &[Test] = tests![
     all need [ExactCounts];
@@ -72,16 +72,21 @@ fn events() -> Result<&'static [OfKind]> {
     })
 }
 
+/// Measures a workload with one event.
+fn expect_alone(pmu: &Pmu, config: u64, code: &Workload, want: u64) -> Result<()> {
+    let mut counter = pmu.raw(config).build()?;
+    code.measure(&counter)?;
+    let what = format!("{}, {config:#06x}", code.name());
+    expect(&what, "instructions", counter.read()?, want)
+}
+
 /// Measures a workload with each event alone.
 fn counted_exactly(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for rounds in [1, 2, 1_000, 100_000] {
         let (code, kinds) = workload::kinds(rounds)?;
         for (config, of) in events()? {
-            let mut counter = pmu.raw(*config).build()?;
-            code.measure(&counter)?;
-            let what = format!("{}, {config:#06x}", code.name());
-            expect(&what, "instructions", counter.read()?, of(&kinds))?;
+            expect_alone(&pmu, *config, &code, of(&kinds))?;
         }
     }
     Ok(())
@@ -141,10 +146,7 @@ fn faults_do_not_count(ctx: &Ctx) -> Result<()> {
                 },
             ),
         ] {
-            let mut counter = pmu.raw(*config).build()?;
-            code.measure(&counter)?;
-            let what = format!("{}, {config:#06x}", code.name());
-            expect(&what, "instructions", counter.read()?, of(&kinds))?;
+            expect_alone(&pmu, *config, &code, of(&kinds))?;
         }
     }
     Ok(())
