@@ -4,6 +4,8 @@
 
 use core::{fmt, ptr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     generation::{self, Generation},
     msr::FIXED_SHIFT,
@@ -21,7 +23,7 @@ pub const MAX_INTEL_GENERAL: usize = 8;
 pub const MAX_FIXED: usize = 4;
 
 /// The vendor of the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Vendor {
     /// Intel: architectural performance monitoring.
     Intel,
@@ -32,7 +34,7 @@ pub enum Vendor {
 }
 
 /// The number of counters and their properties.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// The number of general-purpose counters, those in `missing` included: 1 to
     /// [`MAX_GENERAL`], further limited by the generation.
@@ -85,7 +87,7 @@ const fn low_bits(n: u8) -> u64 {
 /// What reference cycles are. All processors count the cycles of a clock of a fixed rate while
 /// they are not halted: the time-stamp counter's, the bus's or a crystal's (SDM vol. 3B,
 /// "Pre-defined Architectural Performance Events"; PPR family 19H, event 120H).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefCycles {
     /// A function of the instructions, see [`event`](crate::event): a program always has the
     /// same number of them.
@@ -96,7 +98,7 @@ pub enum RefCycles {
 }
 
 /// The vendor, version and counters of a PMU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// The vendor.
     pub vendor: Vendor,

@@ -103,6 +103,8 @@
 //! With [`RefCycles::Tsc`](crate::RefCycles), reference cycles are in the last column. If CMASK
 //! is reached and INV is clear, they count themselves.
 
+use serde::{Deserialize, Serialize};
+
 /// The privilege levels that counters distinguish (SDM vol. 3B, "Performance Monitoring",
 /// USR and OS flags of IA32_PERFEVTSELx).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +152,7 @@ pub struct Retired {
 ///
 /// 128 bits are enough that neither a sum of [`Retired`] nor the total of an event
 /// overflows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Totals {
     instructions: u128,
     branches: u128,
@@ -176,6 +178,17 @@ impl Totals {
             stores: self.stores + u128::from(retired.stores),
             tsc: self.tsc + u128::from(tsc),
         }
+    }
+
+    /// Whether there can be such totals. If so, the total of no event is negative, and there is
+    /// room for more.
+    pub(crate) fn are_possible(&self) -> bool {
+        const MAX: u128 = 1 << 100;
+        let near = self.conditional.saturating_add(self.near_unconditional);
+        self.instructions.max(self.tsc) < MAX
+            && self.branches.max(self.loads).max(self.stores) <= self.instructions
+            && near <= self.branches
+            && self.conditional_taken <= self.conditional
     }
 
     /// The slots.

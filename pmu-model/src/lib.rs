@@ -84,6 +84,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Save and restore
+//!
+//! [`Pmu::save`] returns the state of a PMU, which serde can serialize, and [`Pmu::restore`] puts
+//! it into another PMU of the same configuration. The two behave alike from then on.
+//!
 //! # Fault injection
 //!
 //! A host test can lose, delay or repeat single PMIs ([`Pmu::inject`]), send spurious ones
@@ -110,6 +115,6 @@ pub use config::{
 };
 pub use event::{Mode, Retired};
 pub use pmi::{Defect, PmiFault};
-pub use pmu::{GeneralProtection, MsrError, Pmu};
+pub use pmu::{GeneralProtection, MsrError, Pmu, RestoreError, SavedPmu};
 pub use processor::{CoreType, Signature};
 pub use smt::SmtCore;

@@ -4,10 +4,12 @@
 //!
 //! SDM vol. 3B, "Performance Metrics". The formulas are in [`event`](crate::event).
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::Totals;
 
 /// The fields of PERF_METRICS. Those of level 1 are the first [`LEVEL_1`].
-const FIELDS: usize = 8;
+const FIELD_COUNT: usize = 8;
 /// The number of fields of level 1: retiring, bad speculation, front-end bound, back-end
 /// bound.
 pub(crate) const LEVEL_1: u8 = 4;
@@ -18,7 +20,7 @@ pub(crate) const LEVEL_2: u8 = 8;
 const ALL_SLOTS: u128 = 0xff;
 
 /// The state behind PERF_METRICS.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Metrics {
     /// What was written last.
     written: u64,
@@ -28,7 +30,7 @@ pub(crate) struct Metrics {
     /// what was counted since. It does not wrap with the counter.
     slots: u128,
     /// The slots of each field.
-    parts: [u128; FIELDS],
+    parts: [u128; FIELD_COUNT],
 }
 
 impl Metrics {
@@ -38,6 +40,14 @@ impl Metrics {
             0 => 0,
             n => u64::MAX >> (64 - 8 * n as u32),
         }
+    }
+
+    /// Whether there can be such a state of PERF_METRICS. If so, it can be read, and there is room
+    /// for more slots.
+    pub(crate) fn is_possible(&self) -> bool {
+        const MAX: u128 = 1 << 110;
+        let has_room = self.parts.iter().chain([&self.slots]).all(|&it| it < MAX);
+        has_room && (self.slots != 0 || !self.counted)
     }
 
     /// WRMSR, while fixed-function counter 3 has the value `slots`.
@@ -83,7 +93,7 @@ impl Metrics {
         }
         // A field is the difference of rounded sums, so that those of level 1 add up to FFH.
         let scaled = |part: u128| (part * ALL_SLOTS + self.slots / 2) / self.slots;
-        let mut fields = [0; FIELDS];
+        let mut fields = [0; FIELD_COUNT];
         let (level_1, level_2) = fields.split_at_mut(LEVEL_1.into());
         let (parts, parts_2) = self.parts.split_at(LEVEL_1.into());
         let (mut sum, mut below) = (0, 0);

@@ -12,6 +12,8 @@
 //! Addresses are from APM vol. 2, appendix "MSR Cross-Reference". Fields are from its
 //! chapter "Debug and Performance Resources", section "Performance Monitoring Counters".
 
+use serde::{Deserialize, Serialize};
+
 /// General-purpose counter 0. On Intel a write is sign-extended from bit 31.
 pub const IA32_PMC0: u32 = 0x0c1;
 /// The event select of general-purpose counter 0.
@@ -115,7 +117,7 @@ pub(crate) enum Register {
 }
 
 /// The value of an event select (EVENTSEL) or of a PERF_CTL.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventSel(pub u64);
 
 impl EventSel {

@@ -4,8 +4,10 @@
 
 use std::{collections::VecDeque, num::NonZeroU64};
 
+use serde::{Deserialize, Serialize};
+
 /// A fault that happens to one PMI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PmiFault {
     /// The PMI is lost.
     Lose,
@@ -19,7 +21,7 @@ pub enum PmiFault {
 /// A permanent defect of a PMU, in contrast to a single [`PmiFault`].
 ///
 /// All numbers start again at RESET.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Defect {
     /// No defect.
     #[default]
@@ -62,7 +64,7 @@ pub enum Defect {
 ///
 /// The local APIC has one LVT entry for PMIs: PMIs that are pending at the same time are
 /// one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PmiDelivery {
     /// A PMI is pending.
     pending: bool,
@@ -86,6 +88,22 @@ impl PmiDelivery {
             defect,
             ..PmiDelivery::default()
         }
+    }
+
+    /// The defect of the PMU.
+    pub(crate) fn defect(&self) -> Defect {
+        self.defect
+    }
+
+    /// Whether there can be such PMIs.
+    pub(crate) fn is_possible(&self) -> bool {
+        let until_spurious = match self.defect {
+            Defect::Spurious(every) => every.get(),
+            _ => 1,
+        };
+        !self.delayed.contains(&0)
+            && self.since_spurious < until_spurious
+            && self.requested < u64::MAX / 2
     }
 
     /// The fault that the defect causes for the PMI requested last.

@@ -2,9 +2,14 @@
 
 //! The PMU of one logical processor: the state of its registers and what they do.
 
+mod saved;
+
 use core::{cell::Cell, fmt};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+pub use self::saved::{RestoreError, SavedPmu};
 use crate::{
     config::{Config, ConfigError, RefCycles, Shape, Vendor, MAX_FIXED, MAX_GENERAL},
     event::{Event, Filter, FilteredEvent, Mode, Retired, Totals},
@@ -78,7 +83,7 @@ const RDPMC_USER_DISABLE_CPUID: u32 = 1 << 2;
 const SLOTS: usize = 3;
 
 /// The state of AMD's virtualization (APM vol. 2, "Secure Virtual Machine").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Svm {
     /// EFER.SVME.
     pub(crate) enabled: bool,

@@ -10,6 +10,8 @@
 //!
 //! Here every other change of an EVENTSEL goes wrong, and such a counter counts cycles.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     msr::EventSel,
     MAX_GENERAL, //
@@ -19,7 +21,7 @@ use crate::{
 const CLEARING: [u64; 3] = [0x43_00b5, 0x43_00d2, 0x43_00b1];
 
 /// What has become of the selection of events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Selection {
     /// The values of [`CLEARING`] that have been written since counters ran.
     written: [bool; CLEARING.len()],

@@ -14,6 +14,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use serde::{Deserialize, Serialize};
+
 use crate::processor::MAX_MODEL_MSRS;
 
 /// What the threads of a core share, and know of each other's counters. Their PMUs may be used
@@ -40,6 +42,31 @@ struct Thread {
 pub(crate) struct Counting {
     pub(crate) all: u64,
     pub(crate) disturbing: u64,
+}
+
+/// What a thread remembers of the others, and what the core does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SavedThread {
+    threads: usize,
+    disturbed: u64,
+    msrs: [u64; MAX_MODEL_MSRS],
+}
+
+impl SavedThread {
+    /// The number of threads of the core.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The counters that another thread has disturbed, which the thread has not seen yet.
+    pub(crate) fn disturbed(&self) -> u64 {
+        self.disturbed
+    }
+
+    /// The registers that the threads share.
+    pub(crate) fn msrs(&self) -> &[u64; MAX_MODEL_MSRS] {
+        &self.msrs
+    }
 }
 
 impl SmtCore {
@@ -71,6 +98,26 @@ impl SmtCore {
             let ours = counting.all & other.disturbing.load(SeqCst);
             own.disturbed.fetch_or(ours, SeqCst);
         }
+    }
+
+    /// Returns what [`SmtCore::restore`] restores of a thread.
+    pub(crate) fn save(&self, thread: usize) -> SavedThread {
+        SavedThread {
+            threads: self.threads(),
+            disturbed: self.threads[thread].disturbed.load(SeqCst),
+            msrs: core::array::from_fn(|i| self.msr(i)),
+        }
+    }
+
+    /// Restores a thread of a core of which all threads are restored: its counters disturb no
+    /// others, because the others' states say whether they did.
+    pub(crate) fn restore(&self, thread: usize, counting: Counting, saved: &SavedThread) {
+        let own = &self.threads[thread];
+        own.counting.store(counting.all, SeqCst);
+        own.disturbing.store(counting.disturbing, SeqCst);
+        own.disturbed.store(saved.disturbed, SeqCst);
+        let msrs = saved.msrs.iter().enumerate();
+        msrs.for_each(|(i, value)| self.set_msr(i, *value));
     }
 
     /// A thread has no counters any more.

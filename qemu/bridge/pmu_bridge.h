@@ -14,6 +14,7 @@
 #define PMU_BRIDGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /**
@@ -189,6 +190,29 @@ void pmu_free(struct PmuBridge *pmu);
  * RESET. INIT does not change a PMU.
  */
 void pmu_reset(struct PmuBridge *pmu);
+
+/**
+ * Writes the state of the PMU to the `size` bytes at `buffer` if there is room for it. Returns the
+ * number of bytes that it has. Call pmu_retire() before.
+ *
+ * # Safety
+ *
+ * `buffer` is valid for writes of `size` bytes, or `size` is 0.
+ */
+size_t pmu_save(const struct PmuBridge *pmu, uint8_t *buffer, size_t size);
+
+/**
+ * Restores a state of `size` bytes that pmu_save() has written, of this PMU or of one with the same
+ * configuration. Returns NULL, or a message of one line, which must not be freed; then the PMU is
+ * as it was.
+ *
+ * Restore the PMUs of all vCPUs before one of them runs.
+ *
+ * # Safety
+ *
+ * `state` is valid for reads of `size` bytes, or `size` is 0.
+ */
+const char *pmu_restore(struct PmuBridge *pmu, const uint8_t *state, size_t size);
 
 /**
  * AMD: sets EFER.SVME, and whether the vCPU runs a guest. RESET clears both. Call

@@ -8,10 +8,12 @@
 //! arch/x86/events/intel/core.c of Linux. The native models are from mapfile.csv of Intel's
 //! event lists (github.com/intel/perfmon).
 
+use serde::{Deserialize, Serialize};
+
 use super::{intel, ConfigError, Models, Models::These, Processor, Signature, Vendor};
 
 /// A type of core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CoreType {
     /// A performance core, Intel Core.
     Performance,

@@ -10,6 +10,8 @@
 
 use core::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     config::{ConfigError, Shape, Vendor},
     event::Event,
@@ -27,7 +29,7 @@ pub(crate) use hybrid::{find_core, Core, Report};
 
 /// What CPUID leaf 1 reports of a processor (SDM vol. 2A, CPUID, "INPUT EAX = 01H: Returns
 /// Model, Family, Stepping Information"). AMD's leaf has the same fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// The family, extended family included.
     pub family: u16,
@@ -228,6 +230,11 @@ impl Processor {
     pub(crate) fn msrs_of_core(&self) -> impl Iterator<Item = usize> {
         let msrs = self.msrs.iter().enumerate();
         msrs.filter(|(_, msr)| msr.of_core).map(|(index, _)| index)
+    }
+
+    /// The number of registers, at most [`MAX_MODEL_MSRS`].
+    pub(crate) fn msr_count(&self) -> usize {
+        self.msrs.len()
     }
 
     /// The index of the register at an address, less than [`MAX_MODEL_MSRS`].

@@ -519,3 +519,46 @@ fn from_wrmsr_to_pmi() {
     pmu_reset(&mut pmu);
     assert!(!pmu_counting(&pmu));
 }
+
+/// The state, as C saves it.
+fn save(pmu: &PmuBridge) -> Vec<u8> {
+    // SAFETY: No buffer is needed for 0 bytes.
+    let size = unsafe { pmu_save(pmu, ptr::null_mut(), 0) };
+    let mut state = vec![0xff; size];
+    // SAFETY: `state` has so many bytes. One less is not enough, and it stays as it is.
+    assert_eq!(unsafe { pmu_save(pmu, state.as_mut_ptr(), size - 1) }, size);
+    assert!(state.iter().all(|byte| *byte == 0xff));
+    // SAFETY: `state` has so many bytes.
+    assert_eq!(unsafe { pmu_save(pmu, state.as_mut_ptr(), size) }, size);
+    state
+}
+
+fn restore(pmu: &mut PmuBridge, state: &[u8]) -> Result<(), &'static str> {
+    // SAFETY: `state` has so many bytes.
+    let message = unsafe { pmu_restore(pmu, state.as_ptr(), state.len()) };
+    if message.is_null() {
+        return Ok(());
+    }
+    // SAFETY: It is not NULL, and all messages are static.
+    Err(unsafe { CStr::from_ptr(message) }.to_str().unwrap())
+}
+
+#[test]
+fn a_pmu_is_saved_and_restored() {
+    const PERFEVTSEL0: u32 = 0x186;
+    let mut pmu = create(&INTEL).unwrap();
+    assert_eq!(pmu_wrmsr(&mut pmu, PERFEVTSEL0, 0x52_00c4), PMU_OK);
+    let state = save(&pmu);
+    let mut other = create(&INTEL).unwrap();
+    restore(&mut other, &state).unwrap();
+    assert_eq!(rdmsr(&other, PERFEVTSEL0), (PMU_OK, 0x52_00c4));
+    assert!(pmu_counting(&other));
+
+    let message = restore(&mut create(&AMD).unwrap(), &state).unwrap_err();
+    assert!(message.starts_with("another PMU"), "{message}");
+    for damaged in [&state[1..], b"", b"{}"] {
+        let message = restore(&mut other, damaged).unwrap_err();
+        assert!(message.contains("damaged"), "{message}");
+        assert!(pmu_counting(&other));
+    }
+}
