@@ -86,7 +86,7 @@ fn run(args: Args) -> Result<bool> {
     // Per tick that is more samples than any test takes, also if the host delays ticks.
     let rate = SampleRate::fixed(1_000_000_000)?;
     match suite.event {
-        SystemEvent::None => {}
+        SystemEvent::None | SystemEvent::Saved => {}
         SystemEvent::Kexec => tests::kexec::reboot_once(&ctx)?,
         SystemEvent::Sleep => tests::sleep::prepare()?,
     }

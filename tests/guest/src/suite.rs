@@ -10,9 +10,9 @@ use crate::tests::{
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, kinds, lifecycle, lockup, lvtpc,
     mixed, model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_tool, primary,
-    probes, processor, programs, random_groups, ref_cycles, rotation, sampling, shared_registers,
-    sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown, trace, trace_compare,
-    trace_cost, unreserved, user_read, watchdog,
+    probes, processor, programs, random_groups, ref_cycles, rotation, sampling, saved,
+    shared_registers, sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown, trace,
+    trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -78,6 +78,9 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::RotationSteady => rotation::STEADY,
         TestGroup::Sampling => sampling::TESTS,
         TestGroup::SamplingQuick => sampling::QUICK,
+        TestGroup::Saved => saved::TESTS,
+        TestGroup::SavedKinds => saved::KINDS,
+        TestGroup::SavedRefCycles => saved::REF_CYCLES,
         TestGroup::SharedRegisters => shared_registers::TESTS,
         TestGroup::Sharing => sharing::TESTS,
         TestGroup::Siblings => siblings::TESTS,

@@ -154,6 +154,12 @@ test_groups! {
     Sampling,
     /// sampling.rs: what takes little time under `-icount`
     SamplingQuick,
+    /// saved.rs: needs [`SystemEvent::Saved`]
+    Saved,
+    /// saved.rs: needs a machine like that of `Kinds` besides
+    SavedKinds,
+    /// saved.rs: needs a machine like that of `RefCycles`, and `-icount`, besides
+    SavedRefCycles,
     /// shared_registers.rs: needs a machine whose threads share a core and OFFCORE_RSP_0
     SharedRegisters,
     /// sharing.rs
@@ -217,6 +223,9 @@ pub enum SystemEvent {
     None,
     /// The tests run in a second kernel, which the first one started by kexec.
     Kexec,
+    /// The tests have the guest saved, and restored in another QEMU. Nothing is mounted by 9p then:
+    /// they run from a tmpfs, without what the build root has.
+    Saved,
     /// The tests suspend the system. Neither 9p nor virtio ports survive that, so the
     /// report goes to the console.
     Sleep,
@@ -638,6 +647,23 @@ const GENERAL: &[Suite] = &[
         .event(SystemEvent::Sleep)
         // The report is on the console, alone.
         .kernel_arguments("loglevel=1"),
+    Suite::new("saved", &[&[Saved, SavedKinds]])
+        .event(SystemEvent::Saved)
+        .on(machine::SKYLAKE_DEFAULT),
+    Suite::new("saved-amd", &[&[Saved, SavedKinds]])
+        .event(SystemEvent::Saved)
+        .on(machine::ZEN_3_DEFAULT)
+        .with_all(),
+    Suite::new("saved-siblings", &[&[Saved]])
+        .event(SystemEvent::Saved)
+        .on(machine::HASWELL_DEFAULT)
+        .hyper_threading()
+        .with_all(),
+    Suite::new("saved-ref-cycles", &[&[SavedRefCycles]])
+        .event(SystemEvent::Saved)
+        .on(machine::V4_TSC)
+        .cpus(1)
+        .timing(Timing::Icount),
     Suite::new("hw-v5", &[HARDWARE, COMPARE, &[Topdown]]).on(machine::V5_MOST),
     Suite::new("amd-v2", &[HARDWARE, &[Pairs]]).on(machine::AMD_V2_MOST),
     Suite::new("amd-core", &[HARDWARE, COMPARE, REGISTERS, &[Pairs]]).on(machine::AMD_CORE),

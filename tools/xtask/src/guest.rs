@@ -32,6 +32,7 @@ use crate::module;
 use crate::monitor;
 use crate::pump::{News, Pump, Sink};
 use crate::qemu::{self, Qemu};
+use crate::saver::Saver;
 use crate::select;
 use crate::signals::{self, TerminalModes};
 use crate::step::{indent, last_lines};
@@ -39,6 +40,10 @@ use crate::tsc;
 
 /// The script that the initramfs starts from /run/xtask.
 const RUN: &str = include_str!("../guest/run");
+/// A function of this script and of the next one.
+const FINISH: &str = include_str!("../guest/finish");
+/// The script that it goes on with in a guest that is to be saved.
+const SAVED: &str = include_str!("../guest/saved");
 
 /// The kernel's command line, but for what the suite and the user add.
 const KERNEL_ARGUMENTS: &[&str] = &[
@@ -396,16 +401,19 @@ impl Guest<'_> {
                 pumps.push(pump);
             }
         }
+        let is_saved = self.suite.is_some_and(|it| it.event == SystemEvent::Saved);
+        let saver = match is_saved {
+            true => Some(Saver::start(run.path(), &monitor)?),
+            false => None,
+        };
+        command.args(saver.iter().flat_map(Saver::arguments));
         let words = shell_words::split(&settings.qemu_args).context("QEMU_ARGS")?;
         signals::park_if_interrupted();
         let _modes = TerminalModes::save();
-        let child = command
-            .args(words)
-            .stderr(File::create(self.logs.qemu())?)
-            .spawn()
-            .context("cannot run QEMU")?;
+        command.args(words).stderr(File::create(self.logs.qemu())?);
+        let mut child = command.spawn().context("cannot run QEMU")?;
 
-        let limit = match self.options.timeout {
+        let mut limit = match self.options.timeout {
             None if interactive => None,
             _ => {
                 let time = Duration::from_secs(self.options.seconds());
@@ -417,7 +425,24 @@ impl Guest<'_> {
                 eprintln!("cannot save the state of the guest: {error:#}");
             }
         };
-        let stopped = wait(child, limit, tell, &news, save)?;
+        let mut is_restored = false;
+        let stopped = loop {
+            let stopped = wait(child, &mut limit, tell.clone(), &news, save)?;
+            match &saver {
+                Some(saver) if stopped.is_none() && saver.take_saved() => {
+                    if !is_restored {
+                        command.args(saver.restoring_arguments());
+                        is_restored = true;
+                    }
+                    signals::park_if_interrupted();
+                    child = command.spawn().context("cannot run QEMU")?;
+                }
+                _ => break stopped,
+            }
+        };
+        if let Some(saver) = saver {
+            saver.finish()?;
+        }
         for pump in pumps {
             pump.finish()?;
         }
@@ -487,12 +512,16 @@ impl Guest<'_> {
         }
         if let Some(suite) = self.suite {
             set("RUST_PERF_SUITE", suite.name);
-            if suite.event == SystemEvent::Kexec {
-                copy(&parts.initramfs, &run.join("initramfs"))?;
+            match suite.event {
+                SystemEvent::Kexec => copy(&parts.initramfs, &run.join("initramfs"))?,
+                SystemEvent::Saved => set("SAVED", "1"),
+                SystemEvent::None | SystemEvent::Sleep => {}
             }
         }
         fs::write(run.join("environment"), environment)?;
-        fs::write(run.join("run"), RUN)?;
+        for (name, text) in [("run", RUN), ("finish", FINISH), ("saved", SAVED)] {
+            fs::write(run.join(name), text)?;
+        }
         Ok(())
     }
 
@@ -527,8 +556,13 @@ impl Guest<'_> {
             .arg("-initrd")
             .arg(&parts.initramfs)
             .args(["-append", &kernel_command_line])
-            .arg("-serial")
-            .arg(format!("file:{}", self.logs.console().display()))
+            .arg("-chardev")
+            // A QEMU that restores the guest adds to it.
+            .arg(format!(
+                "file,id=console,append=on,path={}",
+                self.logs.console().display()
+            ))
+            .args(["-serial", "chardev:console"])
             .args(["-device", "virtio-serial-pci"]);
         for (tag, path, access) in [
             ("root", ctx.root.as_path(), ",readonly=on"),
@@ -614,7 +648,7 @@ pub fn complaint(console: &str) -> Option<String> {
 /// too long.
 fn wait(
     mut child: Child,
-    mut limit: Option<Limit>,
+    limit: &mut Option<Limit>,
     tell: Sender<News>,
     news: &Receiver<News>,
     save: impl FnOnce(u32),
@@ -628,13 +662,13 @@ fn wait(
         status
     });
     let stopped = loop {
-        let next = match &limit {
+        let next = match limit {
             Some(limit) => news.recv_timeout(limit.left(Instant::now())),
             None => news.recv().map_err(RecvTimeoutError::from),
         };
         match next {
             Ok(News::Output) => {
-                if let Some(limit) = &mut limit {
+                if let Some(limit) = limit {
                     limit.heard(Instant::now());
                 }
             }
@@ -764,7 +798,8 @@ mod tests {
             let (tell, news) = mpsc::channel();
             let mut state = String::new();
             let save = |pid| state = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
-            (wait(child, Some(limit), tell, &news, save).unwrap(), state)
+            let outcome = wait(child, &mut Some(limit), tell, &news, save).unwrap();
+            (outcome, state)
         };
         let (outcome, state) = run("60", Duration::from_millis(100));
         assert!(matches!(outcome, Some(Outcome::TimedOut)));

@@ -29,6 +29,7 @@ mod monitor;
 mod packages;
 mod pump;
 mod qemu;
+mod saver;
 mod select;
 mod signals;
 mod step;

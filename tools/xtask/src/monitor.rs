@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a guest and its QEMU are doing, for the logs of a guest that timed out.
+//! QEMU's monitor, and with it the logs of a guest that timed out: what the guest and its QEMU are
+//! doing.
 
 use anyhow::{anyhow, ensure, Context as _, Result};
 use serde_json::{json, Value};
@@ -18,16 +19,17 @@ use crate::context::GuestLogs;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// QEMU's monitor, by the protocol QMP (docs/interop/qmp-spec.rst of QEMU).
-struct Monitor {
+pub struct Monitor {
     answers: BufReader<UnixStream>,
     socket: UnixStream,
 }
 
 impl Monitor {
-    fn connect(path: &Path) -> Result<Self> {
+    /// Connects to the socket at `path`. A command fails if its answer takes longer than this.
+    pub fn connect(path: &Path, patience: Option<Duration>) -> Result<Self> {
         let socket = UnixStream::connect(path).context("QEMU's monitor")?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(patience)?;
+        socket.set_write_timeout(patience)?;
         let mut monitor = Self {
             answers: BufReader::new(socket.try_clone()?),
             socket,
@@ -47,8 +49,10 @@ impl Monitor {
         Ok(serde_json::from_str(&line)?)
     }
 
-    fn execute(&mut self, command: &Value) -> Result<Value> {
-        writeln!(self.socket, "{command}")?;
+    /// Runs a command, and returns its answer.
+    pub fn execute(&mut self, command: &Value) -> Result<Value> {
+        // In one piece: QEMU may do it, and close the socket, before the end of the line.
+        self.socket.write_all(format!("{command}\n").as_bytes())?;
         loop {
             let answer = self.read()?;
             if let Some(value) = answer.get("return") {
@@ -86,7 +90,7 @@ pub fn save(logs: &GuestLogs, socket: &Path, cpus: u32, qemu: u32) -> Result<()>
 }
 
 fn registers(text: &mut String, socket: &Path, cpus: u32) -> Result<()> {
-    let mut monitor = Monitor::connect(socket)?;
+    let mut monitor = Monitor::connect(socket, Some(PATIENCE))?;
     let commands = ["info status", "info cpus", "info registers -a"];
     let apics = (0..cpus).map(|id| format!("info lapic {id}"));
     for command in commands.map(str::to_owned).into_iter().chain(apics) {
@@ -119,25 +123,20 @@ fn threads(log: &Path, qemu: u32) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// A monitor that knows these commands and then closes.
-    fn serve(listener: &UnixListener, known: &[&str]) {
+    /// A monitor that answers so, until the other side closes.
+    pub fn serve(listener: &UnixListener, mut answer: impl FnMut(&Value) -> Value) {
         let (mut socket, _) = listener.accept().unwrap();
         let lines = BufReader::new(socket.try_clone().unwrap());
         writeln!(socket, "{}", json!({ "QMP": { "version": {} } })).unwrap();
-        for (line, i) in lines.lines().zip(0..) {
-            let command: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        for line in lines.lines() {
+            let command = serde_json::from_str(&line.unwrap()).unwrap();
             writeln!(socket, "{}", json!({ "event": "RTC_CHANGE" })).unwrap();
-            let answer = match command["arguments"]["command-line"].as_str() {
-                None => json!({ "return": {} }),
-                Some(line) if known.contains(&line) => json!({ "return": format!("{i}\r\n") }),
-                Some(line) => json!({ "error": { "desc": line } }),
-            };
-            writeln!(socket, "{answer}").unwrap();
+            writeln!(socket, "{}", answer(&command)).unwrap();
         }
     }
 
@@ -152,8 +151,19 @@ mod tests {
             "info registers -a",
             "info lapic 0",
         ];
+        let mut i = 0..;
+        let answer = |command: &Value| {
+            let i = i.next();
+            match command["arguments"]["command-line"].as_str() {
+                None => json!({ "return": {} }),
+                Some(line) if known.contains(&line) => {
+                    json!({ "return": format!("{}\r\n", i.unwrap()) })
+                }
+                Some(line) => json!({ "error": { "desc": line } }),
+            }
+        };
         thread::scope(|scope| {
-            scope.spawn(|| serve(&listener, &known));
+            scope.spawn(|| serve(&listener, answer));
             let mut text = String::new();
             let error = registers(&mut text, &path, 2).unwrap_err();
             assert!(text.contains("(qemu) info status\n1\n\n"), "{text}");

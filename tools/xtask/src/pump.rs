@@ -6,7 +6,9 @@ use anyhow::{bail, Context as _, Result};
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 /// Where a guest's output goes.
@@ -25,13 +27,17 @@ pub enum News {
 /// Copies the output of one port as it comes.
 pub struct Pump {
     path: PathBuf,
+    ended: Arc<AtomicBool>,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl Pump {
-    /// Listens on a new socket at `path`, to which QEMU must connect.
+    /// Listens on a new socket at `path`, to which QEMU must connect. If it ends and another QEMU
+    /// restores the guest, that connects to it too.
     pub fn start(path: PathBuf, mut sink: Sink, tell: Sender<News>) -> Result<Self> {
         let listener = UnixListener::bind(&path)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let has_ended = Arc::clone(&ended);
         let thread = thread::spawn(move || {
             let (mut port, _) = listener.accept()?;
             let mut buffer = [0; 65536];
@@ -39,7 +45,14 @@ impl Pump {
             loop {
                 let n = port.read(&mut buffer)?;
                 if n == 0 {
-                    return result;
+                    // Whoever was to connect has then done so.
+                    listener.set_nonblocking(has_ended.load(Ordering::Acquire))?;
+                    match listener.accept() {
+                        Ok((next, _)) => port = next,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return result,
+                        Err(error) => return Err(error),
+                    }
+                    continue;
                 }
                 // Fails if QEMU has ended, which is news enough.
                 let _ = tell.send(News::Output);
@@ -52,7 +65,11 @@ impl Pump {
                 }
             }
         });
-        Ok(Self { path, thread })
+        Ok(Self {
+            path,
+            ended,
+            thread,
+        })
     }
 
     /// The socket.
@@ -62,7 +79,8 @@ impl Pump {
 
     /// Waits for the end of the output. QEMU must have ended.
     pub fn finish(self) -> Result<()> {
-        // If QEMU never connected, the thread still waits for that.
+        self.ended.store(true, Ordering::Release);
+        // The thread may wait for a QEMU to connect.
         drop(UnixStream::connect(&self.path));
         match self.thread.join() {
             Ok(result) if broken_pipe(&result) => Ok(()),
@@ -87,6 +105,22 @@ mod tests {
         let (tell, _news) = mpsc::channel();
         let pump = Pump::start(dir.path().join("p"), Box::new(io::sink()), tell).unwrap();
         pump.finish().unwrap();
+    }
+
+    #[test]
+    fn a_pump_outlasts_a_qemu() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let log = dir.path().join("log");
+        let (tell, _news) = mpsc::channel();
+        let sink = Box::new(std::fs::File::create(&log).unwrap());
+        let pump = Pump::start(path.clone(), sink, tell).unwrap();
+        for text in ["first ", "second"] {
+            let mut port = UnixStream::connect(&path).unwrap();
+            port.write_all(text.as_bytes()).unwrap();
+        }
+        pump.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "first second");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub const TESTS: &[Test] = tests![
 ];
 
 /// An event of this CPU: its code, and its count of a workload.
-type OfKind = (u64, fn(&Kinds) -> u64);
+pub(super) type OfKind = (u64, fn(&Kinds) -> u64);
 
 fn conditional(kinds: &Kinds) -> u64 {
     kinds.conditional
@@ -50,7 +50,7 @@ fn stores(kinds: &Kinds) -> u64 {
 }
 
 /// The events of Kaby Lake and Gracemont are from Intel's lists, those of Zen 3 from its PPR.
-fn events() -> Result<&'static [OfKind]> {
+pub(super) fn events() -> Result<&'static [OfKind]> {
     Ok(match signature() {
         (6, 0x9e) => &[
             (0x01c4, conditional),

@@ -45,6 +45,7 @@ pub mod random_groups;
 pub mod ref_cycles;
 pub mod rotation;
 pub mod sampling;
+pub mod saved;
 pub mod shared_registers;
 pub mod sharing;
 pub mod siblings;

@@ -35,7 +35,7 @@ pub const TESTS: &[Test] = tests![
 const CPU: usize = 0;
 
 /// Reference cycles, as a general counter counts them.
-fn config(pmu: &Pmu) -> u64 {
+pub(super) fn config(pmu: &Pmu) -> u64 {
     match CpuPmu::probe().is_amd() {
         true => pmu.config(Event::RefCycles),
         false => 0x013c,

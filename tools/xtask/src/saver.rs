@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Saves a guest in a file when its tests ask for that.
+//!
+//! The tests write a byte to a virtio port. QEMU then saves the guest, which runs meanwhile, and
+//! ends. [`Guest::run`](crate::guest::Guest::run) starts another QEMU that restores the guest. The
+//! tests then find a byte at the port.
+
+use anyhow::{bail, Context as _, Result};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::monitor::Monitor;
+
+/// The name of the virtio port.
+const PORT: &str = "save";
+
+/// How often QEMU is asked whether it has saved the guest.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Saves a guest as often as it asks for that.
+pub struct Saver {
+    files: Files,
+    flags: Arc<Flags>,
+    thread: JoinHandle<Result<()>>,
+}
+
+#[derive(Clone)]
+struct Files {
+    /// The socket of the port.
+    port: PathBuf,
+    /// The socket of QEMU's monitor.
+    monitor: PathBuf,
+    /// The saved guest.
+    state: PathBuf,
+}
+
+#[derive(Default)]
+struct Flags {
+    /// The guest is saved and QEMU ends.
+    saved: AtomicBool,
+    /// QEMU has ended, and there will be no other.
+    ended: AtomicBool,
+}
+
+impl Saver {
+    /// Listens on a new socket in `dir`, where the saved guest will be too.
+    pub fn start(dir: &Path, monitor: &Path) -> Result<Self> {
+        let files = Files {
+            port: dir.join(PORT),
+            monitor: monitor.to_owned(),
+            state: dir.join("state"),
+        };
+        let flags = Arc::new(Flags::default());
+        let listener = UnixListener::bind(&files.port)?;
+        let thread = {
+            let (files, flags) = (files.clone(), Arc::clone(&flags));
+            thread::spawn(move || serve(&listener, &files, &flags))
+        };
+        Ok(Self {
+            files,
+            flags,
+            thread,
+        })
+    }
+
+    /// QEMU's arguments for the port.
+    pub fn arguments(&self) -> [String; 4] {
+        [
+            "-chardev".to_owned(),
+            format!("socket,id={PORT},path={}", self.files.port.display()),
+            "-device".to_owned(),
+            format!("virtserialport,chardev={PORT},name={PORT}"),
+        ]
+    }
+
+    /// The arguments of a QEMU that restores the guest.
+    pub fn restoring_arguments(&self) -> [String; 2] {
+        let state = self.files.state.display();
+        ["-incoming".to_owned(), format!("file:{state}")]
+    }
+
+    /// Whether QEMU has ended because the guest is saved. The next time it is another QEMU.
+    pub fn take_saved(&self) -> bool {
+        self.flags.saved.swap(false, Ordering::AcqRel)
+    }
+
+    /// Ends. QEMU must have ended. Returns why the guest could not be saved.
+    pub fn finish(self) -> Result<()> {
+        self.flags.ended.store(true, Ordering::Release);
+        // The thread may wait for a QEMU to connect.
+        drop(UnixStream::connect(&self.files.port));
+        match self.thread.join() {
+            Ok(result) => result.context("saving the guest"),
+            Err(_) => bail!("the thread that saves the guest panicked"),
+        }
+    }
+}
+
+/// Serves one QEMU after the other.
+fn serve(listener: &UnixListener, files: &Files, flags: &Flags) -> Result<()> {
+    let mut is_restored = false;
+    loop {
+        let (mut port, _) = listener.accept()?;
+        if flags.ended.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if is_restored {
+            port.write_all(b"r")?;
+        }
+        // Nothing comes if QEMU ends.
+        is_restored = port.read(&mut [0])? == 1;
+        if is_restored {
+            let mut monitor = Monitor::connect(&files.monitor, None)?;
+            let saved = save(&mut monitor, &files.state);
+            flags.saved.store(saved.is_ok(), Ordering::Release);
+            // It may end before it answers.
+            let _ = monitor.execute(&json!({ "execute": "quit" }));
+            saved?;
+        }
+    }
+}
+
+/// Saves the guest, which stops at the end.
+fn save(monitor: &mut Monitor, state: &Path) -> Result<()> {
+    // Neither the bandwidth nor the time that the guest stands still is to be limited: it writes to
+    // its memory all the time.
+    monitor.execute(&json!({
+        "execute": "migrate-set-parameters",
+        "arguments": { "max-bandwidth": 1_u64 << 40, "downtime-limit": 60_000 },
+    }))?;
+    monitor.execute(&json!({
+        "execute": "migrate",
+        "arguments": { "uri": format!("file:{}", state.display()) },
+    }))?;
+    loop {
+        let answer = monitor.execute(&json!({ "execute": "query-migrate" }))?;
+        match answer["status"].as_str() {
+            Some("completed") => return Ok(()),
+            Some("failed" | "cancelled") => bail!("QEMU cannot save the guest: {answer}"),
+            _ => thread::sleep(INTERVAL),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::tests::serve;
+    use serde_json::Value;
+
+    /// A QEMU that has a guest, which asks once to be saved.
+    fn save_with(migrate: Value, status: &str) -> (bool, Result<()>) {
+        let dir = tempfile::tempdir().unwrap();
+        let monitor = dir.path().join("monitor");
+        let listener = UnixListener::bind(&monitor).unwrap();
+        let saver = Saver::start(dir.path(), &monitor).unwrap();
+        let mut port = UnixStream::connect(dir.path().join(PORT)).unwrap();
+        port.write_all(b"s").unwrap();
+        let mut commands = Vec::new();
+        serve(&listener, |command| {
+            let name = command["execute"].as_str().unwrap().to_owned();
+            let answer = match name.as_str() {
+                "migrate" => migrate.clone(),
+                "query-migrate" => json!({ "return": { "status": status } }),
+                _ => json!({ "return": {} }),
+            };
+            commands.push(name);
+            answer
+        });
+        assert_eq!(commands.last().map(String::as_str), Some("quit"));
+        drop(port);
+        let saved = saver.take_saved();
+        assert!(!saver.take_saved());
+        if saved {
+            // The QEMU that restores it.
+            let mut port = UnixStream::connect(dir.path().join(PORT)).unwrap();
+            port.read_exact(&mut [0]).unwrap();
+        }
+        (saved, saver.finish())
+    }
+
+    #[test]
+    fn a_guest_is_saved_when_it_asks_for_that() {
+        let (saved, result) = save_with(json!({ "return": {} }), "completed");
+        assert!(saved);
+        result.unwrap();
+    }
+
+    #[test]
+    fn a_guest_that_cannot_be_saved() {
+        let blocked = json!({ "error": { "desc": "disabled" } });
+        for (migrate, status) in [(blocked, "completed"), (json!({ "return": {} }), "failed")] {
+            let (saved, result) = save_with(migrate, status);
+            assert!(!saved && result.is_err());
+        }
+    }
+
+    #[test]
+    fn a_guest_that_does_not_ask() {
+        let dir = tempfile::tempdir().unwrap();
+        let saver = Saver::start(dir.path(), &dir.path().join("monitor")).unwrap();
+        drop(UnixStream::connect(dir.path().join(PORT)).unwrap());
+        assert!(!saver.take_saved());
+        saver.finish().unwrap();
+    }
+}
