@@ -35,6 +35,7 @@ pub enum Vendor {
 
 /// The number of counters and their properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Shape {
     /// The number of general-purpose counters, those in `missing` included: 1 to
     /// [`MAX_GENERAL`], further limited by the generation.
@@ -99,6 +100,7 @@ pub enum RefCycles {
 
 /// The vendor, version and counters of a PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// The vendor.
     pub vendor: Vendor,

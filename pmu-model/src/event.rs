@@ -153,6 +153,7 @@ pub struct Retired {
 /// 128 bits are enough that neither a sum of [`Retired`] nor the total of an event
 /// overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Totals {
     instructions: u128,
     branches: u128,

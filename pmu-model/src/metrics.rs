@@ -21,6 +21,7 @@ const ALL_SLOTS: u128 = 0xff;
 
 /// The state behind PERF_METRICS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Metrics {
     /// What was written last.
     written: u64,

@@ -65,6 +65,7 @@ pub enum Defect {
 /// The local APIC has one LVT entry for PMIs: PMIs that are pending at the same time are
 /// one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct PmiDelivery {
     /// A PMI is pending.
     pending: bool,

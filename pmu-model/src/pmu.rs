@@ -84,6 +84,7 @@ const SLOTS: usize = 3;
 
 /// The state of AMD's virtualization (APM vol. 2, "Secure Virtual Machine").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Svm {
     /// EFER.SVME.
     pub(crate) enabled: bool,
@@ -427,6 +428,7 @@ impl Pmu {
                 }
                 if counters {
                     self.global_ctrl = 0;
+                    self.update_active();
                 }
             }
             FreezeOnPmi::Streamlined => {
@@ -435,10 +437,10 @@ impl Pmu {
                 }
                 if counters {
                     self.global_status |= global_status::CTR_FRZ;
+                    self.update_active();
                 }
             }
         }
-        self.update_active();
     }
 
     /// The error of counters that other threads have disturbed.

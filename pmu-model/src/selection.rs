@@ -22,6 +22,7 @@ const CLEARING: [u64; 3] = [0x43_00b5, 0x43_00d2, 0x43_00b1];
 
 /// What has become of the selection of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Selection {
     /// The values of [`CLEARING`] that have been written since counters ran.
     written: [bool; CLEARING.len()],

@@ -46,6 +46,7 @@ pub(crate) struct Counting {
 
 /// What a thread remembers of the others, and what the core does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct SavedThread {
     threads: usize,
     disturbed: u64,
@@ -102,10 +103,17 @@ impl SmtCore {
 
     /// Returns what [`SmtCore::restore`] restores of a thread.
     pub(crate) fn save(&self, thread: usize) -> SavedThread {
+        // Every field is named, as in Pmu::save().
+        let SmtCore { threads, msrs } = self;
+        let Thread {
+            counting: _,
+            disturbing: _,
+            disturbed,
+        } = &threads[thread];
         SavedThread {
-            threads: self.threads(),
-            disturbed: self.threads[thread].disturbed.load(SeqCst),
-            msrs: core::array::from_fn(|i| self.msr(i)),
+            threads: threads.len(),
+            disturbed: disturbed.load(SeqCst),
+            msrs: msrs.each_ref().map(|msr| msr.load(SeqCst)),
         }
     }
 

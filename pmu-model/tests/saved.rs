@@ -120,16 +120,27 @@ fn config() -> impl Strategy<Value = Config> {
     })
 }
 
-fn defect() -> impl Strategy<Value = Defect> {
+/// The same with a defect that such a PMU can have.
+fn defective() -> impl Strategy<Value = (Config, Defect)> {
     let number = |n| NonZeroU64::new(n).unwrap();
-    prop_oneof![
+    let defect = prop_oneof![
         Just(Defect::None),
         (1..100_u64).prop_map(move |n| Defect::Spurious(number(n))),
         (1..4_u64).prop_map(move |n| Defect::Pmi {
             every: number(n),
             fault: PmiFault::Delay(1000 * n),
         }),
-    ]
+        (prop::bool::ANY, 0..4_u64).prop_map(|(amd, after)| {
+            let msr = if amd { K7_PERF_CTR0 } else { IA32_PMC0 };
+            Defect::GeneralProtection { msr, after }
+        }),
+        Just(Defect::Status(1)),
+        Just(Defect::MaskLvtpc),
+    ];
+    (config(), defect).prop_map(|(config, defect)| {
+        let possible = Pmu::with_defect(config, defect).is_ok();
+        (config, if possible { defect } else { Defect::None })
+    })
 }
 
 fn operation() -> impl Strategy<Value = (usize, Operation)> {
@@ -180,8 +191,7 @@ proptest! {
 
     #[test]
     fn nobody_can_tell(
-        config in config(),
-        defect in defect(),
+        (config, defect) in defective(),
         threads in 1..=2_usize,
         svm: [bool; 2],
         before in prop::collection::vec(operation(), 0..60),
@@ -205,8 +215,7 @@ proptest! {
     /// A state that was changed is refused or is one that a PMU can be in: nothing panics.
     #[test]
     fn a_damaged_state_does_no_harm(
-        config in config(),
-        defect in defect(),
+        (config, defect) in defective(),
         threads in 1..=2_usize,
         before in prop::collection::vec(operation(), 0..30),
         which: prop::sample::Index,
@@ -308,6 +317,7 @@ fn a_state_that_no_pmu_has_is_refused() {
         ("/totals/0/branches", 1.into()),
         ("/totals/1/conditional_taken", 1.into()),
         ("/pmi/delayed", vec![0].into()),
+        ("/accesses", 1.into()),
     ] {
         let mut state = good.clone();
         *state.pointer_mut(field).unwrap() = value;
@@ -316,7 +326,10 @@ fn a_state_that_no_pmu_has_is_refused() {
         assert_eq!(error, RestoreError::Impossible, "{field}");
         assert_eq!(serde_json::to_value(pmu.save()).unwrap(), good, "{field}");
     }
-    let mut state = good.clone();
-    state["unknown"] = 0.into();
-    assert!(serde_json::from_value::<SavedPmu>(state).is_err());
+    for of in ["", "/config", "/pmi", "/totals/1", "/metrics"] {
+        let mut state = good.clone();
+        state.pointer_mut(of).unwrap()["unknown"] = 0.into();
+        let result = serde_json::from_value::<SavedPmu>(state);
+        assert!(result.is_err(), "{of}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::{
     event::Totals,
     metrics::Metrics,
     msr::{EventSel, Register},
-    pmi::PmiDelivery,
+    pmi::{Defect, PmiDelivery},
     processor::{Processor, MAX_MODEL_MSRS},
     selection::Selection,
     smt::SavedThread,
@@ -204,6 +204,10 @@ impl Pmu {
         let global_ctrl = writable(Register::GlobalCtrl) | self.generation.reset_global_ctrl(shape);
         let status = writable(Register::GlobalStatusReset) | shape.counters() | self.metrics_bit();
         let fixed_ctr_ctrl = writable(Register::FixedCtrCtrl);
+        let most_accesses = match self.defect {
+            Defect::GeneralProtection { after, .. } => after,
+            _ => 0,
+        };
         general
             && fixed
             && saved.fixed_ctr_ctrl & !fixed_ctr_ctrl == 0
@@ -218,5 +222,6 @@ impl Pmu {
             && saved.metrics.is_possible()
             && saved.totals.iter().all(Totals::are_possible)
             && saved.pmi.is_possible()
+            && saved.accesses <= most_accesses
     }
 }

@@ -30,6 +30,7 @@ pub(crate) use hybrid::{find_core, Core, Report};
 /// What CPUID leaf 1 reports of a processor (SDM vol. 2A, CPUID, "INPUT EAX = 01H: Returns
 /// Model, Family, Stepping Information"). AMD's leaf has the same fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Signature {
     /// The family, extended family included.
     pub family: u16,

@@ -391,7 +391,9 @@ fn restore(pmu: &mut Pmu, state: &[u8]) -> Result<(), &'static CStr> {
     let damaged = c"the saved state of the PMU is damaged, or of another version of the PMU";
     let saved: SavedPmu = serde_json::from_slice(state).map_err(|_| damaged)?;
     pmu.restore(&saved).map_err(|error| match error {
-        RestoreError::OtherPmu => c"another PMU was saved: start with the same -cpu and -smp",
+        RestoreError::OtherPmu => {
+            c"the PMU that was saved is another one: start with its -cpu and threads="
+        }
         RestoreError::Impossible => damaged,
     })
 }

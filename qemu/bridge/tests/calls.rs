@@ -555,7 +555,7 @@ fn a_pmu_is_saved_and_restored() {
     assert!(pmu_counting(&other));
 
     let message = restore(&mut create(&AMD).unwrap(), &state).unwrap_err();
-    assert!(message.starts_with("another PMU"), "{message}");
+    assert!(message.contains("another one"), "{message}");
     for damaged in [&state[1..], b"", b"{}"] {
         let message = restore(&mut other, damaged).unwrap_err();
         assert!(message.contains("damaged"), "{message}");

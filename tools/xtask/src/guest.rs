@@ -302,6 +302,8 @@ pub struct End {
     pub console: String,
     /// What QEMU wrote to standard error.
     qemu: String,
+    /// Why the guest could not be saved when it asked for that.
+    unsaved: Option<String>,
 }
 
 /// What a suite and the user's options make of a guest. The options win.
@@ -440,12 +442,10 @@ impl Guest<'_> {
                 _ => break stopped,
             }
         };
-        if let Some(saver) = saver {
-            saver.finish()?;
-        }
         for pump in pumps {
             pump.finish()?;
         }
+        let saving = saver.map_or(Ok(()), Saver::finish);
         let read = |path: PathBuf| {
             let text = fs::read(path).unwrap_or_default();
             String::from_utf8_lossy(&text).into_owned()
@@ -460,6 +460,7 @@ impl Guest<'_> {
             },
             console: read(self.logs.console()),
             qemu: read(self.logs.qemu()),
+            unsaved: saving.err().map(|error| format!("{error:#}")),
         })
     }
 
@@ -598,6 +599,9 @@ impl Guest<'_> {
             ),
             Outcome::Died => "the guest ended before its command did".to_owned(),
         };
+        if let Some(why) = &end.unsaved {
+            text += &format!("\n{why}");
+        }
         if !end.qemu.trim().is_empty() {
             text += &format!("\nQEMU said:\n{}", indent(last_lines(&end.qemu, 5)));
         }

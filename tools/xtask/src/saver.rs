@@ -111,11 +111,13 @@ fn serve(listener: &UnixListener, files: &Files, flags: &Flags) -> Result<()> {
         if flags.ended.load(Ordering::Acquire) {
             return Ok(());
         }
-        if is_restored {
-            port.write_all(b"r")?;
-        }
-        // Nothing comes if QEMU ends.
-        is_restored = port.read(&mut [0])? == 1;
+        // Nothing comes if QEMU ends, or an error if it has not read what was sent.
+        let sent = if is_restored {
+            port.write_all(b"r")
+        } else {
+            Ok(())
+        };
+        is_restored = sent.is_ok() && matches!(port.read(&mut [0]), Ok(1));
         if is_restored {
             let mut monitor = Monitor::connect(&files.monitor, None)?;
             let saved = save(&mut monitor, &files.state);
