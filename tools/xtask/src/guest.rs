@@ -515,8 +515,9 @@ impl Guest<'_> {
             set("RUST_PERF_SUITE", suite.name);
             match suite.event {
                 SystemEvent::Kexec => copy(&parts.initramfs, &run.join("initramfs"))?,
-                SystemEvent::Saved => set("SAVED", "1"),
-                SystemEvent::None | SystemEvent::Sleep => {}
+                // A shell needs what 9p has.
+                SystemEvent::Saved if self.command.is_some() => set("SAVED", "1"),
+                SystemEvent::None | SystemEvent::Saved | SystemEvent::Sleep => {}
             }
         }
         fs::write(run.join("environment"), environment)?;

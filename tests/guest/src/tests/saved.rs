@@ -117,8 +117,10 @@ fn counts_of_every_cpu(ctx: &Ctx) -> Result<()> {
         }
         Ok(())
     };
+    let cpus = cpus()?;
+    let _affinity = Affinity::pinned_to(0)?;
     thread::scope(|scope| {
-        let others: Vec<_> = (1..cpus()?)
+        let others: Vec<_> = (1..cpus)
             .map(|cpu| scope.spawn(move || count_on(cpu)))
             .collect();
         let own = workload::tight_loop(1_000_000);
