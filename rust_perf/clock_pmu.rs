@@ -48,21 +48,26 @@ use kernel::{
 /// The shortest time between two samples, in nanoseconds.
 const MIN_PERIOD: u64 = 10_000;
 
-/// Registers the PMU. Task context, may sleep.
-pub(crate) fn register(module: &'static ThisModule) -> Result<Pin<KBox<Registration<ClockPmu>>>> {
+/// Registers the PMU, with names for its events if they may be those of perf's own. Task context,
+/// may sleep.
+pub(crate) fn register(
+    software_names: bool,
+    module: &'static ThisModule,
+) -> Result<Pin<KBox<Registration<ClockPmu>>>> {
     let sampling = Sampling::find()?;
     let instance = Instance::new(ClockPmu { sampling })?;
-    let registration = Registration::register(c"rust_clock", attribute_groups()?, instance, module);
+    let groups = attribute_groups(software_names)?;
+    let registration = Registration::register(c"rust_clock", groups, instance, module);
     KBox::pin_init(registration, GFP_KERNEL)
 }
 
 /// The PMU's folders in sysfs.
-fn attribute_groups() -> Result<AttributeGroups> {
+fn attribute_groups(software_names: bool) -> Result<AttributeGroups> {
     let mut format = KVec::new();
     format.push(File::new(c"event", fmt!("config:0-63"))?, GFP_KERNEL)?;
 
     let mut events = KVec::new();
-    for clock in Clock::ALL {
+    for clock in Clock::ALL.into_iter().filter(|_| software_names) {
         let [name, unit, scale] = clock.files();
         let event = File::new(name, fmt!("event={:#04x}", clock.config()))?;
         events.push(event, GFP_KERNEL)?;

@@ -37,6 +37,15 @@ impl Place {
         }
     }
 
+    /// Whether events of other PMUs may have the names of perf's own software events. With such a
+    /// name alone the perf tool opens both, which is not what its users know.
+    pub(crate) fn allows_software_names(self) -> bool {
+        match self {
+            Self::Beside { .. } => true,
+            Self::InTree => false,
+        }
+    }
+
     /// The type of that PMU. On a hybrid CPU raw events are those of the performance cores.
     pub(super) fn pmu_type(self, core_type: Option<CoreType>) -> PmuType {
         match (self, core_type) {

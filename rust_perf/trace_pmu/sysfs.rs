@@ -15,8 +15,9 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// The folders, with the events that this kernel has. Task context, may sleep.
-pub(super) fn attribute_groups() -> Result<AttributeGroups> {
+/// The folders, with the events that this kernel has: those that perf has as well only if
+/// `software_names`. Task context, may sleep.
+pub(super) fn attribute_groups(software_names: bool) -> Result<AttributeGroups> {
     let mut format = KVec::new();
     for (name, bits) in [
         (c"point", "config:0-31"),
@@ -49,13 +50,15 @@ pub(super) fn attribute_groups() -> Result<AttributeGroups> {
             events.push(File::new(name, fmt!("point={number:#010x}"))?, GFP_KERNEL)?;
         }
     }
-    for (name, number) in [
-        // perf counts a context switch where the kernel has this trace point.
-        (c"context-switches", number_of(b"sched_switch")),
-        (c"cpu-migrations", number_of(b"cpu-migrations")),
-        (c"page-faults", number_of(b"page-faults")),
-    ] {
-        events.push(File::new(name, fmt!("point={number:#010x}"))?, GFP_KERNEL)?;
+    if software_names {
+        for (name, number) in [
+            // perf counts a context switch where the kernel has this trace point.
+            (c"context-switches", number_of(b"sched_switch")),
+            (c"cpu-migrations", number_of(b"cpu-migrations")),
+            (c"page-faults", number_of(b"page-faults")),
+        ] {
+            events.push(File::new(name, fmt!("point={number:#010x}"))?, GFP_KERNEL)?;
+        }
     }
     // perf asks for what has a question mark.
     for (name, terms) in [

@@ -30,6 +30,7 @@ pub const TESTS: &[Test] = tests![
     events_without_a_pmu: [PerfTool],
     cache_events: [PerfTool],
     named_events: [PerfTool],
+    software_events: [PerfTool],
     record_without_events: [PerfTool],
     no_rdpmc,
     loaded_again,
@@ -191,6 +192,21 @@ fn named_events(ctx: &Ctx) -> Result<()> {
         let rows = rows(ctx, stat)?;
         expect(event, "rows", rows.len() as u64, 1)?;
         expect(event, "counted", rows[0].value as u64, want)?;
+    }
+    Ok(())
+}
+
+/// A software event is the kernel's alone, and has one row.
+fn software_events(ctx: &Ctx) -> Result<()> {
+    for event in [
+        "cpu-clock",
+        "task-clock",
+        "context-switches",
+        "cpu-migrations",
+        "page-faults",
+    ] {
+        let stat = Perf::stat().args(["-e", event]).args(["true"]);
+        expect(event, "rows", rows(ctx, stat)?.len() as u64, 1)?;
     }
     Ok(())
 }
