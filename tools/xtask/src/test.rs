@@ -190,11 +190,11 @@ struct Reporter<'a> {
     user: &'a guest::Options,
 }
 
-/// How many guests run at the same time: more than there are cores, because a guest
-/// sleeps part of its time, and because the more there are, the larger is their part of a machine
-/// that does other things as well.
+/// How many guests run at the same time: one a core. A guest with two CPUs has two threads
+/// that run and wait for each other's inter-processor interrupts. With more of them than
+/// cores, a CPU spins for one that does not run.
 fn guests_at_a_time() -> usize {
-    2 * kernel::jobs()
+    kernel::jobs()
 }
 
 /// What came of a suite.
