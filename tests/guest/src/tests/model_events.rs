@@ -194,6 +194,7 @@ fn short_periods(ctx: &Ctx) -> Result<()> {
     const CMASK_1: u64 = 1 << 24;
     // One sample in 2 is one in 1 for us: see README.
     let periods = || (2..=300).chain([1023, 1024, 4097, LONG]);
+    let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
     let msrs = Msrs::of_cpu(sched_getcpu()?)?;
     let mut report = Report::new(ctx);
     let [mut refused, mut moved] = [0; 2];
@@ -226,20 +227,17 @@ fn short_periods(ctx: &Ctx) -> Result<()> {
                 ("opened", &start as &dyn Fn(&Pmu, u64) -> Result<_>),
                 ("changed", &change),
             ] {
-                let (ours, theirs) = (
-                    try_it(&ctx.pmu()?, period)?,
-                    try_it(&ctx.in_tree()?, period)?,
-                );
-                report.called(ours.err().unwrap_or(0));
-                match theirs {
+                let (found, expected) = (try_it(&ours, period)?, try_it(&theirs, period)?);
+                report.called(found.err().unwrap_or(0));
+                match expected {
                     Err(_) => refused += 1,
                     Ok(value) => {
                         moved += u32::from(value as u32 != (period as u32).wrapping_neg());
                     }
                 }
-                if ours != theirs {
+                if found != expected {
                     report.wrong(format!(
-                        "{code:#x} {what}, period {period}: {ours:x?}, in-tree {theirs:x?}"
+                        "{code:#x} {what}, period {period}: {found:x?}, in-tree {expected:x?}"
                     ));
                 }
             }
