@@ -105,6 +105,32 @@ struct Active {
     merged: bool,
 }
 
+/// What a PMU has to remember: all that distinguishes it from one that has just been created
+/// with the same configuration and the same defect.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    eventsel: [EventSel; MAX_GENERAL],
+    selection: Selection,
+    general: [u64; MAX_GENERAL],
+    fixed: [u64; MAX_FIXED],
+    fixed_ctr_ctrl: u64,
+    global_ctrl: u64,
+    global_status: u64,
+    debugctl: u64,
+    /// Of a register that the threads of the core share, the value for which [`Pmu::active`] is
+    /// right.
+    model_msrs: [u64; MAX_MODEL_MSRS],
+    metrics: Metrics,
+    svm: Svm,
+    /// By [`Mode`].
+    totals: [Totals; 2],
+    pmi: PmiDelivery,
+    /// The accesses that [`Defect::GeneralProtection`] has let through since RESET. It is a
+    /// cell because RDMSR, which changes nothing else, is counted too.
+    accesses: Cell<u64>,
+}
+
 /// The PMU of one logical processor.
 ///
 /// # Invariants
@@ -118,26 +144,9 @@ pub struct Pmu {
     processor: Option<&'static Processor>,
     core: Option<Core>,
     shape: Shape,
-    eventsel: [EventSel; MAX_GENERAL],
-    selection: Selection,
-    general: [u64; MAX_GENERAL],
-    fixed: [u64; MAX_FIXED],
-    fixed_ctr_ctrl: u64,
-    global_ctrl: u64,
-    global_status: u64,
-    debugctl: u64,
-    /// Of a register that the threads of the core share, the value for which `active` is right.
-    model_msrs: [u64; MAX_MODEL_MSRS],
-    metrics: Metrics,
-    svm: Svm,
-    /// By [`Mode`].
-    totals: [Totals; 2],
-    pmi: PmiDelivery,
+    state: State,
     active: Vec<Active>,
     defect: Defect,
-    /// The accesses that [`Defect::GeneralProtection`] has let through since RESET. It is a
-    /// cell because RDMSR, which changes nothing else, is counted too.
-    accesses: Cell<u64>,
     /// The core that this is a thread of, and the number of the thread there.
     smt: Option<(Arc<SmtCore>, usize)>,
 }
@@ -157,7 +166,7 @@ impl Pmu {
     pub fn with_defect(config: Config, defect: Defect) -> Result<Pmu, ConfigError> {
         let pmu = Pmu::at_power_up(config, config.generation()?, defect);
         match defect {
-            Defect::Status(bits) if pmu.global_status != bits => Err(ConfigError::Status),
+            Defect::Status(bits) if pmu.state.global_status != bits => Err(ConfigError::Status),
             Defect::GeneralProtection { msr, .. } if pmu.register(msr).is_err() => {
                 Err(ConfigError::Msr)
             }
@@ -174,22 +183,13 @@ impl Pmu {
             processor: config.processor(),
             core: config.core(),
             shape,
-            eventsel: Default::default(),
-            selection: Selection::default(),
-            general: Default::default(),
-            fixed: Default::default(),
-            fixed_ctr_ctrl: 0,
-            global_ctrl: generation.reset_global_ctrl(&shape),
-            global_status: 0,
-            debugctl: 0,
-            model_msrs: Default::default(),
-            metrics: Metrics::default(),
-            svm: Svm::default(),
-            totals: Default::default(),
-            pmi: PmiDelivery::new(defect),
+            state: State {
+                global_ctrl: generation.reset_global_ctrl(&shape),
+                pmi: PmiDelivery::new(defect),
+                ..State::default()
+            },
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
             defect,
-            accesses: Cell::new(0),
             smt: None,
         };
         if let Defect::Status(bits) = defect {
@@ -232,7 +232,7 @@ impl Pmu {
     /// between VMRUN and #VMEXIT. All instructions that have retired must have been
     /// reported by [`Pmu::retire`]. RESET clears both.
     pub fn set_svm(&mut self, svme: bool, guest: bool) {
-        self.svm = Svm {
+        self.state.svm = Svm {
             enabled: svme,
             guest,
         };
@@ -366,12 +366,12 @@ impl Pmu {
         if self.take_shared() {
             self.update_active();
         }
-        let before = self.totals;
-        for ((totals, retired), tsc) in self.totals.iter_mut().zip(retired).zip(tsc) {
+        let before = self.state.totals;
+        for ((totals, retired), tsc) in self.state.totals.iter_mut().zip(retired).zip(tsc) {
             *totals = totals.after(*retired, tsc);
         }
         let [user, kernel] = retired;
-        self.pmi.retire(
+        self.state.pmi.retire(
             user.instructions.saturating_add(kernel.instructions),
             !self.active.is_empty(),
         );
@@ -383,60 +383,64 @@ impl Pmu {
                 .into_iter()
                 .filter(|&mode| active.modes[mode as usize])
                 .map(|mode| {
-                    let (before, after) = (before[mode as usize], self.totals[mode as usize]);
+                    let (before, after) = (before[mode as usize], self.state.totals[mode as usize]);
                     active.event.between(before, after)
                 })
                 .sum();
             let has_overflowed = match active.counter {
-                Counter::General(i) if active.merged => pair::add(&mut self.general, i, gain),
-                Counter::General(i) => add(&mut self.general[i], self.shape.counter_mask(), gain),
-                Counter::Fixed(i) => add(&mut self.fixed[i], self.shape.counter_mask(), gain),
+                Counter::General(i) if active.merged => pair::add(&mut self.state.general, i, gain),
+                Counter::General(i) => {
+                    add(&mut self.state.general[i], self.shape.counter_mask(), gain)
+                }
+                Counter::Fixed(i) => add(&mut self.state.fixed[i], self.shape.counter_mask(), gain),
             };
             if has_overflowed {
                 overflowed |= active.counter.bit();
                 pmi |= active.pmi;
             }
-            let metrics = self.global_ctrl & PERF_METRICS_BIT != 0;
+            let metrics = self.state.global_ctrl & PERF_METRICS_BIT != 0;
             if active.counter == Counter::Fixed(SLOTS) && metrics {
                 let modes = Mode::ALL.into_iter().map(|mode| mode as usize);
                 for mode in modes.filter(|&mode| active.modes[mode]) {
-                    self.metrics.count(before[mode], self.totals[mode]);
+                    self.state
+                        .metrics
+                        .count(before[mode], self.state.totals[mode]);
                 }
-                if has_overflowed && self.metrics.overflow(self.shape.width) {
+                if has_overflowed && self.state.metrics.overflow(self.shape.width) {
                     overflowed |= PERF_METRICS_BIT;
                     pmi = true;
                 }
             }
         }
-        self.global_status |= overflowed;
+        self.state.global_status |= overflowed;
         if pmi {
             self.freeze();
-            self.pmi.request();
+            self.state.pmi.request();
         }
     }
 
     /// Freezes what DEBUGCTL says a PMI freezes (SDM vol. 3B, "Freezing LBR and
     /// Performance Counters on PMI").
     fn freeze(&mut self) {
-        let lbrs = self.debugctl & debugctl::FREEZE_LBRS_ON_PMI != 0;
-        let counters = self.debugctl & debugctl::FREEZE_PERFMON_ON_PMI != 0;
+        let lbrs = self.state.debugctl & debugctl::FREEZE_LBRS_ON_PMI != 0;
+        let counters = self.state.debugctl & debugctl::FREEZE_PERFMON_ON_PMI != 0;
         match self.generation.freeze_on_pmi() {
             FreezeOnPmi::Unsupported => {}
             FreezeOnPmi::Legacy => {
                 if lbrs {
-                    self.debugctl &= !debugctl::LBR;
+                    self.state.debugctl &= !debugctl::LBR;
                 }
                 if counters {
-                    self.global_ctrl = 0;
+                    self.state.global_ctrl = 0;
                     self.update_active();
                 }
             }
             FreezeOnPmi::Streamlined => {
                 if lbrs {
-                    self.global_status |= global_status::LBR_FRZ;
+                    self.state.global_status |= global_status::LBR_FRZ;
                 }
                 if counters {
-                    self.global_status |= global_status::CTR_FRZ;
+                    self.state.global_status |= global_status::CTR_FRZ;
                     self.update_active();
                 }
             }
@@ -450,7 +454,7 @@ impl Pmu {
         };
         let disturbed = core.take_disturbed(*thread);
         let error = 1 << (self.shape.width - 8);
-        for (i, value) in self.general.iter_mut().enumerate() {
+        for (i, value) in self.state.general.iter_mut().enumerate() {
             if disturbed & Counter::General(i).bit() != 0 {
                 *value = value.wrapping_add(error) & self.shape.counter_mask();
             }
@@ -466,8 +470,8 @@ impl Pmu {
         let mut changed = false;
         for i in processor.msrs_of_core() {
             let value = core.msr(i);
-            changed |= value != self.model_msrs[i];
-            self.model_msrs[i] = value;
+            changed |= value != self.state.model_msrs[i];
+            self.state.model_msrs[i] = value;
         }
         changed
     }
@@ -492,11 +496,11 @@ impl Pmu {
     fn find_active(&mut self) -> Counting {
         let mut counting = Counting::default();
         self.active.clear();
-        if self.global_status & global_status::CTR_FRZ != 0 {
+        if self.state.global_status & global_status::CTR_FRZ != 0 {
             return counting;
         }
-        let enabled = |counter: Counter| self.global_ctrl & counter.bit() != 0;
-        for (i, &eventsel) in self.eventsel.iter().enumerate() {
+        let enabled = |counter: Counter| self.state.global_ctrl & counter.bit() != 0;
+        for (i, &eventsel) in self.state.eventsel.iter().enumerate() {
             let counter = Counter::General(i);
             let modes = [eventsel.has(EventSel::USR), eventsel.has(EventSel::OS)];
             if !eventsel.has(EventSel::EN) || !enabled(counter) || modes == [false; 2] {
@@ -509,14 +513,14 @@ impl Pmu {
                 eq: eventsel.has(EventSel::EQ),
                 cmask: eventsel.cmask(),
             };
-            if !self.generation.counts(eventsel, self.svm) {
+            if !self.generation.counts(eventsel, self.state.svm) {
                 continue;
             }
             counting.all |= counter.bit();
             if self.processor.is_some_and(|it| it.disturbs(eventsel)) {
                 counting.disturbing |= counter.bit();
             }
-            let event = if self.needs_clearing() && self.selection.is_wrong(i) {
+            let event = if self.needs_clearing() && self.state.selection.is_wrong(i) {
                 Some(FilteredEvent::Occurrences(Event::Cycles))
             } else {
                 self.selected_event(i, eventsel)
@@ -534,7 +538,7 @@ impl Pmu {
         }
         for i in 0..self.shape.fixed.into() {
             let counter = Counter::Fixed(i);
-            let ctrl = self.fixed_ctr_ctrl >> (i * fixed_ctrl::BITS);
+            let ctrl = self.state.fixed_ctr_ctrl >> (i * fixed_ctrl::BITS);
             let modes = [ctrl & fixed_ctrl::USR != 0, ctrl & fixed_ctrl::OS != 0];
             if !enabled(counter) || modes == [false; 2] {
                 continue;
@@ -586,7 +590,7 @@ impl Pmu {
     fn responses(&self, eventsel: EventSel) -> Option<Event> {
         let index = self.processor?.msr_of(eventsel)?;
         Some(Event::Responses(
-            1 + self.model_msrs[index].count_ones() as u8,
+            1 + self.state.model_msrs[index].count_ones() as u8,
         ))
     }
 
@@ -600,21 +604,21 @@ impl Pmu {
 
     /// Whether a general-purpose counter and the next one are programmed to be one of 64 bits.
     fn is_pair(&self, first: usize) -> bool {
-        let second = self.eventsel.get(first + 1);
+        let second = self.state.eventsel.get(first + 1);
         let exists = self.config.has_pairs() && first % 2 == 0 && self.shape.has_general(first + 1);
         exists && second.is_some_and(|&eventsel| pair::is_merge(eventsel))
     }
 
     /// Whether a general-purpose counter and the next one count as one.
     fn is_merged(&self, first: usize) -> bool {
-        self.is_pair(first) && self.global_ctrl & Counter::General(first + 1).bit() != 0
+        self.is_pair(first) && self.state.global_ctrl & Counter::General(first + 1).bit() != 0
     }
 
     /// What reading a general-purpose counter returns.
     fn read_general(&self, index: usize) -> u64 {
         match self.is_pair(index) {
-            true => pair::value(&self.general, index),
-            false => self.general[index],
+            true => pair::value(&self.state.general, index),
+            false => self.state.general[index],
         }
     }
 
@@ -656,11 +660,11 @@ impl Pmu {
     fn is_user_disabled(&self, counter: Counter) -> bool {
         match counter {
             Counter::General(i) => {
-                let eventsel = self.eventsel.get(i);
+                let eventsel = self.state.eventsel.get(i);
                 let disabled = |it: &EventSel| it.has(EventSel::RDPMC_USER_DISABLE);
                 self.has_rdpmc_user_disable() && eventsel.is_some_and(disabled)
             }
-            Counter::Fixed(i) => self.fixed_ctr_ctrl & self.user_disable_bit(i) != 0,
+            Counter::Fixed(i) => self.state.fixed_ctr_ctrl & self.user_disable_bit(i) != 0,
         }
     }
 
@@ -692,10 +696,10 @@ impl Pmu {
     fn count_access(&self, msr: u32) -> Result<(), MsrError> {
         match self.defect {
             Defect::GeneralProtection { msr: faulty, after } if faulty == msr => {
-                if self.accesses.get() == after {
+                if self.state.accesses.get() == after {
                     return Err(MsrError::GeneralProtection);
                 }
-                self.accesses.set(self.accesses.get() + 1);
+                self.state.accesses.set(self.state.accesses.get() + 1);
                 Ok(())
             }
             _ => Ok(()),
@@ -708,42 +712,42 @@ impl Pmu {
         let register = self.register(msr)?;
         self.count_access(msr)?;
         Ok(match register {
-            Register::EventSel(i) => self.eventsel[i].0,
+            Register::EventSel(i) => self.state.eventsel[i].0,
             Register::Pmc(i) | Register::PmcFullWidth(i) => self.read_general(i),
-            Register::FixedCtr(i) => self.fixed[i],
-            Register::FixedCtrCtrl => self.fixed_ctr_ctrl,
-            Register::GlobalCtrl => self.global_ctrl,
-            Register::GlobalStatus => self.global_status,
+            Register::FixedCtr(i) => self.state.fixed[i],
+            Register::FixedCtrCtrl => self.state.fixed_ctr_ctrl,
+            Register::GlobalCtrl => self.state.global_ctrl,
+            Register::GlobalStatus => self.state.global_status,
             // A write takes effect on GLOBAL_STATUS and is not stored.
             Register::GlobalStatusReset | Register::GlobalStatusSet => 0,
             Register::GlobalInUse => self.global_in_use(),
             Register::PerfCapabilities => self.perf_capabilities().unwrap_or(0),
             Register::PerfMetrics => self.read_metrics(),
-            Register::DebugCtl => self.debugctl,
+            Register::DebugCtl => self.state.debugctl,
             Register::Model(i) => match self.core_of_msr(i) {
                 Some(core) => core.msr(i),
-                None => self.model_msrs[i],
+                None => self.state.model_msrs[i],
             },
         })
     }
 
     /// The value of PERF_METRICS.
     fn read_metrics(&self) -> u64 {
-        self.metrics.read() & Metrics::mask(self.metrics_fields())
+        self.state.metrics.read() & Metrics::mask(self.metrics_fields())
     }
 
     /// The value of GLOBAL_INUSE (SDM vol. 3B, "IA32_PERF_GLOBAL_INUSE MSR").
     fn global_in_use(&self) -> u64 {
         let mut in_use = 0;
         let mut pmi = false;
-        for (i, eventsel) in self.eventsel.iter().enumerate() {
+        for (i, eventsel) in self.state.eventsel.iter().enumerate() {
             if eventsel.event() != 0 {
                 in_use |= Counter::General(i).bit();
             }
             pmi |= eventsel.has(EventSel::INT);
         }
         for i in 0..self.shape.fixed.into() {
-            let ctrl = self.fixed_ctr_ctrl >> (i * fixed_ctrl::BITS);
+            let ctrl = self.state.fixed_ctr_ctrl >> (i * fixed_ctrl::BITS);
             if ctrl & (fixed_ctrl::OS | fixed_ctrl::USR) != 0 {
                 in_use |= Counter::Fixed(i).bit();
             }
@@ -769,29 +773,31 @@ impl Pmu {
         match register {
             Register::EventSel(i) => {
                 let eventsel = EventSel(value);
-                self.selection.select(i, self.eventsel[i], eventsel);
-                self.eventsel[i] = eventsel;
+                self.state
+                    .selection
+                    .select(i, self.state.eventsel[i], eventsel);
+                self.state.eventsel[i] = eventsel;
             }
             Register::Pmc(i) => {
                 let extended = i64::from(value as i32) as u64;
-                self.general[i] = extended & self.shape.counter_mask();
+                self.state.general[i] = extended & self.shape.counter_mask();
             }
-            Register::PmcFullWidth(i) => self.general[i] = value,
-            Register::FixedCtr(i) => self.fixed[i] = value,
-            Register::FixedCtrCtrl => self.fixed_ctr_ctrl = value,
+            Register::PmcFullWidth(i) => self.state.general[i] = value,
+            Register::FixedCtr(i) => self.state.fixed[i] = value,
+            Register::FixedCtrCtrl => self.state.fixed_ctr_ctrl = value,
             Register::GlobalCtrl => {
-                let existing = &self.eventsel[..self.shape.general.into()];
-                self.selection.enable(value, existing);
-                self.global_ctrl = value;
+                let existing = &self.state.eventsel[..self.shape.general.into()];
+                self.state.selection.enable(value, existing);
+                self.state.global_ctrl = value;
             }
-            Register::GlobalStatusReset => self.global_status &= !value,
-            Register::GlobalStatusSet => self.global_status |= value,
-            Register::DebugCtl => self.debugctl = value,
+            Register::GlobalStatusReset => self.state.global_status &= !value,
+            Register::GlobalStatusSet => self.state.global_status |= value,
+            Register::DebugCtl => self.state.debugctl = value,
             Register::Model(i) => match self.core_of_msr(i) {
                 Some(core) => core.set_msr(i, value),
-                None => self.model_msrs[i] = value,
+                None => self.state.model_msrs[i] = value,
             },
-            Register::PerfMetrics => self.metrics.write(value, self.fixed[SLOTS]),
+            Register::PerfMetrics => self.state.metrics.write(value, self.state.fixed[SLOTS]),
             // Generations in which the write does not raise #GP ignore it.
             Register::GlobalStatus => {}
             Register::GlobalInUse | Register::PerfCapabilities => {
@@ -810,9 +816,9 @@ impl Pmu {
         }
         if ecx == RDPMC_METRICS && self.metrics_fields() > 0 {
             let value = self.read_metrics();
-            if self.fixed_ctr_ctrl & self.metrics_clear_bit() != 0 {
-                self.fixed[SLOTS] = 0;
-                self.metrics = Metrics::default();
+            if self.state.fixed_ctr_ctrl & self.metrics_clear_bit() != 0 {
+                self.state.fixed[SLOTS] = 0;
+                self.state.metrics = Metrics::default();
             }
             return Ok(value);
         }
@@ -821,7 +827,7 @@ impl Pmu {
         match counter {
             Some(_) if is_hidden => Ok(0),
             Some(Counter::General(i)) if self.shape.has_general(i) => Ok(self.read_general(i)),
-            Some(Counter::Fixed(i)) if i < self.shape.fixed.into() => Ok(self.fixed[i]),
+            Some(Counter::Fixed(i)) if i < self.shape.fixed.into() => Ok(self.state.fixed[i]),
             _ => Err(GeneralProtection),
         }
     }
@@ -829,7 +835,7 @@ impl Pmu {
     /// Whether instructions that retire must be reported: a counter counts, or a delayed
     /// PMI waits for them.
     pub fn counting(&self) -> bool {
-        !self.active.is_empty() || self.pmi.has_delayed()
+        !self.active.is_empty() || self.state.pmi.has_delayed()
     }
 
     /// Whether a counter counts what depends on more than the numbers of instructions, branches
@@ -840,7 +846,7 @@ impl Pmu {
 
     /// Takes the pending PMI. Returns whether there was one.
     pub fn take_pmi(&mut self) -> bool {
-        self.pmi.take()
+        self.state.pmi.take()
     }
 
     /// The number of instructions of each mode that may retire before the next call of
@@ -868,25 +874,25 @@ impl Pmu {
                     // Leave the other mode a quarter of what is left until the overflow.
                     let n = active
                         .event
-                        .min_instructions(self.totals[other], until_overflow / 4 + 1)
+                        .min_instructions(self.state.totals[other], until_overflow / 4 + 1)
                         - 1;
-                    until_overflow -= active.event.max_gain(self.totals[other], n) as u64;
+                    until_overflow -= active.event.max_gain(self.state.totals[other], n) as u64;
                     n
                 } else {
                     active
                         .event
-                        .min_instructions(self.totals[other], until_overflow)
+                        .min_instructions(self.state.totals[other], until_overflow)
                 };
                 budget[other] = budget[other].min(n);
             }
             if active.modes[current] {
                 let n = active
                     .event
-                    .min_instructions(self.totals[current], until_overflow);
+                    .min_instructions(self.state.totals[current], until_overflow);
                 budget[current] = budget[current].min(n);
             }
         }
-        if let Some(until_pmi) = self.pmi.until_next(!self.active.is_empty()) {
+        if let Some(until_pmi) = self.state.pmi.until_next(!self.active.is_empty()) {
             budget[other] = budget[other].min(until_pmi / 4);
             budget[current] = budget[current].min(until_pmi - until_pmi / 4);
         }
@@ -913,22 +919,22 @@ impl Pmu {
         match active.counter {
             Counter::General(i) if active.merged => {
                 // A pair that is further away needs no larger budget.
-                pair::until_overflow(&self.general, i).min(range)
+                pair::until_overflow(&self.state.general, i).min(range)
             }
-            Counter::General(i) => range - self.general[i],
-            Counter::Fixed(i) => range - self.fixed[i],
+            Counter::General(i) => range - self.state.general[i],
+            Counter::Fixed(i) => range - self.state.fixed[i],
         }
     }
 
     /// Injects `fault` into the next PMI that has no injected fault yet.
     pub fn inject(&mut self, fault: PmiFault) {
-        self.pmi.inject(fault);
+        self.state.pmi.inject(fault);
     }
 
     /// Injects a spurious PMI, one that no counter has requested. It becomes pending after
     /// this many more instructions have retired in either mode.
     pub fn inject_spurious_pmi(&mut self, instructions: u64) {
-        self.pmi.schedule(instructions);
+        self.state.pmi.schedule(instructions);
     }
 
     /// Sets overflow bits in GLOBAL_STATUS, as if a previous user of the PMU had left them
@@ -939,7 +945,7 @@ impl Pmu {
             .iter()
             .any(|&msr| self.register(msr) == Ok(Register::GlobalStatus));
         if has_status {
-            self.global_status |= bits & (self.shape.counters() | self.metrics_bit());
+            self.state.global_status |= bits & (self.shape.counters() | self.metrics_bit());
         }
     }
 }
@@ -963,20 +969,7 @@ impl fmt::Debug for Pmu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pmu")
             .field("shape", &self.shape)
-            .field("eventsel", &self.eventsel)
-            .field("selection", &self.selection)
-            .field("general", &self.general)
-            .field("fixed", &self.fixed)
-            .field("fixed_ctr_ctrl", &self.fixed_ctr_ctrl)
-            .field("global_ctrl", &self.global_ctrl)
-            .field("global_status", &self.global_status)
-            .field("debugctl", &self.debugctl)
-            .field("svm", &self.svm)
-            .field("model_msrs", &self.model_msrs)
-            .field("metrics", &self.metrics)
-            .field("totals", &self.totals)
-            .field("pmi", &self.pmi)
-            .field("accesses", &self.accesses)
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }

@@ -302,22 +302,22 @@ fn a_state_that_no_pmu_has_is_refused() {
     let good = serde_json::to_value(pmu.save()).unwrap();
     let bit_48 = Value::from(1_u64 << 48);
     for (field, value) in [
-        ("/general/0", bit_48.clone()),
-        ("/general/4", 1.into()),
-        ("/fixed/2", bit_48.clone()),
-        ("/fixed/3", 1.into()),
-        ("/eventsel/0", bit_48.clone()),
-        ("/eventsel/4", 0xc0.into()),
-        ("/fixed_ctr_ctrl", (1 << 13).into()),
-        ("/global_ctrl", (1 << 5).into()),
-        ("/global_status", (1 << 5).into()),
-        ("/debugctl", bit_48),
-        ("/model_msrs/0", 1.into()),
-        ("/metrics/counted", true.into()),
-        ("/totals/0/branches", 1.into()),
-        ("/totals/1/conditional_taken", 1.into()),
-        ("/pmi/delayed", vec![0].into()),
-        ("/accesses", 1.into()),
+        ("/state/general/0", bit_48.clone()),
+        ("/state/general/4", 1.into()),
+        ("/state/fixed/2", bit_48.clone()),
+        ("/state/fixed/3", 1.into()),
+        ("/state/eventsel/0", bit_48.clone()),
+        ("/state/eventsel/4", 0xc0.into()),
+        ("/state/fixed_ctr_ctrl", (1 << 13).into()),
+        ("/state/global_ctrl", (1 << 5).into()),
+        ("/state/global_status", (1 << 5).into()),
+        ("/state/debugctl", bit_48),
+        ("/state/model_msrs/0", 1.into()),
+        ("/state/metrics/counted", true.into()),
+        ("/state/totals/0/branches", 1.into()),
+        ("/state/totals/1/conditional_taken", 1.into()),
+        ("/state/pmi/delayed", vec![0].into()),
+        ("/state/accesses", 1.into()),
     ] {
         let mut state = good.clone();
         *state.pointer_mut(field).unwrap() = value;
@@ -326,7 +326,14 @@ fn a_state_that_no_pmu_has_is_refused() {
         assert_eq!(error, RestoreError::Impossible, "{field}");
         assert_eq!(serde_json::to_value(pmu.save()).unwrap(), good, "{field}");
     }
-    for of in ["", "/config", "/pmi", "/totals/1", "/metrics"] {
+    for of in [
+        "",
+        "/config",
+        "/state",
+        "/state/pmi",
+        "/state/totals/1",
+        "/state/metrics",
+    ] {
         let mut state = good.clone();
         state.pointer_mut(of).unwrap()["unknown"] = 0.into();
         let result = serde_json::from_value::<SavedPmu>(state);

@@ -2,42 +2,26 @@
 
 //! The state of a PMU, to save it and to restore it in another one.
 
-use core::{cell::Cell, fmt};
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pmu, Svm};
+use super::{Pmu, State};
 use crate::{
-    config::{Config, MAX_FIXED, MAX_GENERAL},
+    config::{Config, MAX_GENERAL},
     event::Totals,
-    metrics::Metrics,
-    msr::{EventSel, Register},
-    pmi::{Defect, PmiDelivery},
+    msr::Register,
+    pmi::Defect,
     processor::{Processor, MAX_MODEL_MSRS},
-    selection::Selection,
     smt::SavedThread,
 };
 
-/// What a PMU has to remember: all that distinguishes it from one that has just been created
-/// with the same configuration and the same defect.
+/// The state of a PMU, and the configuration to which it belongs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedPmu {
     config: Config,
-    eventsel: [EventSel; MAX_GENERAL],
-    selection: Selection,
-    general: [u64; MAX_GENERAL],
-    fixed: [u64; MAX_FIXED],
-    fixed_ctr_ctrl: u64,
-    global_ctrl: u64,
-    global_status: u64,
-    debugctl: u64,
-    model_msrs: [u64; MAX_MODEL_MSRS],
-    metrics: Metrics,
-    svm: Svm,
-    totals: [Totals; 2],
-    pmi: PmiDelivery,
-    accesses: u64,
+    state: State,
     thread: Option<SavedThread>,
 }
 
@@ -66,48 +50,10 @@ impl Pmu {
     /// Returns the state, which [`Pmu::restore`] restores. All instructions that have retired
     /// must have been reported by [`Pmu::retire`].
     pub fn save(&self) -> SavedPmu {
-        // Every field is named: one that is added must be saved, or be one that is not state.
-        let Pmu {
-            config,
-            generation: _,
-            processor: _,
-            core: _,
-            shape: _,
-            eventsel,
-            selection,
-            general,
-            fixed,
-            fixed_ctr_ctrl,
-            global_ctrl,
-            global_status,
-            debugctl,
-            model_msrs,
-            metrics,
-            svm,
-            totals,
-            pmi,
-            active: _,
-            defect: _,
-            accesses,
-            smt,
-        } = self;
         SavedPmu {
-            config: *config,
-            eventsel: *eventsel,
-            selection: *selection,
-            general: *general,
-            fixed: *fixed,
-            fixed_ctr_ctrl: *fixed_ctr_ctrl,
-            global_ctrl: *global_ctrl,
-            global_status: *global_status,
-            debugctl: *debugctl,
-            model_msrs: *model_msrs,
-            metrics: *metrics,
-            svm: *svm,
-            totals: *totals,
-            pmi: pmi.clone(),
-            accesses: accesses.get(),
-            thread: smt.as_ref().map(|(core, thread)| core.save(*thread)),
+            config: self.config,
+            state: self.state.clone(),
+            thread: self.smt.as_ref().map(|(core, thread)| core.save(*thread)),
         }
     }
 
@@ -122,42 +68,11 @@ impl Pmu {
         if !self.can_be(saved) {
             return Err(RestoreError::Impossible);
         }
-        let SavedPmu {
-            config: _,
-            eventsel,
-            selection,
-            general,
-            fixed,
-            fixed_ctr_ctrl,
-            global_ctrl,
-            global_status,
-            debugctl,
-            model_msrs,
-            metrics,
-            svm,
-            totals,
-            pmi,
-            accesses,
-            thread,
-        } = saved;
-        self.eventsel = *eventsel;
-        self.selection = *selection;
-        self.general = *general;
-        self.fixed = *fixed;
-        self.fixed_ctr_ctrl = *fixed_ctr_ctrl;
-        self.global_ctrl = *global_ctrl;
-        self.global_status = *global_status;
-        self.debugctl = *debugctl;
-        self.model_msrs = *model_msrs;
-        self.metrics = *metrics;
-        self.svm = *svm;
-        self.totals = *totals;
-        self.pmi = pmi.clone();
-        self.accesses = Cell::new(*accesses);
+        self.state = saved.state.clone();
         // Without update_active(): what counted at the same time has disturbed each other, and
         // what a thread has not seen of another one is seen at its next report.
         let counting = self.find_active();
-        if let (Some((core, number)), Some(thread)) = (&self.smt, thread) {
+        if let (Some((core, number)), Some(thread)) = (&self.smt, &saved.thread) {
             core.restore(*number, counting, thread);
         }
         Ok(())
@@ -167,11 +82,14 @@ impl Pmu {
     fn is_like(&self, saved: &SavedPmu) -> bool {
         let threads = self.smt.as_ref().map(|(core, _)| core.threads());
         let saved_threads = saved.thread.as_ref().map(SavedThread::threads);
-        saved.config == self.config && saved.pmi.defect() == self.defect && saved_threads == threads
+        saved.config == self.config
+            && saved.state.pmi.defect() == self.defect
+            && saved_threads == threads
     }
 
     /// Whether the registers have only bits that exist, and the other numbers are such as occur.
     fn can_be(&self, saved: &SavedPmu) -> bool {
+        let SavedPmu { state, thread, .. } = saved;
         let shape = &self.shape;
         let writable = |register| self.writable_bits(register).unwrap_or(0);
         let general = (0..MAX_GENERAL).all(|i| {
@@ -179,9 +97,9 @@ impl Pmu {
                 true => (writable(Register::EventSel(i)), shape.counter_mask()),
                 false => (0, 0),
             };
-            saved.eventsel[i].0 & !eventsel == 0 && saved.general[i] & !counter == 0
+            state.eventsel[i].0 & !eventsel == 0 && state.general[i] & !counter == 0
         });
-        let fixed = saved.fixed.iter().enumerate().all(|(i, value)| {
+        let fixed = state.fixed.iter().enumerate().all(|(i, value)| {
             let exists = shape.fixed_counters() & (1 << i) != 0;
             let mask = if exists { shape.counter_mask() } else { 0 };
             value & !mask == 0
@@ -210,18 +128,17 @@ impl Pmu {
         };
         general
             && fixed
-            && saved.fixed_ctr_ctrl & !fixed_ctr_ctrl == 0
-            && saved.global_ctrl & !global_ctrl == 0
-            && saved.global_status & !status == 0
-            && saved.debugctl & !writable(Register::DebugCtl) == 0
-            && msrs(&saved.model_msrs)
-            && saved
-                .thread
+            && state.fixed_ctr_ctrl & !fixed_ctr_ctrl == 0
+            && state.global_ctrl & !global_ctrl == 0
+            && state.global_status & !status == 0
+            && state.debugctl & !writable(Register::DebugCtl) == 0
+            && msrs(&state.model_msrs)
+            && thread
                 .as_ref()
                 .is_none_or(|it| msrs(it.msrs()) && it.disturbed() & !shape.general_counters() == 0)
-            && saved.metrics.is_possible()
-            && saved.totals.iter().all(Totals::are_possible)
-            && saved.pmi.is_possible()
-            && saved.accesses <= most_accesses
+            && state.metrics.is_possible()
+            && state.totals.iter().all(Totals::are_possible)
+            && state.pmi.is_possible()
+            && state.accesses.get() <= most_accesses
     }
 }
