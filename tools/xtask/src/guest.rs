@@ -540,6 +540,14 @@ impl Guest<'_> {
         if let Some(khz) = tsc::khz().filter(|_| !settings.qemu_args.contains("-icount")) {
             write!(kernel_command_line, " tsc_early_khz={khz}")?;
         }
+        // Without a suite the guest is a user's, who may suspend it.
+        let suspends = self
+            .suite
+            .is_none_or(|suite| suite.event == SystemEvent::Sleep);
+        let kernel = match suspends {
+            true => &parts.image.vmlinuz,
+            false => &parts.image.vmlinux,
+        };
         let mut command = parts.qemu.command();
         command
             .args([
@@ -554,7 +562,7 @@ impl Guest<'_> {
             .arg(format!("{},threads={}", settings.cpus, settings.threads))
             .args(["-cpu", &settings.cpu])
             .arg("-kernel")
-            .arg(&parts.image.vmlinuz)
+            .arg(kernel)
             .arg("-initrd")
             .arg(&parts.initramfs)
             .args(["-append", &kernel_command_line])
