@@ -231,6 +231,18 @@ pub enum SystemEvent {
     Sleep,
 }
 
+impl SystemEvent {
+    /// What the kernel's command line has for it.
+    const fn kernel_arguments(self) -> &'static str {
+        match self {
+            // The report is on the console, alone. While the system suspends, devices wait for
+            // their drivers. Ten seconds after boot the kernel would warn of those that wait.
+            Self::Sleep => "loglevel=1 deferred_probe_timeout=0",
+            Self::None | Self::Kexec | Self::Saved => "",
+        }
+    }
+}
+
 /// A guest, and the tests that run in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suite {
@@ -467,10 +479,12 @@ impl Suite {
 
     /// What the kernel's command line has besides.
     pub fn kernel_command_line(&self) -> String {
-        join(
-            &[self.machine.kernel_arguments(), self.kernel_arguments],
-            " ",
-        )
+        let parts = [
+            self.machine.kernel_arguments(),
+            self.event.kernel_arguments(),
+            self.kernel_arguments,
+        ];
+        join(&parts, " ")
     }
 }
 
@@ -643,10 +657,7 @@ const GENERAL: &[Suite] = &[
         .cpus(1)
         .with_all(),
     Suite::new("lifecycle", &[&[Lifecycle, Parameters]]).unloaded(),
-    Suite::new("sleep", &[&[Sleep]])
-        .event(SystemEvent::Sleep)
-        // The report is on the console, alone.
-        .kernel_arguments("loglevel=1"),
+    Suite::new("sleep", &[&[Sleep]]).event(SystemEvent::Sleep),
     Suite::new("saved", &[&[Saved, SavedKinds]])
         .event(SystemEvent::Saved)
         .on(machine::SKYLAKE_DEFAULT),
@@ -790,7 +801,6 @@ const GENERAL: &[Suite] = &[
         .primary(),
     Suite::new("primary-sleep", &[&[Sleep]])
         .event(SystemEvent::Sleep)
-        .kernel_arguments("loglevel=1")
         .primary()
         .with_all(),
     Suite::new("primary-watchdog", &[&[Lockup]])
@@ -1007,7 +1017,10 @@ mod tests {
             suite("faults-status").cpu_properties(),
             "pmu-fault=status:0x70000000f"
         );
-        assert_eq!(suite("sleep").kernel_command_line(), "loglevel=1");
+        assert_eq!(
+            suite("sleep").kernel_command_line(),
+            "loglevel=1 deferred_probe_timeout=0"
+        );
         assert_eq!(suite("hw-v1").kernel_command_line(), "mitigations=off");
         assert_eq!(
             suite("icount").timing.qemu_args(),
