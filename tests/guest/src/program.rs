@@ -129,13 +129,24 @@ impl Installed {
     }
 }
 
+/// A child process. It is killed on drop.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail if the child has been waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A child process that has stopped. It is killed on drop.
-pub struct Stopped(Child);
+pub struct Stopped(Running);
 
 impl Stopped {
     fn spawn(mut command: Command) -> Result<Self> {
         let child = command.spawn().context("spawn")?;
-        let stopped = Self(child);
+        let stopped = Self(Running(child));
         match waitpid(stopped.pid(), Some(WaitPidFlag::WUNTRACED))? {
             WaitStatus::Stopped(..) => Ok(stopped),
             status => bail!("the program did not stop: {status:?}"),
@@ -144,7 +155,7 @@ impl Stopped {
 
     /// The process id.
     pub fn pid(&self) -> Pid {
-        Pid::from_raw(self.0.id() as i32)
+        Pid::from_raw(self.0 .0.id() as i32)
     }
 
     /// Continues it.
@@ -155,16 +166,8 @@ impl Stopped {
     /// Continues it and waits for its end, which must be a success.
     pub fn finish(mut self) -> Result<()> {
         self.proceed()?;
-        let status = self.0.wait()?;
+        let status = self.0 .0.wait()?;
         ensure!(status.success(), "the program ended with {status}");
         Ok(())
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // Both fail if the child has ended, as it has after `finish`.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

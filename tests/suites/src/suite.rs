@@ -581,7 +581,7 @@ const PRIMARY: &[&[TestGroup]] = &[&[
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
 
-/// Without it the kernel warns when `sched_stat_runtime` is traced.
+/// Without it the kernel warns when `sched_stat_runtime` is traced, as by `perf sched`.
 const SCHEDSTATS: &str = "schedstats=enable";
 
 const LOSE: Fault = Fault::Lose { every: 5 };
@@ -809,9 +809,11 @@ const GENERAL: &[Suite] = &[
         .primary(),
     Suite::new("programs", &[&[Programs, Kinds]])
         .on(machine::SKYLAKE_DEFAULT)
+        .kernel_arguments(SCHEDSTATS)
         .primary(),
     Suite::new("programs-amd", &[&[Programs, Kinds]])
         .on(machine::ZEN_3_DEFAULT)
+        .kernel_arguments(SCHEDSTATS)
         .primary()
         .with_all(),
     Suite::new("primary-amd", PRIMARY)

@@ -3,7 +3,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use anyhow::{bail, ensure, Context, Result};
 use tempfile::TempDir;
@@ -11,8 +12,8 @@ use tempfile::TempDir;
 use super::expect;
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{CpuPmu, Vendor};
-use crate::program::LOOP;
-use crate::setting::Setting;
+use crate::program::{Running, LOOP};
+use crate::setting::{Affinity, Setting};
 use crate::tests;
 use crate::tool::{check, Perf};
 
@@ -28,6 +29,9 @@ pub const TESTS: &[Test] = tests![
     bpftrace,
     perf_record_variants: [PerfTool],
     perf_annotate: [PerfTool],
+    perf_top: [PerfTool],
+    perf_sched: [PerfTool],
+    perf_trace: [PerfTool],
 ];
 
 /// Runs a command, which must succeed, and returns its standard output.
@@ -237,6 +241,8 @@ fn perf_record_variants(_: &Ctx) -> Result<()> {
         let samples = recorded(options, "comm,ip")?;
         ensure!(samples.contains("loop"), "{options:?}:\n{samples}");
     }
+    // perf opens an event on each CPU, and each has periods of its own.
+    let _affinity = Affinity::pinned_to(0)?;
     let samples = recorded(&["-c", "100000", "-e", "r00c0:u"], "comm")?;
     let samples = samples.lines().filter(|line| line.contains("loop")).count();
     expect(
@@ -256,5 +262,52 @@ fn perf_annotate(_: &Ctx) -> Result<()> {
     let annotate = Perf::new("annotate").args(["--stdio", "-i"]).args([&data]);
     let text = annotate.text()?;
     ensure!(text.contains("dec ") && text.contains("jne "), "{text}");
+    Ok(())
+}
+
+/// `perf top` shows a program that runs meanwhile.
+fn perf_top(_: &Ctx) -> Result<()> {
+    let mut busy = Command::new("busybox");
+    let _busy = Running(busy.args(["sh", "-c", "while :; do :; done"]).spawn()?);
+    let mut top = Perf::new("top").args(["-F", "99", "--stdio", "--delay", "1", "--sort", "comm"]);
+    // At the end of its standard input perf would ask for another key, again and again.
+    let command = top.command().stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut top = Running(command.stderr(Stdio::null()).spawn().context("perf")?);
+    let screen = top.0.stdout.take().context("no standard output")?;
+    let mut printed = String::new();
+    for line in BufReader::new(screen).lines() {
+        let line = line?;
+        if line.contains('%') && line.ends_with("busybox") {
+            return Ok(());
+        }
+        printed.push_str(&line);
+        printed.push('\n');
+    }
+    bail!("perf top has ended:\n{printed}")
+}
+
+/// `perf sched` finds the program's own time slices in what it recorded.
+fn perf_sched(_: &Ctx) -> Result<()> {
+    let program = LOOP.install()?;
+    let data = program.dir().join("perf.data");
+    let record = Perf::new("sched")
+        .args(["record", "-q", "-o"])
+        .args([&data]);
+    record.args([program.path()]).run()?;
+    let latency = Perf::new("sched").args(["latency", "-i"]).args([&data]);
+    let text = latency.text()?;
+    ensure!(text.contains("loop:"), "{text}");
+    Ok(())
+}
+
+/// `perf trace` prints system calls, and samples of an event of cycles between them.
+fn perf_trace(_: &Ctx) -> Result<()> {
+    let program = LOOP.install()?;
+    let trace = Perf::new("trace").args(["-e", "exit,cycles/period=1000000/u"]);
+    let trace = trace.args([program.path()]).run()?;
+    let text = String::from_utf8(trace.stderr)?;
+    let samples = text.lines().filter(|line| line.contains("cycles/")).count();
+    let exits = text.lines().filter(|line| line.contains("exit(")).count();
+    ensure!(samples > 0 && exits == 1, "{text}");
     Ok(())
 }
