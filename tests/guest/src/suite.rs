@@ -9,10 +9,10 @@ use crate::tests::{
     attr, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, kinds, lifecycle, lockup, lvtpc,
-    mixed, model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_tool, primary,
-    probes, processor, programs, random_groups, ref_cycles, rotation, sampling, saved,
-    shared_registers, sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown, trace,
-    trace_compare, trace_cost, unreserved, user_read, watchdog,
+    memory_map, mixed, model_events, modes, no_pmu, offline, overflow, pairs, parameters,
+    perf_tool, primary, probes, processor, programs, random_groups, ref_cycles, rotation, sampling,
+    saved, shared_registers, sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown,
+    trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -55,6 +55,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Lifecycle => lifecycle::TESTS,
         TestGroup::Lockup => lockup::TESTS,
         TestGroup::Lvtpc => lvtpc::TESTS,
+        TestGroup::MemoryMap => memory_map::TESTS,
         TestGroup::Mixed => mixed::TESTS,
         TestGroup::ModelEvents => model_events::TESTS,
         TestGroup::Modes => modes::TESTS,

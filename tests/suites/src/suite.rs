@@ -107,6 +107,8 @@ test_groups! {
     Lockup,
     /// lvtpc.rs: needs [`Fault::MaskLvtpc`]
     Lvtpc,
+    /// memory_map.rs: needs two CPUs that run at the same time
+    MemoryMap,
     /// mixed.rs
     Mixed,
     /// model_events.rs
@@ -865,7 +867,11 @@ const GENERAL: &[Suite] = &[
     Suite::new("one-thread", &[EXACT]).timing(Timing::OneThread),
     Suite::new("32-bit", &[&[OverflowWidth]]).on(machine::V4_32_BITS),
     Suite::new("sign-extended", &[&[OverflowWidth, Counting]]).on(machine::V4_SIGN_EXTENDED),
-    Suite::new("processor-penryn", &[&[Processor, OverflowWidth]]).on(machine::PENRYN_DEFAULT),
+    Suite::new(
+        "processor-penryn",
+        &[&[Processor, OverflowWidth, MemoryMap]],
+    )
+    .on(machine::PENRYN_DEFAULT),
     Suite::new("processor-kaby-lake", &[&[Processor, Kinds]])
         .on(machine::SKYLAKE_DEFAULT)
         .with_all(),

@@ -28,6 +28,7 @@ pub mod kinds;
 pub mod lifecycle;
 pub mod lockup;
 pub mod lvtpc;
+pub mod memory_map;
 pub mod mixed;
 pub mod model_events;
 pub mod modes;
