@@ -20,6 +20,7 @@ mod need;
 mod pmu;
 mod probe;
 mod program;
+mod selftest;
 mod setting;
 mod suite;
 mod tests;

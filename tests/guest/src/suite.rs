@@ -8,11 +8,11 @@ use crate::ctx::Test;
 use crate::tests::{
     attr, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
-    foreign_writes, gp_fault, groups, hotplug, hybrid, kexec, kinds, lifecycle, lockup, lvtpc,
-    memory_map, mixed, model_events, modes, no_pmu, offline, overflow, pairs, parameters,
-    perf_tool, primary, probes, processor, programs, random_groups, ref_cycles, rotation, sampling,
-    saved, shared_registers, sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown,
-    trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
+    foreign_writes, gp_fault, groups, hotplug, hybrid, kernel_selftests, kexec, kinds, lifecycle,
+    lockup, lvtpc, memory_map, mixed, model_events, modes, no_pmu, offline, overflow, pairs,
+    parameters, perf_tool, primary, probes, processor, programs, random_groups, ref_cycles,
+    rotation, sampling, saved, shared_registers, sharing, siblings, sleep, svm, sysfs, tasks,
+    throttled, topdown, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -50,6 +50,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Hybrid => hybrid::TESTS,
         TestGroup::HybridCpu => hybrid::CPU,
         TestGroup::HybridFault => hybrid::FAULT,
+        TestGroup::KernelSelftests => kernel_selftests::TESTS,
         TestGroup::Kexec => kexec::TESTS,
         TestGroup::Kinds => kinds::TESTS,
         TestGroup::Lifecycle => lifecycle::TESTS,

@@ -97,6 +97,9 @@ test_groups! {
     HybridCpu,
     /// hybrid.rs: needs [`Fault::EfficientGp`] and that the module is not loaded
     HybridFault,
+    /// kernel_selftests.rs: needs the module in the place of the in-tree driver, `-icount`, and the
+    /// kernel's selftests
+    KernelSelftests,
     /// kexec.rs: needs [`SystemEvent::Kexec`]
     Kexec,
     /// kinds.rs: needs a machine with the PMU that QEMU gives its signature
@@ -464,6 +467,11 @@ impl Suite {
         }
     }
 
+    /// Whether its tests run the kernel's selftests.
+    pub fn has_selftests(&self) -> bool {
+        self.has(&[KernelSelftests])
+    }
+
     /// The properties to append to QEMU's `-cpu`, separated by commas.
     pub fn cpu_properties(&self) -> String {
         let fault = self.fault.map(|fault| format!("pmu-fault={fault}"));
@@ -818,6 +826,11 @@ const GENERAL: &[Suite] = &[
         .kernel_arguments(SCHEDSTATS)
         .primary()
         .with_all(),
+    // The harness of the selftests stops a test after 30 s, which here are of the guest's clock.
+    Suite::new("kernel-selftests", &[&[KernelSelftests]])
+        .on(machine::SKYLAKE_DEFAULT)
+        .primary()
+        .timing(Timing::Icount),
     Suite::new("primary-amd", PRIMARY)
         .on(machine::ZEN_3_DEFAULT)
         .primary()

@@ -87,6 +87,7 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
         module: None,
         example: None,
         test_module: None,
+        selftests: None,
         command: Some(command),
         suite: None,
         tests: None,

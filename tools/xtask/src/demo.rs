@@ -88,6 +88,7 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
         module: Some(&module),
         example: None,
         test_module: None,
+        selftests: None,
         command: Some(demo.script),
         suite: None,
         tests: None,

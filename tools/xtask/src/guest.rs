@@ -34,6 +34,7 @@ use crate::pump::{News, Pump, Sink};
 use crate::qemu::{self, Qemu};
 use crate::saver::Saver;
 use crate::select;
+use crate::selftests;
 use crate::signals::{self, TerminalModes};
 use crate::step::{indent, last_lines};
 use crate::tsc;
@@ -237,6 +238,8 @@ pub struct Guest<'a> {
     pub example: Option<&'a Path>,
     /// A module that is for tests alone, which load it.
     pub test_module: Option<&'a Path>,
+    /// The directory with the kernel's selftests.
+    pub selftests: Option<&'a Path>,
     /// The command, for sh; the guest is interactive without one.
     pub command: Option<&'a str>,
     /// The suite whose guest this is.
@@ -495,6 +498,15 @@ impl Guest<'_> {
             copy(module, &run.join("test.ko"))?;
             set("RUST_PERF_TEST_KO", "/run/xtask/test.ko");
         }
+        if let Some(selftests) = self.selftests {
+            let directory = run.join("selftests");
+            fs::create_dir(&directory)?;
+            for file in fs::read_dir(selftests)? {
+                let file = file?;
+                copy(&file.path(), &directory.join(file.file_name()))?;
+            }
+            set("RUST_PERF_SELFTESTS", "/run/xtask/selftests");
+        }
         match self.command {
             Some(command) => fs::write(run.join("command"), command)?,
             None => {
@@ -746,6 +758,9 @@ fn user_guest(
     let test_module = suite.and_then(|suite| suite.test_module());
     let test_module = test_module.map(|it| module::of_tests(ctx, &parts.kernel, it));
     let test_module = test_module.transpose()?;
+    let selftests = suite.filter(|suite| suite.has_selftests());
+    let selftests = selftests.map(|_| selftests::build(ctx, &parts.kernel));
+    let selftests = selftests.transpose()?;
     let tests = suite.map(|_| guest_tests::build(ctx)).transpose()?;
     if command.is_none() {
         let loaded = Settings::new(suite, options, "").load_module;
@@ -756,6 +771,7 @@ fn user_guest(
         module: module.as_deref(),
         example: example.as_deref(),
         test_module: test_module.as_deref(),
+        selftests: selftests.as_deref(),
         command,
         suite,
         tests: tests.as_deref(),

@@ -31,6 +31,7 @@ mod pump;
 mod qemu;
 mod saver;
 mod select;
+mod selftests;
 mod signals;
 mod step;
 mod test;

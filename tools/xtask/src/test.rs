@@ -28,6 +28,7 @@ use crate::ktap::{Failure, Results};
 use crate::module;
 use crate::qemu::{Choice, Qemu};
 use crate::select::{Request, Selected};
+use crate::selftests;
 use crate::signals;
 use crate::step::{indent, last_lines};
 
@@ -135,6 +136,7 @@ fn run(
     let mut on_debian_qemu = None;
     let mut examples = HashMap::new();
     let mut test_modules = HashMap::new();
+    let mut selftests = None;
     for selected in &selected {
         if let Some(name) = selected.suite.example {
             examples.insert(name, module::example(ctx, &parts.kernel, name)?);
@@ -143,6 +145,9 @@ fn run(
             if let Entry::Vacant(entry) = test_modules.entry(it) {
                 entry.insert(module::of_tests(ctx, &parts.kernel, it)?);
             }
+        }
+        if selected.suite.has_selftests() && selftests.is_none() {
+            selftests = Some(selftests::build(ctx, &parts.kernel)?);
         }
         let choice = options.guest.qemu(Some(selected.suite))?;
         if choice == Choice::Debian && on_debian_qemu.is_none() {
@@ -158,6 +163,7 @@ fn run(
         on_debian_qemu: on_debian_qemu.as_ref(),
         examples: &examples,
         test_modules: &test_modules,
+        selftests: selftests.as_deref(),
         program: &program,
         module: &module,
         user: &options.guest,
@@ -179,6 +185,8 @@ struct Runner<'a> {
     examples: &'a HashMap<&'static str, PathBuf>,
     /// The other modules that the tests of suites load.
     test_modules: &'a HashMap<TestModule, PathBuf>,
+    /// The kernel's selftests, if any suite needs them.
+    selftests: Option<&'a Path>,
     program: &'a Path,
     module: &'a Path,
     user: &'a guest::Options,
@@ -275,6 +283,7 @@ impl Runner<'_> {
                 .test_module()
                 .and_then(|it| self.test_modules.get(&it))
                 .map(PathBuf::as_path),
+            selftests: self.selftests.filter(|_| suite.has_selftests()),
             command: Some(&command),
             suite: Some(suite),
             tests: Some(self.program),

@@ -23,6 +23,7 @@ pub mod gp_fault;
 pub mod groups;
 pub mod hotplug;
 pub mod hybrid;
+pub mod kernel_selftests;
 pub mod kexec;
 pub mod kinds;
 pub mod lifecycle;

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The kernel's own selftests of perf events, built from Debian's source of this kernel, unchanged:
+//! `tools/testing/selftests/perf_events`, and of `bpf` those that attach to perf events.
+//!
+//! The guest's clock counts instructions, because the selftests have time limits. Not run are:
+//!
+//! - `timer_stress_nmi_*` of `bpf`: each executes 100,000,000,000 instructions.
+//! - `res_spin_lock_stress` of `bpf`: it needs four CPUs, and logs errors although it passes.
+
+use std::env;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{anyhow, Context, Result};
+
+use crate::ctx::{skip, Ctx, Test};
+use crate::selftest::Outcomes;
+use crate::setting::SampleRate;
+use crate::tests;
+
+pub const TESTS: &[Test] = tests![
+    all need [Root, Module, Icount];
+    perf_events_mmap,
+    perf_events_remove_on_exec,
+    perf_events_sigtrap_threads,
+    perf_events_watermark_signal,
+    bpf_cookie,
+    bpf_get_branch_snapshot,
+    bpf_get_stackid_cannot_attach,
+    bpf_lru_lock_nmi,
+    bpf_perf_branches,
+    bpf_perf_buffer,
+    bpf_perf_event_stackmap,
+    bpf_perf_link,
+    bpf_perf_skip,
+    bpf_send_signal,
+    bpf_stacktrace_build_id_nmi,
+    bpf_task_work,
+];
+
+const NO_AUX: &str = "no PMU has an AUX buffer";
+const NO_BRANCH_STACK: &str = "there are no branch stacks";
+
+/// Tests, or parts of them, that must say that they are skipped, and why. They say so with the
+/// in-tree driver as well.
+const SKIPPED: &[(&str, &str)] = &[
+    ("perf_mmap.aux.map", NO_AUX),
+    ("perf_mmap.aux.remap", NO_AUX),
+    ("perf_mmap.aux.unmap", NO_AUX),
+    ("get_branch_snapshot", "it is not for virtual machines"),
+    ("get_stackid_cannot_attach", NO_BRANCH_STACK),
+    ("perf_branches/perf_branches_hw", NO_BRANCH_STACK),
+    ("perf_event_stackmap", NO_BRANCH_STACK),
+];
+
+/// Runs a selftest, in the directory with their files, and checks its results.
+fn run(program: &str, arguments: &[&str], parse: fn(&str) -> Outcomes) -> Result<()> {
+    const VARIABLE: &str = "RUST_PERF_SELFTESTS";
+    let directory = env::var_os(VARIABLE).with_context(|| format!("{VARIABLE} is not set"))?;
+    let directory = PathBuf::from(directory);
+    // Some sample as often as is allowed. At the kernel's default rate, ten times this, the CPU
+    // would do little else.
+    let _rate = SampleRate::fixed(10_000)?;
+    let mut command = Command::new(directory.join(program));
+    command.args(arguments).current_dir(&directory);
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = |what: &dyn Display| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        anyhow!("{what}\n{text}\n{errors}")
+    };
+    let outcomes = parse(&text);
+    let all_skipped = outcomes.check(SKIPPED).map_err(|error| said(&error))?;
+    if !output.status.success() {
+        return Err(said(&output.status));
+    }
+    match all_skipped {
+        Some(why) => skip(why),
+        None => Ok(()),
+    }
+}
+
+fn perf_events(program: &str) -> Result<()> {
+    run(program, &[], Outcomes::of_harness)
+}
+
+/// Runs the tests, or subtests, of `test_progs` that match a glob.
+fn bpf(glob: &str) -> Result<()> {
+    run("test_progs", &["-a", glob], Outcomes::of_test_progs)
+}
+
+fn perf_events_mmap(_: &Ctx) -> Result<()> {
+    perf_events("mmap")
+}
+
+fn perf_events_remove_on_exec(_: &Ctx) -> Result<()> {
+    perf_events("remove_on_exec")
+}
+
+fn perf_events_sigtrap_threads(_: &Ctx) -> Result<()> {
+    perf_events("sigtrap_threads")
+}
+
+fn perf_events_watermark_signal(_: &Ctx) -> Result<()> {
+    perf_events("watermark_signal")
+}
+
+fn bpf_cookie(_: &Ctx) -> Result<()> {
+    bpf("bpf_cookie/perf_event")
+}
+
+fn bpf_get_branch_snapshot(_: &Ctx) -> Result<()> {
+    bpf("get_branch_snapshot")
+}
+
+fn bpf_get_stackid_cannot_attach(_: &Ctx) -> Result<()> {
+    bpf("get_stackid_cannot_attach")
+}
+
+fn bpf_lru_lock_nmi(_: &Ctx) -> Result<()> {
+    bpf("lru_lock_nmi")
+}
+
+fn bpf_perf_branches(_: &Ctx) -> Result<()> {
+    bpf("perf_branches")
+}
+
+fn bpf_perf_buffer(_: &Ctx) -> Result<()> {
+    bpf("perf_buffer")
+}
+
+fn bpf_perf_event_stackmap(_: &Ctx) -> Result<()> {
+    bpf("perf_event_stackmap")
+}
+
+fn bpf_perf_link(_: &Ctx) -> Result<()> {
+    bpf("perf_link")
+}
+
+fn bpf_perf_skip(_: &Ctx) -> Result<()> {
+    bpf("perf_skip")
+}
+
+/// Those that send the signal at a hardware event.
+fn bpf_send_signal(_: &Ctx) -> Result<()> {
+    bpf("send_signal/send_signal_nmi*")
+}
+
+fn bpf_stacktrace_build_id_nmi(_: &Ctx) -> Result<()> {
+    bpf("stacktrace_build_id_nmi")
+}
+
+fn bpf_task_work(_: &Ctx) -> Result<()> {
+    bpf("task_work/test_task_work_*")
+}

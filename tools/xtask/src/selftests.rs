@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's own selftests of perf events, which the suite `kernel-selftests` runs. They are
+//! built from Debian's source of the guest's kernel, unchanged.
+
+use anyhow::{ensure, Context as _, Result};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cache::{Entry, Key};
+use crate::context::Context;
+use crate::kernel::{self, Kernel};
+use crate::packages;
+use crate::step::Step;
+
+/// What of the kernel's source is unpacked: the selftests, and what their build reads.
+const NEEDED: &[&str] = &[
+    "Makefile",
+    "arch/x86",
+    "include",
+    "kernel/bpf",
+    "scripts",
+    "tools",
+    "usr",
+];
+
+/// What of that is not.
+const NOT_NEEDED: &[&str] = &["tools/perf"];
+
+/// Where the selftests are in the source.
+const SELFTESTS: &str = "tools/testing/selftests";
+
+/// The programs of `perf_events`.
+const PERF_EVENTS: &[&str] = &[
+    "mmap",
+    "remove_on_exec",
+    "sigtrap_threads",
+    "watermark_signal",
+];
+
+/// The files in `bpf/prog_tests` that have a test of perf events. Without this choice all 452 would
+/// be built.
+const BPF: &[&str] = &[
+    "bpf_cookie",
+    "get_branch_snapshot",
+    "get_stackid_cannot_attach",
+    "lru_lock_nmi",
+    "perf_branches",
+    "perf_buffer",
+    "perf_event_stackmap",
+    "perf_link",
+    "perf_skip",
+    "send_signal",
+    "stacktrace_build_id_nmi",
+    "test_task_work",
+];
+
+/// The program that has these tests, and what it runs.
+const BPF_FILES: &[&str] = &["test_progs", "urandom_read", "liburandom_read.so"];
+
+/// What the build of the BPF selftests leaves out.
+const BPF_MAKE_ARGS: &[&str] = &[
+    // The skeletons that the other tests have in common.
+    "LSKELS=",
+    "LSKELS_SIGNED=",
+    "LSKELS_EXTRA=",
+    "LINKED_SKELS=",
+    "LIBARENA_SKEL=",
+    "LIBARENA_ASAN_SKEL=",
+    // What bpftool does not need for skeletons.
+    "SKIP_LLVM=1",
+    "SKIP_LIBBFD=1",
+    "SKIP_CRYPTO=1",
+];
+
+/// The directory with LLVM's programs by their usual names.
+const LLVM: &str = "/usr/lib/llvm-19/bin";
+
+fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
+    Entry {
+        name: "selftests",
+        key: Key::new(ctx)
+            .recipe(0)
+            .text(&kernel.source_package())
+            .text(&kernel.release)
+            .text(&kernel.version.to_string())
+            .texts(NEEDED)
+            .texts(NOT_NEEDED)
+            .texts(PERF_EVENTS)
+            .texts(BPF)
+            .texts(BPF_FILES)
+            .texts(BPF_MAKE_ARGS)
+            .texts(kernel::MAKE_ARGS)
+            .finish(),
+        title: format!("selftests of {}", kernel.source_package()),
+        megabytes: 1000,
+    }
+}
+
+/// Builds the selftests. Returns a directory with the programs.
+pub fn build(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+    // Its BTF has the types of the kernel.
+    let vmlinux = kernel::image(ctx, kernel)?.vmlinux;
+    entry(ctx, kernel).get(ctx, |step, dir| {
+        let source = tempfile::tempdir_in(dir)?;
+        unpack(ctx, step, kernel, source.path())?;
+        step.run(kernel::make(source.path()).args(["-s", "headers"]))?;
+        let selftests = source.path().join(SELFTESTS);
+        build_perf_events(step, &selftests.join("perf_events"), dir)?;
+        build_bpf(step, &selftests.join("bpf"), &vmlinux, dir)
+    })
+}
+
+fn unpack(ctx: &Context, step: &Step, kernel: &Kernel, source: &Path) -> Result<()> {
+    let name = kernel.source_package();
+    let packages = tempfile::tempdir_in(source)?;
+    packages::unpack(ctx, step, &[&name], &kernel.version, packages.path())?;
+    let below = |path: &&str| format!("{name}/{path}");
+    step.run(
+        Command::new("tar")
+            .arg("-xf")
+            .arg(packages.path().join(format!("usr/src/{name}.tar.xz")))
+            .arg("-C")
+            .arg(source)
+            .args(["--strip-components=1", "--no-same-owner", "--anchored"])
+            .args(
+                NOT_NEEDED
+                    .iter()
+                    .map(|path| format!("--exclude={}", below(path))),
+            )
+            .args(NEEDED.iter().map(below)),
+    )
+}
+
+fn build_perf_events(step: &Step, directory: &Path, into: &Path) -> Result<()> {
+    step.run(&mut kernel::make(directory))?;
+    copy(directory, PERF_EVENTS, into)
+}
+
+fn build_bpf(step: &Step, directory: &Path, vmlinux: &Path, into: &Path) -> Result<()> {
+    let tests = directory.join("prog_tests");
+    keep(&tests, |name| BPF.contains(&name))?;
+    let programs = programs(&tests)?;
+    keep(&directory.join("progs"), |name| programs.contains(name))?;
+    let run: Vec<_> = BPF_FILES[1..]
+        .iter()
+        .map(|file| directory.join(file).display().to_string())
+        .collect();
+    let path = std::env::var("PATH").unwrap_or_default();
+    step.run(
+        kernel::make(directory)
+            .env("PATH", format!("{LLVM}:{path}"))
+            .arg(format!("-j{}", kernel::jobs()))
+            .args(BPF_MAKE_ARGS)
+            .arg(format!("TRUNNER_EXTRA_FILES={}", run.join(" ")))
+            .arg(format!("VMLINUX_BTF={}", vmlinux.display()))
+            .arg(BPF_FILES[0]),
+    )?;
+    copy(directory, BPF_FILES, into)
+}
+
+/// Removes the C files of a directory whose names, without `.c`, are not wanted.
+fn keep(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
+    for (name, path) in c_files(directory)? {
+        if !is_wanted(&name) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+fn c_files(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut files = Vec::new();
+    for file in fs::read_dir(directory)? {
+        let path = file?.path();
+        if path.extension() == Some(OsStr::new("c")) {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            files.push((name.into_owned(), path.clone()));
+        }
+    }
+    Ok(files)
+}
+
+/// The BPF programs that these tests include, each as a skeleton.
+fn programs(tests: &Path) -> Result<BTreeSet<String>> {
+    let mut programs = BTreeSet::new();
+    for (_, path) in c_files(tests)? {
+        let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+        programs.extend(skeletons(&text).map(str::to_owned));
+    }
+    Ok(programs)
+}
+
+/// The names of the skeletons that a C file includes.
+fn skeletons(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let file = line.strip_prefix("#include \"")?;
+        file.split_once(".skel.h\"").map(|(name, _)| name)
+    })
+}
+
+fn copy(from: &Path, files: &[&str], into: &Path) -> Result<()> {
+    for file in files {
+        let built = from.join(file);
+        ensure!(built.is_file(), "the build made no {file}");
+        fs::copy(built, into.join(file))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn included_skeletons() {
+        let text = "#include <test_progs.h>\n#include \"a_b.skel.h\"\n#include \"io_helpers.h\"\n";
+        assert_eq!(skeletons(text).collect::<Vec<_>>(), ["a_b"]);
+    }
+}
