@@ -10,9 +10,9 @@ use crate::tests::{
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kernel_selftests, kexec, kinds, lifecycle,
     lockup, lvtpc, memory_map, mixed, model_events, modes, no_pmu, offline, overflow, pairs,
-    parameters, perf_tool, primary, probes, processor, programs, random_groups, ref_cycles,
-    rotation, sampling, saved, shared_registers, sharing, siblings, sleep, svm, sysfs, tasks,
-    throttled, topdown, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
+    parameters, perf_test, perf_tool, primary, probes, processor, programs, random_groups,
+    ref_cycles, rotation, sampling, saved, shared_registers, sharing, siblings, sleep, svm, sysfs,
+    tasks, throttled, topdown, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -68,6 +68,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::OverflowWidth => overflow::WIDTH,
         TestGroup::Pairs => pairs::TESTS,
         TestGroup::Parameters => parameters::TESTS,
+        TestGroup::PerfTest => perf_test::TESTS,
         TestGroup::PerfTool => perf_tool::TESTS,
         TestGroup::Processor => processor::TESTS,
         TestGroup::Primary => primary::TESTS,

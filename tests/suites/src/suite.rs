@@ -134,6 +134,9 @@ test_groups! {
     Pairs,
     /// parameters.rs: needs that the module is not loaded
     Parameters,
+    /// perf_test.rs: `perf test`, which needs the module in the place of the in-tree driver, or not
+    /// loaded
+    PerfTest,
     /// perf_tool.rs
     PerfTool,
     /// primary.rs: needs the module in the place of the in-tree driver
@@ -642,6 +645,8 @@ const SPURIOUS: Fault = Fault::Spurious {
 ///   overflowed, and AMD's legacy counters, where none does;
 /// - one CPU, and no PMU with this project's QEMU.
 ///
+/// It leaves out perf's own tests as well, which take minutes.
+///
 /// Those of [`CPUS`], which are short, come last.
 pub const SUITES: &[Suite] = &chain::<{ GENERAL.len() + CPUS.len() }>(GENERAL, CPUS);
 
@@ -665,6 +670,15 @@ const GENERAL: &[Suite] = &[
     Suite::new("default", &[DEFAULT]),
     Suite::new("one-cpu", &[&[PerfTool, Counting, Modes, Events, Sampling]])
         .cpus(1)
+        .with_all(),
+    // The two have the same machine and expect the same.
+    Suite::new("perf-test", &[&[PerfTest]])
+        .on(machine::SKYLAKE_DEFAULT)
+        .primary()
+        .with_all(),
+    Suite::new("perf-test-in-tree", &[&[PerfTest]])
+        .on(machine::SKYLAKE_DEFAULT)
+        .unloaded()
         .with_all(),
     Suite::new("lifecycle", &[&[Lifecycle, Parameters]]).unloaded(),
     Suite::new("sleep", &[&[Sleep]]).event(SystemEvent::Sleep),
@@ -1067,6 +1081,8 @@ mod tests {
             let group = match group {
                 // The whole of compare.rs has it.
                 CompareSysfs => &Compare,
+                // It takes minutes.
+                PerfTest => continue,
                 group => group,
             };
             assert!(

@@ -38,6 +38,7 @@ pub mod offline;
 pub mod overflow;
 pub mod pairs;
 pub mod parameters;
+pub mod perf_test;
 pub mod perf_tool;
 pub mod primary;
 pub mod probes;

@@ -611,10 +611,10 @@ pub fn read(event: &OwnedFd, read_format: u64) -> Result<u64> {
 }
 
 /// A temporary mount of the cgroup hierarchy. Drop unmounts it.
-struct Mount(TempDir);
+pub struct Mount(TempDir);
 
 impl Mount {
-    fn cgroup2() -> Result<Self> {
+    pub fn cgroup2() -> Result<Self> {
         let dir = TempDir::new()?;
         mount(
             None::<&str>,
