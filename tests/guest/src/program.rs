@@ -60,6 +60,12 @@ pub const PROBED_CALLS: u64 = 1_000;
 /// The calls if the program forks: of the parent, and of the child.
 pub const PROBED_FORKING: (u64, u64) = (1_000, 500);
 
+/// Branches, loads and stores of all kinds. The numbers of instructions and of branches add the same
+/// to every event of the emulated PMU, wherever they start.
+pub const PATTERN: Program = program!("pattern", 4096 + 32 * PATTERN_ROUNDS);
+/// The rounds of the loop of [`PATTERN`].
+pub const PATTERN_ROUNDS: u64 = 131_072;
+
 /// A static program.
 pub struct Program {
     name: &'static str,

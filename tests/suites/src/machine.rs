@@ -404,6 +404,19 @@ pub const NOVA_LAKE: Machine = Machine::intel("Intel v6, Nova Lake 8+4, 8+3", Pm
 pub const ZEN_3_DEFAULT: Machine =
     Machine::new("AMD core, Zen 3 6", Vendor::Amd, Pmu::DEFAULT).signature(0x19, 0x21, Some(0));
 
+// Servers of which perf has metrics. Their steppings are those of QEMU's models of the same name.
+/// Not Cascade Lake, which has other steppings and metrics.
+pub const SKYLAKE_SERVER_DEFAULT: Machine =
+    Machine::intel("Intel v4, Skylake SP 8+3", Pmu::DEFAULT).signature(6, 0x55, Some(4));
+/// With one thread in a core.
+pub const SAPPHIRE_RAPIDS_DEFAULT: Machine = Machine::intel(
+    "Intel v5, Sapphire Rapids without threads 8+4",
+    Pmu::DEFAULT,
+)
+.signature(6, 0x8f, Some(4));
+pub const ZEN_4_DEFAULT: Machine =
+    Machine::new("AMD v2, Zen 4 6", Vendor::Amd, Pmu::DEFAULT).signature(0x19, 0x11, Some(1));
+
 pub const AMD_LEGACY: Machine = Machine::new("AMD legacy 4", Vendor::Amd, Pmu::version(1));
 /// Zen 2.
 pub const AMD_CORE: Machine =

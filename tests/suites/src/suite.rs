@@ -112,6 +112,11 @@ test_groups! {
     Lvtpc,
     /// memory_map.rs: needs two CPUs that run at the same time
     MemoryMap,
+    /// metrics.rs: needs a machine of which perf has metrics, and the module in the place of the
+    /// in-tree driver or not loaded
+    Metrics,
+    /// metrics.rs: needs such a machine, and that the module is not loaded
+    MetricsInTree,
     /// mixed.rs
     Mixed,
     /// model_events.rs
@@ -591,6 +596,10 @@ const PRIMARY: &[&[TestGroup]] = &[&[
     Sysfs, Attr,
 ]];
 
+/// perf's metrics with the module in the place of the in-tree driver, and with that driver.
+const METRICS: &[&[TestGroup]] = &[&[Metrics]];
+const METRICS_IN_TREE: &[&[TestGroup]] = &[&[Metrics, MetricsInTree]];
+
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
 
@@ -643,6 +652,7 @@ const SPURIOUS: Fault = Fault::Spurious {
 /// - those with the signature of a model, but for two;
 /// - faults on other machines than Intel's version 4, where a register says which counters have
 ///   overflowed, and AMD's legacy counters, where none does;
+/// - perf's metrics of Intel's CPUs, of which there are hundreds;
 /// - one CPU, and no PMU with this project's QEMU.
 ///
 /// It leaves out perf's own tests as well, which take minutes.
@@ -854,6 +864,34 @@ const GENERAL: &[Suite] = &[
         .cpus(4)
         .primary()
         .with_all(),
+    Suite::new("metrics-skylake-server", METRICS)
+        .on(machine::SKYLAKE_SERVER_DEFAULT)
+        .cpus(1)
+        .primary()
+        .with_all(),
+    Suite::new("metrics-skylake-server-in-tree", METRICS_IN_TREE)
+        .on(machine::SKYLAKE_SERVER_DEFAULT)
+        .cpus(1)
+        .unloaded()
+        .with_all(),
+    Suite::new("metrics-sapphire-rapids", METRICS)
+        .on(machine::SAPPHIRE_RAPIDS_DEFAULT)
+        .cpus(1)
+        .primary()
+        .with_all(),
+    Suite::new("metrics-sapphire-rapids-in-tree", METRICS_IN_TREE)
+        .on(machine::SAPPHIRE_RAPIDS_DEFAULT)
+        .cpus(1)
+        .unloaded()
+        .with_all(),
+    Suite::new("metrics-zen-4", METRICS)
+        .on(machine::ZEN_4_DEFAULT)
+        .cpus(1)
+        .primary(),
+    Suite::new("metrics-zen-4-in-tree", METRICS_IN_TREE)
+        .on(machine::ZEN_4_DEFAULT)
+        .cpus(1)
+        .unloaded(),
     Suite::new("svm", &[&[Svm]]).on(machine::AMD_CORE),
     Suite::new("svm-v2", &[&[Svm]])
         .on(machine::AMD_V2)

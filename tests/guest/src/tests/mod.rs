@@ -30,6 +30,7 @@ pub mod lifecycle;
 pub mod lockup;
 pub mod lvtpc;
 pub mod memory_map;
+pub mod metrics;
 pub mod mixed;
 pub mod model_events;
 pub mod modes;

@@ -39,7 +39,7 @@ const REF_CYCLES: u64 = 9;
 
 /// The files of perf's hardware events, in the order of `enum perf_hw_id`
 /// (`include/uapi/linux/perf_event.h`).
-const FILES: [&str; 10] = [
+pub(super) const FILES: [&str; 10] = [
     "cpu-cycles",
     "instructions",
     "cache-references",

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+//! perf's metrics of this CPU: their events count what the PMU model counts, or are refused.
+//!
+//! This holds for both drivers. One suite of a CPU has the in-tree driver, another the module in
+//! its place.
+//!
+//! perf counts the program [`PATTERN`] in user mode. It adds the same to each event wherever it
+//! starts, so that the counts can be computed. Those of cycles, and of what occurs once in some
+//! instructions or branches, are others if another task runs in user mode meanwhile. That hardly
+//! ever happens, and these events have several attempts.
+
+mod model;
+mod stat;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anyhow::{ensure, Context, Result};
+use perf_event::events::Raw;
+use perf_event::{Builder, Counter};
+
+use self::model::{due, Due, Model, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW};
+use self::stat::{calls, metrics, stat, Attr, Call, Row, Stat};
+use super::compare::report::{name, Report};
+use crate::ctx::{Ctx, Test, IN_TREE};
+use crate::module;
+use crate::pmu::Pmu;
+use crate::program::{Installed, PATTERN};
+use crate::tests;
+
+pub const TESTS: &[Test] = tests![
+    all need [Root, ExactCounts, EmulatedPmu, PerfTool];
+    events_count_as_modelled,
+];
+
+/// The suite's module is not loaded.
+pub const IN_TREE_TESTS: &[Test] = tests![
+    all need [Root, EmulatedPmu, PerfTool];
+    groups_as_in_tree,
+];
+
+/// What perf says if a metric needs a PMU that the guest does not have.
+const NO_PMU: &str = "Unable to find PMU or event on a PMU of";
+
+/// Runs perf for all metrics. It takes long to start, so there are several metrics at a time, but a
+/// metric that it refuses is alone.
+fn of_all_metrics(
+    program: &Installed,
+    arguments: &[&str],
+    mut with: impl FnMut(Stat) -> Result<()>,
+) -> Result<()> {
+    const TOGETHER: usize = 16;
+    // Each metric has the groups that it has alone.
+    let run = |arguments: &[&str], metrics: &str| {
+        stat(
+            program,
+            &[arguments, &["--metric-no-merge", "-M", metrics]].concat(),
+        )
+    };
+    let all = metrics()?;
+    for metrics in all.chunks(TOGETHER) {
+        let together = run(arguments, &metrics.join(","))?;
+        if together.success {
+            with(together)?;
+            continue;
+        }
+        for metric in metrics {
+            with(run(&["-vv"], metric)?).with_context(|| metric.clone())?;
+        }
+    }
+    Ok(())
+}
+
+/// The events of this CPU that metrics have.
+struct Events {
+    program: Installed,
+    pmu: Pmu,
+    model: Model,
+    /// How many there are of each kind.
+    numbers: BTreeMap<&'static str, usize>,
+}
+
+impl Events {
+    /// Checks that none of the events should have been opened.
+    fn expect_refused(&self, stat: &Stat) -> Result<()> {
+        let calls = calls(&stat.text)?;
+        ensure!(!calls.is_empty(), "no call\n{}", stat.text);
+        for call in calls {
+            let due = due(&self.pmu, &self.model, &call.attr)?;
+            let right = match due {
+                Due::Count { .. } => false,
+                Due::Refused(errno) => call.result == Err(errno),
+                Due::Other => true,
+            };
+            let (attr, result) = (call.attr, call.result);
+            ensure!(right, "{attr}: {result:?}, expected {due:?}\n{}", stat.text);
+        }
+        Ok(())
+    }
+
+    /// Counts events at the same time.
+    fn count(&mut self, events: &[String]) -> Result<Vec<Wrong>> {
+        let mut arguments = vec!["-vv"];
+        for event in events {
+            arguments.extend(["-e", event]);
+        }
+        let stat = stat(&self.program, &arguments)?;
+        let calls = calls(&stat.text)?;
+        let mut all_wrong = Vec::new();
+        for (i, event) in events.iter().enumerate() {
+            let mut wrong = |text: String, is_certain| {
+                all_wrong.push(Wrong {
+                    event: event.clone(),
+                    text: format!("{event}: {text}"),
+                    is_certain,
+                });
+            };
+            // perf may open the leader of a group besides, or try other attributes.
+            let call = match events.len() {
+                1 => calls.last(),
+                n if n == calls.len() => calls.get(i),
+                _ => None,
+            };
+            let row = stat.rows.iter().find(|row| row.event == *event);
+            let due = match call {
+                Some(call) => due(&self.pmu, &self.model, &call.attr),
+                // It is perf's own.
+                None if calls.is_empty() && events.len() == 1 && row.is_some() => Ok(Due::Other),
+                None => {
+                    wrong(format!("not one call\n{}", stat.text), false);
+                    continue;
+                }
+            };
+            let due = due.with_context(|| event.clone())?;
+            let result = call.map_or(Ok(0), |call| call.result);
+            let counted = row.and_then(Row::count);
+            let (right, kind, always) = match due {
+                Due::Count { count, always } => {
+                    let kind = match count {
+                        0 => "that count nothing",
+                        _ => "that count",
+                    };
+                    (result.is_ok() && counted == Some(count), kind, always)
+                }
+                Due::Refused(errno) => (result == Err(errno), "that are refused", true),
+                Due::Other => (true, "of other PMUs", true),
+            };
+            if right {
+                *self.numbers.entry(kind).or_default() += 1;
+                continue;
+            }
+            let value = row.map_or("no row", |row| &row.value);
+            let errno = name(result.err().unwrap_or(0));
+            let attr = call.map(|call| call.attr).unwrap_or_default();
+            let not_counted = result.is_ok() && counted.is_none();
+            wrong(
+                format!("{attr}: {value}, {errno}, expected {due:?}"),
+                always && !not_counted,
+            );
+        }
+        Ok(all_wrong)
+    }
+}
+
+/// An event that was not as it should be.
+struct Wrong {
+    event: String,
+    text: String,
+    /// Whether this cannot be because of another task, or of too few counters.
+    is_certain: bool,
+}
+
+/// Each event of a metric.
+fn events_count_as_modelled(ctx: &Ctx) -> Result<()> {
+    // More may not fit on the counters.
+    const TOGETHER: usize = 4;
+    const ATTEMPTS: usize = 10;
+    let mut events = Events {
+        program: PATTERN.install()?,
+        pmu: Pmu::find(IN_TREE)?,
+        model: Model::of_this_cpu()?,
+        numbers: BTreeMap::new(),
+    };
+    let mut all = BTreeSet::new();
+    let [mut refused, mut without] = [0; 2];
+    of_all_metrics(&events.program, &[], |stat| {
+        if stat.success {
+            all.extend(stat.rows.into_iter().map(|row| row.event));
+        } else if stat.text.contains(NO_PMU) {
+            without += 1;
+        } else {
+            refused += 1;
+            events.expect_refused(&stat)?;
+        }
+        Ok(())
+    })?;
+    println!("# {without} more of other PMUs, {refused} without an event that is supported");
+    let all: Vec<_> = all.into_iter().collect();
+    let mut report = Report::new(ctx);
+    for some in all.chunks(TOGETHER) {
+        for wrong in events.count(some)? {
+            let event = [wrong.event.clone()];
+            let mut wrong = Some(wrong);
+            for _ in 0..ATTEMPTS {
+                if wrong.as_ref().is_none_or(|wrong| wrong.is_certain) {
+                    break;
+                }
+                wrong = events.count(&event)?.pop();
+            }
+            if let Some(wrong) = wrong {
+                report.wrong(wrong.text);
+            }
+        }
+    }
+    println!("# {} events: {:?}", all.len(), events.numbers);
+    report.finish_refused()
+}
+
+/// The calls that perf makes for the metrics with the in-tree driver. rust_pmu opens and refuses
+/// the same events of the same groups.
+fn groups_as_in_tree(ctx: &Ctx) -> Result<()> {
+    let mut all = Vec::new();
+    of_all_metrics(&PATTERN.install()?, &["-vv"], |stat| {
+        all.extend(calls(&stat.text)?);
+        Ok(())
+    })?;
+    module::insert(ctx)?.context("insmod")?;
+    let result = replay(ctx, &all);
+    module::remove().context("rmmod")?;
+    result
+}
+
+fn replay(ctx: &Ctx, calls: &[Call]) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let mut report = Report::new(ctx);
+    let mut refused = 0;
+    // perf closes a file before it gets this number again.
+    let mut files: HashMap<i32, Counter> = HashMap::new();
+    for call in calls {
+        let Attr {
+            type_,
+            mut config,
+            config1,
+            config2,
+            exclude_host,
+        } = call.attr;
+        if let Ok(file) = call.result {
+            files.remove(&file);
+        }
+        if matches!(type_, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE) {
+            config |= u64::from(pmu.type_) << 32;
+        }
+        let mut builder = Builder::new(Raw::new(config));
+        let attrs = builder.attrs_mut();
+        attrs.type_ = match type_ {
+            PERF_TYPE_RAW => pmu.type_,
+            type_ => type_,
+        };
+        attrs.__bindgen_anon_3.config1 = config1;
+        attrs.__bindgen_anon_4.config2 = config2;
+        builder.exclude_hv(false).exclude_host(exclude_host);
+        let counter = match call.group {
+            None => builder.build(),
+            Some(group) => {
+                let leader = files.get_mut(&group).context("a group without a leader")?;
+                builder.enabled(true).build_with_group(leader)
+            }
+        };
+        let errno = match &counter {
+            Ok(_) => 0,
+            Err(error) => error.raw_os_error().context("no errno")?,
+        };
+        let due = call.result.err().unwrap_or(0);
+        report.called(errno);
+        refused += usize::from(due != 0 && call.group.is_some());
+        if errno != due {
+            let (attr, errno, due) = (call.attr, name(errno), name(due));
+            report.wrong(format!("{attr}: {errno}, in-tree {due}"));
+        }
+        if let (Ok(counter), Ok(file)) = (counter, call.result) {
+            files.insert(file, counter);
+        }
+    }
+    println!("# {refused} refused in a group");
+    report.finish()
+}
