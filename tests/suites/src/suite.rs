@@ -289,6 +289,9 @@ pub struct Suite {
     pub by_default: bool,
     /// The suite with another CPU whose tables are the same. CI runs only that.
     pub like: Option<&'static str>,
+    /// Whether its tests are others' programs, which have time limits of their own. How long they
+    /// take depends on the host, so CI leaves them out.
+    has_time_limits: bool,
 }
 
 /// A kernel module in C that is for tests alone.
@@ -336,6 +339,7 @@ impl Suite {
             groups,
             by_default: true,
             like: None,
+            has_time_limits: false,
         }
     }
 
@@ -449,6 +453,18 @@ impl Suite {
             like: Some(name),
             ..self
         }
+    }
+
+    const fn with_time_limits(self) -> Self {
+        Self {
+            has_time_limits: true,
+            ..self
+        }
+    }
+
+    /// Whether CI runs it.
+    pub fn is_for_ci(&self) -> bool {
+        self.like.is_none() && !self.has_time_limits
     }
 
     /// The groups of its tests.
@@ -685,10 +701,12 @@ const GENERAL: &[Suite] = &[
     Suite::new("perf-test", &[&[PerfTest]])
         .on(machine::SKYLAKE_DEFAULT)
         .primary()
+        .with_time_limits()
         .with_all(),
     Suite::new("perf-test-in-tree", &[&[PerfTest]])
         .on(machine::SKYLAKE_DEFAULT)
         .unloaded()
+        .with_time_limits()
         .with_all(),
     Suite::new("lifecycle", &[&[Lifecycle, Parameters]]).unloaded(),
     Suite::new("sleep", &[&[Sleep]]).event(SystemEvent::Sleep),

@@ -30,14 +30,14 @@ pub struct Request {
     pub tests: Option<Filter>,
     /// Whether to run every suite that comes into question.
     pub all: bool,
-    /// Whether to leave out suites that are like another one ([`Suite::like`]).
-    pub leave_out_alike: bool,
+    /// Whether to leave out suites that are not for CI ([`Suite::is_for_ci`]).
+    pub ci: bool,
 }
 
 impl Request {
     /// Whether this is a run of all suites, whole.
     pub fn is_full(&self) -> bool {
-        self.all && !self.leave_out_alike && self.suites.is_none() && self.tests.is_none()
+        self.all && !self.ci && self.suites.is_none() && self.tests.is_none()
     }
 
     /// The suites to run, in the order of [`SUITES`].
@@ -84,7 +84,7 @@ impl Request {
     pub fn suites(&self) -> Result<Vec<&'static Suite>> {
         let Some(filter) = &self.suites else {
             let wanted = |suite: &&Suite| suite.by_default || self.all || self.tests.is_some();
-            let left_out = |suite: &&Suite| self.leave_out_alike && suite.like.is_some();
+            let left_out = |suite: &&Suite| self.ci && !suite.is_for_ci();
             let suites = SUITES.iter().filter(wanted);
             return Ok(suites.filter(|suite| !left_out(suite)).collect());
         };

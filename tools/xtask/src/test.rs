@@ -45,7 +45,7 @@ pub struct Options {
     #[arg(long, env = "RUST_PERF_ALL", value_parser = FalseyValueParser::new())]
     all: bool,
     /// CI=true in the environment means --all, unless suites or tests are named. Of CPUs
-    /// with the same tables it means one.
+    /// with the same tables it means one, and it leaves out perf's own tests.
     #[arg(long, env = "CI", hide = true, value_parser = FalseyValueParser::new())]
     ci: bool,
     #[command(flatten)]
@@ -60,7 +60,7 @@ impl Options {
             suites: filter(&self.suite),
             tests: filter(&self.test),
             all: self.all || (self.ci && !named),
-            leave_out_alike: self.ci && !self.all && !named,
+            ci: self.ci && !self.all && !named,
         }
     }
 }
@@ -492,7 +492,7 @@ mod tests {
         let ci = request(true, false, None);
         assert!(ci.all && !ci.is_full());
         let suites = ci.suites().unwrap();
-        assert!(suites.iter().all(|suite| suite.like.is_none()));
+        assert!(suites.iter().all(|suite| suite.is_for_ci()));
         assert!(suites.iter().any(|suite| suite.name == "cpu-6-0x0f"));
         assert!(!request(false, false, None).is_full());
         assert!(!request(true, false, Some("a::b")).all);
