@@ -60,8 +60,8 @@ pub const PROBED_CALLS: u64 = 1_000;
 /// The calls if the program forks: of the parent, and of the child.
 pub const PROBED_FORKING: (u64, u64) = (1_000, 500);
 
-/// Branches, loads and stores of all kinds. The numbers of instructions and of branches add the same
-/// to every event of the emulated PMU, wherever they start.
+/// Branches, loads and stores of all kinds. Its numbers of instructions and of branches are whole
+/// periods of the PMU model, so that each event grows by the same count wherever the program starts.
 pub const PATTERN: Program = program!("pattern", 4096 + 32 * PATTERN_ROUNDS);
 /// The rounds of the loop of [`PATTERN`].
 pub const PATTERN_ROUNDS: u64 = 131_072;

@@ -13,30 +13,45 @@ enum Outcome {
     Failed,
 }
 
-/// What a selftest says about its parts, by name.
-pub struct Outcomes(BTreeMap<String, Outcome>);
+/// What a selftest says about its parts.
+pub struct Outcomes {
+    /// By name.
+    parts: BTreeMap<String, Outcome>,
+    /// How many it has, if it says so.
+    planned: Option<usize>,
+}
 
 impl Outcomes {
     /// Parses what `kselftest_harness.h` prints: `ok 4 NAME # SKIP why`.
     pub fn of_harness(text: &str) -> Self {
         // The children of remove_on_exec print the number 42 in between, in binary.
         let text = text.replace("*\0\0\0", "");
-        Self(text.lines().filter_map(parse_tap).collect())
+        let mut plans = text.lines().filter_map(|line| line.strip_prefix("1.."));
+        Self {
+            parts: text.lines().filter_map(parse_tap).collect(),
+            planned: plans.next().and_then(|number| number.parse().ok()),
+        }
     }
 
     /// Parses what `test_progs` prints: `#7/1     TEST/SUBTEST:SKIP`. A line may be there again,
     /// because its children inherit the buffer.
     pub fn of_test_progs(text: &str) -> Self {
-        Self(text.lines().filter_map(parse_test_progs).collect())
+        Self {
+            parts: text.lines().filter_map(parse_test_progs).collect(),
+            planned: None,
+        }
     }
 
     /// Checks that all parts passed, except that those of the list, each with a reason, must be
     /// skipped. Returns a reason if no part passed.
     pub fn check(&self, skipped: &[(&str, &'static str)]) -> Result<Option<&'static str>> {
-        ensure!(!self.0.is_empty(), "no result");
+        let found = self.parts.len();
+        let planned = self.planned.unwrap_or(found);
+        ensure!(found > 0, "no result");
+        ensure!(found == planned, "{found} results of {planned}");
         let mut some_reason = None;
         let mut any_passed = false;
-        for (name, outcome) in &self.0 {
+        for (name, outcome) in &self.parts {
             let known = skipped.iter().find(|(skipped, _)| skipped == name);
             let expected = match known {
                 Some((_, reason)) => {
@@ -93,9 +108,9 @@ mod tests {
         let text = "TAP version 13\n1..4\n#  RUN           a.b ...\n*\0\0\0ok 1 a.b\n\
                     ok 2 a.c # SKIP No AUX event found.\nnot ok 3 a.d\n*\0\0\0*\0\0\0ok 4 a.e\n\
                     # Totals: pass:2 fail:1 xfail:0 xpass:0 skip:1 error:0\n";
-        let Outcomes(outcomes) = Outcomes::of_harness(text);
-        let of = |name| outcomes[name];
-        assert_eq!(outcomes.len(), 4);
+        let Outcomes { parts, planned } = Outcomes::of_harness(text);
+        let of = |name| parts[name];
+        assert_eq!((parts.len(), planned), (4, Some(4)));
         assert_eq!((of("a.b"), of("a.e")), (Outcome::Passed, Outcome::Passed));
         assert_eq!((of("a.c"), of("a.d")), (Outcome::Skipped, Outcome::Failed));
     }
@@ -105,11 +120,18 @@ mod tests {
         let text =
             "#7/1     a/b:SKIP\n#7/1     a/b:SKIP\n#7/2     a/c:OK\n#7       a:OK (SKIP: 1/2)\n\
                     #8       d:FAIL\nSummary: 1/1 PASSED, 1 SKIPPED, 1/0 FAILED\n";
-        let Outcomes(outcomes) = Outcomes::of_test_progs(text);
-        let of = |name| outcomes[name];
-        assert_eq!(outcomes.len(), 4);
+        let Outcomes { parts, .. } = Outcomes::of_test_progs(text);
+        let of = |name| parts[name];
+        assert_eq!(parts.len(), 4);
         assert_eq!((of("a/c"), of("a")), (Outcome::Passed, Outcome::Passed));
         assert_eq!((of("a/b"), of("d")), (Outcome::Skipped, Outcome::Failed));
+    }
+
+    #[test]
+    fn all_parts_must_be_there() {
+        let check = |text| Outcomes::of_harness(text).check(&[]);
+        assert!(check("1..2\nok 1 a\nok 2 b\n").is_ok());
+        assert!(check("1..2\nok 1 a\n").is_err());
     }
 
     #[test]

@@ -289,8 +289,8 @@ pub struct Suite {
     pub by_default: bool,
     /// The suite with another CPU whose tables are the same. CI runs only that.
     pub like: Option<&'static str>,
-    /// Whether its tests are others' programs, which have time limits of their own. How long they
-    /// take depends on the host, so CI leaves them out.
+    /// Whether its tests are others' programs, which have limits by the host's clock. CI leaves
+    /// them out.
     has_time_limits: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::kernel::{self, Kernel};
 use crate::packages;
 use crate::step::Step;
 
-/// What of the kernel's source is unpacked: the selftests, and what their build reads.
+/// The parts of the kernel's source that are unpacked: the selftests, and what their build reads.
 const NEEDED: &[&str] = &[
     "Makefile",
     "arch/x86",
@@ -27,7 +27,7 @@ const NEEDED: &[&str] = &[
     "usr",
 ];
 
-/// What of that is not.
+/// The parts below these that are not unpacked.
 const NOT_NEEDED: &[&str] = &["tools/perf"];
 
 /// Where the selftests are in the source.

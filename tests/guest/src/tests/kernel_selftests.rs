@@ -54,7 +54,7 @@ const SKIPPED: &[(&str, &str)] = &[
     ("perf_event_stackmap", NO_BRANCH_STACK),
 ];
 
-/// Runs a selftest, in the directory with their files, and checks its results.
+/// Runs a selftest, in the directory with its files, and checks its results.
 fn run(program: &str, arguments: &[&str], parse: fn(&str) -> Outcomes) -> Result<()> {
     const VARIABLE: &str = "RUST_PERF_SELFTESTS";
     let directory = env::var_os(VARIABLE).with_context(|| format!("{VARIABLE} is not set"))?;

@@ -265,8 +265,9 @@ fn perf_annotate(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// `perf top` shows a program that runs meanwhile.
+/// `perf top` shows a program that runs meanwhile, by its cycles.
 fn perf_top(_: &Ctx) -> Result<()> {
+    const LINES: usize = 10_000;
     let mut busy = Command::new("busybox");
     let _busy = Running(busy.args(["sh", "-c", "while :; do :; done"]).spawn()?);
     let mut top = Perf::new("top").args(["-F", "99", "--stdio", "--delay", "1", "--sort", "comm"]);
@@ -275,18 +276,21 @@ fn perf_top(_: &Ctx) -> Result<()> {
     let mut top = Running(command.stderr(Stdio::null()).spawn().context("perf")?);
     let screen = top.0.stdout.take().context("no standard output")?;
     let mut printed = String::new();
-    for line in BufReader::new(screen).lines() {
+    for line in BufReader::new(screen).lines().take(LINES) {
         let line = line?;
         if line.contains('%') && line.ends_with("busybox") {
+            // Without a PMU perf takes a clock.
+            ensure!(printed.contains("cycles"), "{printed}");
             return Ok(());
         }
         printed.push_str(&line);
         printed.push('\n');
     }
-    bail!("perf top has ended:\n{printed}")
+    bail!("perf top does not show the program:\n{printed}")
 }
 
-/// `perf sched` finds the program's own time slices in what it recorded.
+/// `perf sched` finds the program's own time slices in what it recorded. It names trace points,
+/// which rust_trace has as well.
 fn perf_sched(_: &Ctx) -> Result<()> {
     let program = LOOP.install()?;
     let data = program.dir().join("perf.data");
