@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Barrier;
 use std::thread;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use nix::mount::{mount, umount, MsFlags};
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 
@@ -107,7 +107,7 @@ fn address_of(tag: &str) -> Result<String> {
                 .to_owned());
         }
     }
-    anyhow::bail!("no virtio device has the mount tag {tag}")
+    bail!("no virtio device has the mount tag {tag}")
 }
 
 /// The table of MSI-X vectors of another virtio device.
@@ -119,7 +119,7 @@ fn other_memory(address: &str) -> Result<PathBuf> {
             return Ok(table);
         }
     }
-    anyhow::bail!("no other virtio device")
+    bail!("no other virtio device")
 }
 
 /// The page with a table of MSI-X vectors. It is unmapped on drop.

@@ -18,9 +18,10 @@ use anyhow::{ensure, Context, Result};
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter};
 
-use self::model::{due, Due, Model, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW};
+use self::model::{due, Due, Model, PERF_TYPE_RAW};
 use self::stat::{calls, metrics, stat, Attr, Call, Row, Stat};
 use super::compare::report::{name, Report};
+use super::model_events::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use crate::ctx::{Ctx, Test, IN_TREE};
 use crate::module;
 use crate::pmu::Pmu;

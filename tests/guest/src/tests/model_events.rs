@@ -31,8 +31,8 @@ pub const TESTS: &[Test] = tests![
 ];
 
 /// `enum perf_type_id` (`include/uapi/linux/perf_event.h`).
-const PERF_TYPE_HARDWARE: u32 = 0;
-const PERF_TYPE_HW_CACHE: u32 = 3;
+pub(super) const PERF_TYPE_HARDWARE: u32 = 0;
+pub(super) const PERF_TYPE_HW_CACHE: u32 = 3;
 
 /// `PERF_COUNT_HW_REF_CPU_CYCLES`.
 const REF_CYCLES: u64 = 9;

@@ -8,14 +8,12 @@ use libc::{EINVAL, ENOENT};
 use pmu_model::event::PATTERN_INSTRUCTIONS;
 use pmu_model::{msr, Config, Retired, Signature};
 
-use super::super::model_events::FILES;
+use super::super::model_events::{FILES, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use super::stat::Attr;
 use crate::pmu::{signature, CpuPmu, Pmu};
 use crate::program::{PATTERN, PATTERN_ROUNDS};
 
 /// `enum perf_type_id` (`include/uapi/linux/perf_event.h`).
-pub const PERF_TYPE_HARDWARE: u32 = 0;
-pub const PERF_TYPE_HW_CACHE: u32 = 3;
 pub const PERF_TYPE_RAW: u32 = 4;
 
 /// What [`PATTERN`] retires.
