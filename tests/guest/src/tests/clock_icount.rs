@@ -48,31 +48,37 @@ fn expect_samples(what: &str, sampler: &mut Sampler, period: u64) -> Result<()> 
     )
 }
 
-/// Samples until `periods` and a half have passed. Half a period is long enough for the
-/// instructions before and after the timer runs.
-fn sample(sampler: &mut Sampler, periods: u64, period: u64) -> Result<()> {
+/// Samples until `ns` have passed, which is half a period after a sample. Returns whether
+/// the kernel had no other work to do in the end, so that no further sample was due.
+fn sample(sampler: &mut Sampler, period: u64, ns: u64) -> Result<bool> {
     sampler.enable()?;
-    busy_until(sampler, periods * period + period / 2)?;
+    busy_until(sampler, ns)?;
     sampler.disable()?;
-    Ok(())
+    let late = sampler.read()? - ns;
+    Ok(late < period.max(MIN_PERIOD) * 9 / 20)
 }
 
-/// Samples until `ns` have passed, and repeats that if the kernel had other work to do: in
-/// the end, so that it took longer, or for so long that the timer missed one of `want`
-/// periods. Returns the samples.
+/// Samples until `ns` have passed. Returns no records if the kernel had other work to do:
+/// in the end, or for so long that the timer missed one of `want` periods.
+fn samples(sampler: &mut Sampler, period: u64, ns: u64, want: u64) -> Result<Option<Records>> {
+    let on_time = sample(sampler, period, ns)?;
+    let records = drain(sampler)?;
+    let complete = records.samples.len() as u64 >= want;
+    Ok((on_time && complete).then_some(records))
+}
+
+/// Samples until `periods` and a half have passed, see [`samples`].
+fn samples_of(sampler: &mut Sampler, period: u64, periods: u64) -> Result<Option<Records>> {
+    samples(sampler, period, periods * period + period / 2, periods)
+}
+
+/// Samples with a period, and repeats that until the kernel had no other work to do, see
+/// [`samples`].
 fn samples_within(pmu: &Pmu, clock: Clock, period: u64, ns: u64, want: u64) -> Result<Records> {
     find_undisturbed(|| {
         let mut builder = event(pmu, clock);
         let mut sampler = sampler(builder.sample_period(period), FLAGS)?;
-        sampler.enable()?;
-        busy_until(&mut sampler, ns)?;
-        sampler.disable()?;
-        let late = sampler.read()? - ns;
-        // `ns` is half a period after a sample.
-        let limit = period.max(MIN_PERIOD) * 9 / 20;
-        let records = drain(&mut sampler)?;
-        let on_time = late < limit && records.samples.len() as u64 >= want;
-        Ok(on_time.then_some(records))
+        samples(&mut sampler, period, ns, want)
     })
 }
 
@@ -131,10 +137,11 @@ fn frequency(_: &Ctx) -> Result<()> {
         for (frequency, period) in [(1_000, 1_000_000), (7_777, 128_584), (100, 10_000_000)] {
             for pmu in clocks.both() {
                 let what = format!("{}, {clock:?}, {frequency} Hz", pmu.name);
-                let mut builder = event(pmu, clock);
-                let mut sampler = sampler(builder.sample_frequency(frequency), FLAGS)?;
-                sample(&mut sampler, 10, period)?;
-                let records = drain(&mut sampler)?;
+                let records = find_undisturbed(|| {
+                    let mut builder = event(pmu, clock);
+                    let mut sampler = sampler(builder.sample_frequency(frequency), FLAGS)?;
+                    samples_of(&mut sampler, period, 10)
+                })?;
                 records.expect(&what, 10)?;
                 for sample in &records.samples {
                     expect(&what, "as period", sample.period, period)?;
@@ -149,17 +156,22 @@ fn frequency(_: &Ctx) -> Result<()> {
 /// that of the first and whole periods, and less than the time of a few interrupts more.
 fn samples_are_on_time(_: &Ctx) -> Result<()> {
     const PERIOD: u64 = 200_000;
+    const PERIODS: usize = 500;
     const LATE: i64 = 60_000;
     let clocks = Clocks::find()?;
-    let mut builder = event(&clocks.ours, Clock::Cpu);
-    let mut sampler = sampler(builder.sample_period(PERIOD), SampleFlag::TIME)?;
-    sample(&mut sampler, 500, PERIOD)?;
-    let mut times = Vec::new();
-    for_each_sample(&mut sampler, |sample| {
-        times.push(sample.time().context("no TIME")? as i64);
-        Ok(())
+    let times = find_undisturbed(|| {
+        let mut builder = event(&clocks.ours, Clock::Cpu);
+        let mut sampler = sampler(builder.sample_period(PERIOD), SampleFlag::TIME)?;
+        let ns = PERIODS as u64 * PERIOD + PERIOD / 2;
+        let on_time = sample(&mut sampler, PERIOD, ns)?;
+        let mut times = Vec::new();
+        for_each_sample(&mut sampler, |sample| {
+            times.push(sample.time().context("no TIME")? as i64);
+            Ok(())
+        })?;
+        Ok((on_time && times.len() >= PERIODS).then_some(times))
     })?;
-    expect("in total", "samples", times.len() as u64, 500)?;
+    expect("in total", "samples", times.len() as u64, PERIODS as u64)?;
     for (time, k) in times.iter().zip(0..) {
         let off = time - times[0] - k * PERIOD as i64;
         ensure!(off.abs() < LATE, "sample {k} is off by {off} ns");
@@ -194,15 +206,18 @@ fn new_period(_: &Ctx) -> Result<()> {
     for clock in Clock::ALL {
         for pmu in clocks.both() {
             let what = format!("{}, {clock:?}", pmu.name);
-            let mut builder = event(pmu, clock);
-            let mut sampler = sampler(builder.sample_period(1_000_000), FLAGS)?;
-            sample(&mut sampler, 3, 1_000_000)?;
-            drain(&mut sampler)?.expect(&what, 3)?;
-            // Half a period is left, which a new period replaces.
-            set_period(&sampler, 200_000)?;
-            sampler.reset()?;
-            sample(&mut sampler, 10, 200_000)?;
-            drain(&mut sampler)?.expect(&what, 10)?;
+            let (before, after) = find_undisturbed(|| {
+                let mut builder = event(pmu, clock);
+                let mut sampler = sampler(builder.sample_period(1_000_000), FLAGS)?;
+                let before = samples_of(&mut sampler, 1_000_000, 3)?;
+                // Half a period is left, which a new period replaces.
+                set_period(&sampler, 200_000)?;
+                sampler.reset()?;
+                let after = samples_of(&mut sampler, 200_000, 10)?;
+                Ok(before.zip(after))
+            })?;
+            before.expect(&what, 3)?;
+            after.expect(&what, 10)?;
         }
     }
     Ok(())
@@ -213,11 +228,13 @@ fn new_period(_: &Ctx) -> Result<()> {
 fn new_period_of_a_frequency(_: &Ctx) -> Result<()> {
     let clocks = Clocks::find()?;
     for pmu in clocks.both() {
-        let mut builder = event(pmu, Clock::Task);
-        let mut sampler = sampler(builder.sample_frequency(1_000), FLAGS)?;
-        set_period(&sampler, 300_000)?;
-        sample(&mut sampler, 10, 300_000)?;
-        drain(&mut sampler)?.expect(&pmu.name, 10)?;
+        let records = find_undisturbed(|| {
+            let mut builder = event(pmu, Clock::Task);
+            let mut sampler = sampler(builder.sample_frequency(1_000), FLAGS)?;
+            set_period(&sampler, 300_000)?;
+            samples_of(&mut sampler, 300_000, 10)
+        })?;
+        records.expect(&pmu.name, 10)?;
     }
     Ok(())
 }
