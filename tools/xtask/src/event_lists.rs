@@ -10,12 +10,12 @@ use anyhow::{ensure, Result};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::cache::{Entry, Key};
 use crate::context::Context;
 use crate::kernel::{self, Kernel};
-use crate::packages;
+use crate::source::{self, Part};
 
 /// Where they are in the kernel's source.
 const DIRECTORY: &str = "tools/perf/pmu-events/arch/x86";
@@ -39,25 +39,13 @@ fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 
 /// Unpacks the lists, and links them where the test finds them.
 pub fn link(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+    let source = source::get(ctx, kernel)?;
     let lists = entry(ctx, kernel).get(ctx, |step, dir| {
-        let source = kernel.source_package();
-        let packages = tempfile::tempdir_in(dir)?;
-        packages::unpack(ctx, step, &[&source], &kernel.version, packages.path())?;
-        let archive = packages.path().join(format!("usr/src/{source}.tar.xz"));
-        let directory = format!("{source}/{DIRECTORY}");
-        step.run(
-            Command::new("tar")
-                .arg("-xf")
-                .arg(archive)
-                .arg("-C")
-                .arg(dir)
-                .args(["--no-same-owner", "--anchored"])
-                .arg(format!(
-                    "--strip-components={}",
-                    directory.split('/').count()
-                ))
-                .arg(&directory),
-        )?;
+        let part = Part {
+            directory: DIRECTORY,
+            ..Part::default()
+        };
+        source.unpack(step, &part, dir)?;
         ensure!(
             dir.join("mapfile.csv").is_file(),
             step.failure("the kernel's source has no event lists")

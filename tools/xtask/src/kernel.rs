@@ -19,6 +19,7 @@ use std::thread;
 use crate::cache::{Entry, Key};
 use crate::context::Context;
 use crate::packages::{self, Index, Version};
+use crate::source::{self, Part};
 
 /// The series that rust_perf was built and tested with, newest first.
 const SUPPORTED: &[&str] = &["7.3", "7.2"];
@@ -117,8 +118,13 @@ impl Kernel {
     /// since, and the mirror does not keep old packages.
     fn usable(&self, ctx: &Context) -> Result<bool> {
         Ok(SUPPORTED.contains(&self.series())
-            && (image_entry(ctx, self).exists(ctx) && kdir_entry(ctx, self).exists(ctx)
-                || self.available(&Index::read(ctx)?)))
+            && (self.is_cached(ctx) || self.available(&Index::read(ctx)?)))
+    }
+
+    /// Whether nothing of the kernel has to be downloaded.
+    fn is_cached(&self, ctx: &Context) -> bool {
+        let entries = [image_entry, kdir_entry, source::entry];
+        entries.iter().all(|entry| entry(ctx, self).exists(ctx))
     }
 
     fn announce(&self) {
@@ -359,32 +365,18 @@ fn kdir_entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 
 /// Makes the build tree of a kernel, with Rust metadata.
 pub fn kdir(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+    let source = source::get(ctx, kernel)?;
     kdir_entry(ctx, kernel).get(ctx, |step, kdir| {
-        let source = kernel.source_package();
-        let packages = tempfile::tempdir_in(kdir)?;
-        packages::unpack(
-            ctx,
-            step,
-            &[&source, &kernel.package("headers")],
-            &kernel.version,
-            packages.path(),
-        )?;
-        let src = packages.path().join("usr/src");
-        step.run(
-            Command::new("tar")
-                .arg("-xf")
-                .arg(src.join(format!("{source}.tar.xz")))
-                .arg("-C")
-                .arg(kdir)
-                .args(["--strip-components=1", "--no-same-owner", "--anchored"])
-                .args(
-                    NOT_NEEDED
-                        .iter()
-                        .map(|what| format!("--exclude={source}/{what}")),
-                ),
-        )?;
+        let part = Part {
+            not_needed: NOT_NEEDED,
+            ..Part::default()
+        };
+        source.unpack(step, &part, kdir)?;
 
-        let headers = src.join(kernel.package("headers"));
+        let package = tempfile::tempdir_in(kdir)?;
+        let name = kernel.package("headers");
+        packages::unpack(ctx, step, &[&name], &kernel.version, package.path())?;
+        let headers = package.path().join("usr/src").join(name);
         let config = fs::read_to_string(headers.join(".config"))
             .context("the headers package has no .config")?;
         fs::write(kdir.join(".config"), with_local_version(&config, kernel))?;

@@ -33,6 +33,7 @@ mod saver;
 mod select;
 mod selftests;
 mod signals;
+mod source;
 mod step;
 mod test;
 mod tsc;

@@ -8,27 +8,27 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::cache::{Entry, Key};
 use crate::context::Context;
 use crate::kernel::{self, Kernel};
-use crate::packages;
+use crate::source::{self, Part};
 use crate::step::Step;
 
-/// The parts of the kernel's source that are unpacked: the selftests, and what their build reads.
-const NEEDED: &[&str] = &[
-    "Makefile",
-    "arch/x86",
-    "include",
-    "kernel/bpf",
-    "scripts",
-    "tools",
-    "usr",
-];
-
-/// The parts below these that are not unpacked.
-const NOT_NEEDED: &[&str] = &["tools/perf"];
+/// The selftests, and what their build reads.
+const PART: Part<'_> = Part {
+    directory: "",
+    needed: &[
+        "Makefile",
+        "arch/x86",
+        "include",
+        "kernel/bpf",
+        "scripts",
+        "tools",
+        "usr",
+    ],
+    not_needed: &["tools/perf"],
+};
 
 /// Where the selftests are in the source.
 const SELFTESTS: &str = "tools/testing/selftests";
@@ -87,13 +87,14 @@ fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
             .text(&kernel.source_package())
             .text(&kernel.release)
             .text(&kernel.version.to_string())
-            .texts(NEEDED)
-            .texts(NOT_NEEDED)
+            .texts(PART.needed)
+            .texts(PART.not_needed)
             .texts(PERF_EVENTS)
             .texts(BPF)
             .texts(BPF_FILES)
             .texts(BPF_MAKE_ARGS)
             .texts(kernel::MAKE_ARGS)
+            .text(LLVM)
             .finish(),
         title: format!("selftests of {}", kernel.source_package()),
         megabytes: 1000,
@@ -104,35 +105,15 @@ fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 pub fn build(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
     // Its BTF has the types of the kernel.
     let vmlinux = kernel::image(ctx, kernel)?.vmlinux;
+    let source = source::get(ctx, kernel)?;
     entry(ctx, kernel).get(ctx, |step, dir| {
-        let source = tempfile::tempdir_in(dir)?;
-        unpack(ctx, step, kernel, source.path())?;
-        step.run(kernel::make(source.path()).args(["-s", "headers"]))?;
-        let selftests = source.path().join(SELFTESTS);
+        let tree = tempfile::tempdir_in(dir)?;
+        source.unpack(step, &PART, tree.path())?;
+        step.run(kernel::make(tree.path()).args(["-s", "headers"]))?;
+        let selftests = tree.path().join(SELFTESTS);
         build_perf_events(step, &selftests.join("perf_events"), dir)?;
         build_bpf(step, &selftests.join("bpf"), &vmlinux, dir)
     })
-}
-
-fn unpack(ctx: &Context, step: &Step, kernel: &Kernel, source: &Path) -> Result<()> {
-    let name = kernel.source_package();
-    let packages = tempfile::tempdir_in(source)?;
-    packages::unpack(ctx, step, &[&name], &kernel.version, packages.path())?;
-    let below = |path: &&str| format!("{name}/{path}");
-    step.run(
-        Command::new("tar")
-            .arg("-xf")
-            .arg(packages.path().join(format!("usr/src/{name}.tar.xz")))
-            .arg("-C")
-            .arg(source)
-            .args(["--strip-components=1", "--no-same-owner", "--anchored"])
-            .args(
-                NOT_NEEDED
-                    .iter()
-                    .map(|path| format!("--exclude={}", below(path))),
-            )
-            .args(NEEDED.iter().map(below)),
-    )
 }
 
 fn build_perf_events(step: &Step, directory: &Path, into: &Path) -> Result<()> {
