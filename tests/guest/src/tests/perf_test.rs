@@ -254,32 +254,66 @@ fn expected(name: &str) -> Outcome {
     }
 }
 
-/// The entries of `perf test list`, by their numbers, without their parts: `  5: name`. The numbers
-/// differ from one version of perf to the next.
+/// A line of `perf test list`: `  5: name` of an entry, `  5.1: name` of its part. Returns the label
+/// and the name.
+fn list_line(line: &str) -> Option<(&str, &str)> {
+    let (label, name) = line.split_once(": ")?;
+    let label = label.trim();
+    let is_label = label.starts_with(|c: char| c.is_ascii_digit());
+    is_label.then_some((label, name.trim()))
+}
+
+/// The number of an entry, in the label of it or of its part. The numbers differ from one version of
+/// perf to the next.
+fn number(label: &str) -> Option<u32> {
+    label.split('.').next()?.parse().ok()
+}
+
+/// The entries of `perf test list`, by their numbers, without their parts.
 fn entries(list: &str) -> BTreeMap<u32, &str> {
-    let entry = |line| -> Option<(u32, &str)> {
-        let (number, name) = str::split_once(line, ": ")?;
-        Some((number.trim().parse().ok()?, name.trim()))
+    let entry = |line| {
+        let (label, name) = list_line(line)?;
+        Some((label.parse().ok()?, name))
     };
     list.lines().filter_map(entry).collect()
 }
 
-/// What comes of an entry, or of a part of one: `  5: name  : Ok`, `  5.1: part  : Ok`.
-fn outcome(line: &str, entries: &BTreeMap<u32, &str>) -> Option<(String, Outcome)> {
-    let (number, rest) = line.split_once(": ")?;
-    let (name, outcome) = rest.rsplit_once(" : ").or_else(|| rest.rsplit_once(": "))?;
-    let outcome = Outcome::parse(outcome)?;
-    let (number, part) = match number.split_once('.') {
-        Some((number, _)) => (number, Some(name.trim())),
-        None => (number, None),
-    };
-    // perf may print another name of an entry than in the list.
-    let entry = entries.get(&number.trim().parse().ok()?)?;
-    let name = match part {
-        Some(part) => format!("{entry}: {part}"),
-        None => (*entry).to_owned(),
-    };
-    Some((name, outcome))
+/// What must have an outcome: the labels of the parts of these entries, and of entries without
+/// parts.
+fn labels(list: &str, entries: &BTreeMap<u32, &str>) -> BTreeSet<String> {
+    let all: BTreeSet<_> = list.lines().filter_map(list_line).map(|it| it.0).collect();
+    let runs = |label: &&str| number(label).is_some_and(|number| entries.contains_key(&number));
+    let has_parts = |label: &str| all.iter().any(|it| it.starts_with(&format!("{label}.")));
+    let labels = all.iter().copied().filter(runs);
+    let labels = labels.filter(|label| !has_parts(label));
+    labels.map(str::to_owned).collect()
+}
+
+/// What perf says of an entry, or of a part of one.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    label: String,
+    name: String,
+    outcome: Outcome,
+}
+
+impl Line {
+    /// Parses `  5: name  : Ok`, `  5.1: part  : Ok`.
+    fn parse(line: &str, entries: &BTreeMap<u32, &str>) -> Option<Self> {
+        let (label, rest) = line.split_once(": ")?;
+        let (name, outcome) = rest.rsplit_once(" : ").or_else(|| rest.rsplit_once(": "))?;
+        let label = label.trim();
+        // perf may print another name of an entry than in the list.
+        let entry = entries.get(&number(label)?)?;
+        Some(Self {
+            label: label.to_owned(),
+            name: match label.contains('.') {
+                true => format!("{entry}: {}", name.trim()),
+                false => (*entry).to_owned(),
+            },
+            outcome: Outcome::parse(outcome)?,
+        })
+    }
 }
 
 /// Whether failures were printed, all of which are left to chance.
@@ -291,10 +325,14 @@ fn failed_by_chance(printed: &[String]) -> bool {
     first.is_some_and(by_chance) && failures.all(by_chance)
 }
 
-/// What is wrong with what perf prints while it runs these entries.
-fn wrong(lines: impl IntoIterator<Item = String>, entries: &BTreeMap<u32, &str>) -> Vec<String> {
+/// What is wrong with what perf prints while it runs these entries of its list.
+fn wrong(
+    lines: impl IntoIterator<Item = String>,
+    list: &str,
+    entries: &BTreeMap<u32, &str>,
+) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut missing: BTreeSet<_> = entries.values().copied().collect();
+    let mut missing = labels(list, entries);
     let mut printed = Vec::new();
     let mut since = Instant::now();
     for line in lines {
@@ -302,7 +340,12 @@ fn wrong(lines: impl IntoIterator<Item = String>, entries: &BTreeMap<u32, &str>)
         if line == "=== Test Summary ===" {
             break;
         }
-        let Some((name, outcome)) = outcome(&line, entries) else {
+        let Some(Line {
+            label,
+            name,
+            outcome,
+        }) = Line::parse(&line, entries)
+        else {
             printed.push(line);
             continue;
         };
@@ -314,11 +357,11 @@ fn wrong(lines: impl IntoIterator<Item = String>, entries: &BTreeMap<u32, &str>)
             eprintln!("{}", printed.join("\n"));
             wrong.push(format!("{name}: {outcome}, expected {expected}"));
         }
-        missing.retain(|entry| name != *entry && !name.starts_with(&format!("{entry}: ")));
+        missing.remove(&label);
         printed.clear();
         since = Instant::now();
     }
-    wrong.extend(missing.iter().map(|entry| format!("{entry}: no outcome")));
+    wrong.extend(missing.iter().map(|label| format!("{label}: no outcome")));
     wrong
 }
 
@@ -343,7 +386,7 @@ fn all_entries(_: &Ctx) -> Result<()> {
     let output = BufReader::new(perf.stdout.take().context("no pipe")?);
     let lines = output.split(b'\n').map_while(Result::ok);
     let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
-    let wrong = wrong(lines.by_ref(), &entries);
+    let wrong = wrong(lines.by_ref(), &list, &entries);
     let status = perf.wait()?;
     // Until now: perf prints a summary at last.
     drop(lines);
@@ -361,7 +404,7 @@ fn all_entries(_: &Ctx) -> Result<()> {
 mod unit_tests {
     use super::*;
 
-    const LIST: &str = "  2: One\n 21: Watchpoint\n 21.1: Read Only Watchpoint\n175: a: b\n";
+    const LIST: &str = "  2: One\n 21: Watchpoint\n 21.1: Read\n 21.2: Write\n175: a: b\n";
 
     #[test]
     fn entries_of_a_list() {
@@ -370,28 +413,48 @@ mod unit_tests {
     }
 
     #[test]
+    fn labels_of_entries() {
+        let mut entries = entries(LIST);
+        assert_eq!(
+            Vec::from_iter(labels(LIST, &entries)),
+            ["175", "2", "21.1", "21.2"]
+        );
+        entries.remove(&21);
+        assert_eq!(Vec::from_iter(labels(LIST, &entries)), ["175", "2"]);
+    }
+
+    #[test]
     fn outcomes() {
         let entries = entries(LIST);
-        let outcome = |line| outcome(line, &entries);
-        let some = |name: &str, outcome| Some((name.to_owned(), outcome));
+        let outcome = |line| Line::parse(line, &entries);
+        let some = |label: &str, name: &str, outcome| {
+            Some(Line {
+                label: label.to_owned(),
+                name: name.to_owned(),
+                outcome,
+            })
+        };
         assert_eq!(outcome("  2: One    : Running (1 active)"), None);
         assert_eq!(outcome(" 21: Watchpoint    :"), None);
         assert_eq!(outcome("176: another : Ok"), None);
         assert_eq!(outcome("---- end(-2) ----"), None);
-        assert_eq!(outcome("  2: one  : Ok"), some("One", Outcome::Ok));
-        assert_eq!(outcome("175: a long name: Ok"), some("a: b", Outcome::Ok));
+        assert_eq!(outcome("  2: one  : Ok"), some("2", "One", Outcome::Ok));
+        assert_eq!(
+            outcome("175: a long name: Ok"),
+            some("175", "a: b", Outcome::Ok)
+        );
         assert_eq!(
             outcome(" 21.1: Read / Write   : Skip (missing hardware support)"),
-            some("Watchpoint: Read / Write", Outcome::Skip)
+            some("21.1", "Watchpoint: Read / Write", Outcome::Skip)
         );
     }
 
     #[test]
     fn what_is_wrong() {
         let entries = entries(LIST);
-        let wrong = |text: &str| wrong(text.lines().map(str::to_owned), &entries);
+        let wrong = |text: &str| wrong(text.lines().map(str::to_owned), LIST, &entries);
         assert_eq!(
-            wrong("  2: One : Ok\n 21.1: Some : Ok\n175: b : Ok\n"),
+            wrong("  2: One : Ok\n 21.1: Some : Ok\n 21.2: Other : Ok\n175: b : Ok\n"),
             [""; 0]
         );
         assert_eq!(
@@ -399,7 +462,8 @@ mod unit_tests {
             [
                 "One: FAILED!, expected Ok",
                 "Watchpoint: Some: Skip, expected Ok",
-                "a: b: no outcome"
+                "175: no outcome",
+                "21.2: no outcome"
             ]
         );
     }

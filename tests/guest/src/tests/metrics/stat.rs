@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `perf stat` and `perf list`: the calls that perf makes, and what it prints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 
@@ -164,16 +164,40 @@ pub fn stat(program: &Installed, arguments: &[&str]) -> Result<Stat> {
     })
 }
 
+/// What `perf list` says of all metrics.
+fn list() -> Result<Vec<Value>> {
+    let text = Perf::new("list").args(["-j", "metrics"]).text()?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// A member of what `perf list` says of a metric.
+fn member<'a>(metric: &'a Value, key: &str) -> Option<&'a str> {
+    metric.get(key)?.as_str()
+}
+
 /// The expressions of all metrics, by their names.
 fn expressions() -> Result<BTreeMap<String, String>> {
-    let text = Perf::new("list").args(["-j", "metrics"]).text()?;
-    let list: Value = serde_json::from_str(&text)?;
-    let metrics = list.as_array().context("no list")?.iter();
-    let expressions = metrics.filter_map(|metric| {
-        let text = |key| Some(metric.get(key)?.as_str()?.to_owned());
-        Some((text("MetricName")?, text("MetricExpr")?))
+    let list = list()?;
+    let expressions = list.iter().filter_map(|metric| {
+        let name = member(metric, "MetricName")?;
+        Some((name.to_owned(), member(metric, "MetricExpr")?.to_owned()))
     });
     Ok(expressions.collect())
+}
+
+/// The names of the groups of metrics.
+pub fn metric_groups() -> Result<Vec<String>> {
+    let list = list()?;
+    let groups = list
+        .iter()
+        .filter_map(|metric| member(metric, "MetricGroup"));
+    let names = groups
+        .flat_map(|groups| groups.split(';'))
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    let names: BTreeSet<_> = names.map(str::to_owned).collect();
+    ensure!(names.len() > 10, "few groups of metrics: {names:?}");
+    Ok(names.into_iter().collect())
 }
 
 /// Whether a metric has an event of a PMU that the guest does not have. perf would refuse it.
