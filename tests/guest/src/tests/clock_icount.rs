@@ -58,27 +58,23 @@ fn sample(sampler: &mut Sampler, period: u64, ns: u64) -> Result<bool> {
     Ok(late < period.max(MIN_PERIOD) * 9 / 20)
 }
 
-/// Samples until `ns` have passed. Returns no records if the kernel had other work to do:
-/// in the end, or for so long that the timer missed one of `want` periods.
-fn samples(sampler: &mut Sampler, period: u64, ns: u64, want: u64) -> Result<Option<Records>> {
-    let on_time = sample(sampler, period, ns)?;
+/// Samples until `periods` and a half have passed. Returns no records if that took longer.
+fn samples(sampler: &mut Sampler, period: u64, periods: u64) -> Result<Option<Records>> {
+    let on_time = sample(sampler, period, periods * period + period / 2)?;
     let records = drain(sampler)?;
-    let complete = records.samples.len() as u64 >= want;
-    Ok((on_time && complete).then_some(records))
+    Ok(on_time.then_some(records))
 }
 
-/// Samples until `periods` and a half have passed, see [`samples`].
-fn samples_of(sampler: &mut Sampler, period: u64, periods: u64) -> Result<Option<Records>> {
-    samples(sampler, period, periods * period + period / 2, periods)
-}
-
-/// Samples with a period, and repeats that until the kernel had no other work to do, see
-/// [`samples`].
+/// Samples with a period until `ns` have passed. Repeats that if the kernel had other work to
+/// do: in the end, or for so long that the timer missed one of `want` periods.
 fn samples_within(pmu: &Pmu, clock: Clock, period: u64, ns: u64, want: u64) -> Result<Records> {
     find_undisturbed(|| {
         let mut builder = event(pmu, clock);
         let mut sampler = sampler(builder.sample_period(period), FLAGS)?;
-        samples(&mut sampler, period, ns, want)
+        let on_time = sample(&mut sampler, period, ns)?;
+        let records = drain(&mut sampler)?;
+        let complete = records.samples.len() as u64 >= want;
+        Ok((on_time && complete).then_some(records))
     })
 }
 
@@ -140,7 +136,7 @@ fn frequency(_: &Ctx) -> Result<()> {
                 let records = find_undisturbed(|| {
                     let mut builder = event(pmu, clock);
                     let mut sampler = sampler(builder.sample_frequency(frequency), FLAGS)?;
-                    samples_of(&mut sampler, period, 10)
+                    samples(&mut sampler, period, 10)
                 })?;
                 records.expect(&what, 10)?;
                 for sample in &records.samples {
@@ -169,7 +165,7 @@ fn samples_are_on_time(_: &Ctx) -> Result<()> {
             times.push(sample.time().context("no TIME")? as i64);
             Ok(())
         })?;
-        Ok((on_time && times.len() >= PERIODS).then_some(times))
+        Ok(on_time.then_some(times))
     })?;
     expect("in total", "samples", times.len() as u64, PERIODS as u64)?;
     for (time, k) in times.iter().zip(0..) {
@@ -209,11 +205,11 @@ fn new_period(_: &Ctx) -> Result<()> {
             let (before, after) = find_undisturbed(|| {
                 let mut builder = event(pmu, clock);
                 let mut sampler = sampler(builder.sample_period(1_000_000), FLAGS)?;
-                let before = samples_of(&mut sampler, 1_000_000, 3)?;
+                let before = samples(&mut sampler, 1_000_000, 3)?;
                 // Half a period is left, which a new period replaces.
                 set_period(&sampler, 200_000)?;
                 sampler.reset()?;
-                let after = samples_of(&mut sampler, 200_000, 10)?;
+                let after = samples(&mut sampler, 200_000, 10)?;
                 Ok(before.zip(after))
             })?;
             before.expect(&what, 3)?;
@@ -232,7 +228,7 @@ fn new_period_of_a_frequency(_: &Ctx) -> Result<()> {
             let mut builder = event(pmu, Clock::Task);
             let mut sampler = sampler(builder.sample_frequency(1_000), FLAGS)?;
             set_period(&sampler, 300_000)?;
-            samples_of(&mut sampler, 300_000, 10)
+            samples(&mut sampler, 300_000, 10)
         })?;
         records.expect(&pmu.name, 10)?;
     }
