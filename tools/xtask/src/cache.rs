@@ -88,6 +88,21 @@ impl Entry<'_> {
         ctx.cache.join(self.full_name()).is_dir()
     }
 
+    /// Returns the entry's directory. If it is not there, `input` gets what `make` needs, as a
+    /// step of its own, and `make` fills the directory.
+    pub fn get_from<T>(
+        &self,
+        ctx: &Context,
+        input: impl FnOnce() -> Result<T>,
+        make: impl FnOnce(&Step, &Path, &T) -> Result<()>,
+    ) -> Result<PathBuf> {
+        if self.exists(ctx) {
+            return Ok(ctx.cache.join(self.full_name()));
+        }
+        let input = input()?;
+        self.get(ctx, |step, dir| make(step, dir, &input))
+    }
+
     /// Returns the entry's directory. If it is not there, `make` fills it.
     pub fn get(
         &self,

@@ -39,8 +39,8 @@ fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 
 /// Unpacks the lists, and links them where the test finds them.
 pub fn link(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
-    let source = source::get(ctx, kernel)?;
-    let lists = entry(ctx, kernel).get(ctx, |step, dir| {
+    let source = || source::get(ctx, kernel);
+    let lists = entry(ctx, kernel).get_from(ctx, source, |step, dir, source| {
         let part = Part {
             directory: DIRECTORY,
             ..Part::default()

@@ -365,8 +365,8 @@ fn kdir_entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 
 /// Makes the build tree of a kernel, with Rust metadata.
 pub fn kdir(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
-    let source = source::get(ctx, kernel)?;
-    kdir_entry(ctx, kernel).get(ctx, |step, kdir| {
+    let source = || source::get(ctx, kernel);
+    kdir_entry(ctx, kernel).get_from(ctx, source, |step, kdir, source| {
         let part = Part {
             not_needed: NOT_NEEDED,
             ..Part::default()

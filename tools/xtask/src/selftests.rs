@@ -105,8 +105,8 @@ fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 pub fn build(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
     // Its BTF has the types of the kernel.
     let vmlinux = kernel::image(ctx, kernel)?.vmlinux;
-    let source = source::get(ctx, kernel)?;
-    entry(ctx, kernel).get(ctx, |step, dir| {
+    let source = || source::get(ctx, kernel);
+    entry(ctx, kernel).get_from(ctx, source, |step, dir, source| {
         let tree = tempfile::tempdir_in(dir)?;
         source.unpack(step, &PART, tree.path())?;
         step.run(kernel::make(tree.path()).args(["-s", "headers"]))?;
