@@ -48,26 +48,31 @@ use kernel::{
 /// The shortest time between two samples, in nanoseconds.
 const MIN_PERIOD: u64 = 10_000;
 
-/// Registers the PMU, with names for its events if they may be those of perf's own. Task context,
-/// may sleep.
-pub(crate) fn register(
-    software_names: bool,
-    module: &'static ThisModule,
-) -> Result<Pin<KBox<Registration<ClockPmu>>>> {
+/// Registers the PMU. Task context, may sleep.
+pub(crate) fn register(module: &'static ThisModule) -> Result<Pin<KBox<Registration<ClockPmu>>>> {
     let sampling = Sampling::find()?;
     let instance = Instance::new(ClockPmu { sampling })?;
-    let groups = attribute_groups(software_names)?;
+    let groups = attribute_groups()?;
     let registration = Registration::register(c"rust_clock", groups, instance, module);
     KBox::pin_init(registration, GFP_KERNEL)
 }
 
 /// The PMU's folders in sysfs.
-fn attribute_groups(software_names: bool) -> Result<AttributeGroups> {
+///
+/// perf has events of the same names, and opens an event without a PMU on each PMU that has a file
+/// of that name in `events/`. So the files have a prefix, that of perf's constants of the events
+/// (`PERF_COUNT_SW_CPU_CLOCK`). The names alone are bits of `format/`, as the terms of an event may
+/// be fields: `rust_clock/cpu-clock/`.
+fn attribute_groups() -> Result<AttributeGroups> {
     let mut format = KVec::new();
-    format.push(File::new(c"event", fmt!("config:0-63"))?, GFP_KERNEL)?;
+    format.push(File::new(c"event", fmt!("config:0-61"))?, GFP_KERNEL)?;
 
     let mut events = KVec::new();
-    for clock in Clock::ALL.into_iter().filter(|_| software_names) {
+    for clock in Clock::ALL {
+        format.push(
+            File::new(clock.name(), fmt!("config:{}", clock.name_bit()))?,
+            GFP_KERNEL,
+        )?;
         let [name, unit, scale] = clock.files();
         let event = File::new(name, fmt!("event={:#04x}", clock.config()))?;
         events.push(event, GFP_KERNEL)?;
@@ -96,16 +101,38 @@ impl Clock {
         }
     }
 
+    /// The bit of `config` that selects the event by name.
+    fn name_bit(self) -> u32 {
+        match self {
+            Clock::Cpu => 62,
+            Clock::Task => 63,
+        }
+    }
+
     fn of(attr: &Attr) -> Option<Self> {
         let config = attr.config();
-        Self::ALL.into_iter().find(|clock| clock.config() == config)
+        Self::ALL
+            .into_iter()
+            .find(|clock| config == clock.config() || config == 1 << clock.name_bit())
+    }
+
+    /// perf's name of the event.
+    fn name(self) -> &'static CStr {
+        match self {
+            Clock::Cpu => c"cpu-clock",
+            Clock::Task => c"task-clock",
+        }
     }
 
     /// The names of the event's files: its number, its unit and the unit's scale.
     fn files(self) -> [&'static CStr; 3] {
         match self {
-            Clock::Cpu => [c"cpu-clock", c"cpu-clock.unit", c"cpu-clock.scale"],
-            Clock::Task => [c"task-clock", c"task-clock.unit", c"task-clock.scale"],
+            Clock::Cpu => [c"sw-cpu-clock", c"sw-cpu-clock.unit", c"sw-cpu-clock.scale"],
+            Clock::Task => [
+                c"sw-task-clock",
+                c"sw-task-clock.unit",
+                c"sw-task-clock.scale",
+            ],
         }
     }
 }
@@ -117,11 +144,12 @@ pub(crate) struct ClockPmu {
 
 impl ClockPmu {
     fn clock(event: CpuEvent<'_, Self>) -> Clock {
-        // `event_init` has checked it.
-        if event.attr().config() == Clock::Cpu.config() {
-            Clock::Cpu
-        } else {
+        // `event_init` has checked that it is one of the two, so one bit tells.
+        const TASK: u64 = 1 | 1 << 63;
+        if event.attr().config() & TASK != 0 {
             Clock::Task
+        } else {
+            Clock::Cpu
         }
     }
 

@@ -93,9 +93,8 @@ impl kernel::Module for RustPerf {
         let place = place()?;
         let watchdog = watchdog(place)?;
         let core = core_pmu::register(&options, place, module)?;
-        let software_names = place.allows_software_names();
-        let clock = clock_pmu::register(software_names, module)?;
-        let trace = trace_pmu::register(software_names, module)?;
+        let clock = clock_pmu::register(module)?;
+        let trace = trace_pmu::register(module)?;
         Ok(RustPerf {
             _lockup_detector: watchdog.then(start_lockup_detector).transpose()?,
             _core: core,

@@ -2,7 +2,10 @@
 
 //! What an event asks for.
 
-use super::CorePmu;
+use super::{
+    place::Naming,
+    CorePmu, //
+};
 use crate::{
     perf::{
         self,
@@ -49,8 +52,9 @@ impl CorePmu {
         if attr.precise_ip() != 0 {
             return Err(perf::not_supported());
         }
+        let selector = self.selector(attr)?;
         if event.is_sampling() && !attr.is_frequency() {
-            let config = match attr.selector() {
+            let config = match selector {
                 Selector::Config(config) => EventSel::from_raw(config),
                 // Those with a limit of their own are not generic.
                 Selector::Hardware(_) | Selector::HwCache(_) => EventSel::default(),
@@ -60,18 +64,17 @@ impl CorePmu {
         if attr.sampled_registers() & EXTENDED_REGISTERS != 0 {
             return Err(EINVAL);
         }
-        let (config, extra) = self.resolve(attr)?;
+        let (config, extra) = self.resolve(attr, selector)?;
         if attr.wants_branch_stack() {
             return Err(perf::not_supported());
         }
-        self.check_topdown(event, attr)?;
-        let [config1, more @ ..] = attr.extended_config();
-        let clears_metrics = self.wants_metrics_clear(attr);
-        let known = match attr.selector() {
+        self.check_topdown(event, selector)?;
+        let clears_metrics = self.wants_metrics_clear(attr, selector);
+        let known = match selector {
             Selector::Config(_) => extra.map_or(clears_metrics.into(), |extra| extra.value),
             Selector::Hardware(_) | Selector::HwCache(_) => 0,
         };
-        if config1 != known || more != [0; 3] {
+        if attr.extended_config() != [known, 0, self.names(attr), 0] {
             return Err(EINVAL);
         }
         self.has_auxiliary(event, config)?;
@@ -108,10 +111,31 @@ impl CorePmu {
         allowed.then_some(()).ok_or(EINVAL)
     }
 
+    /// The bits that select an event by name: see [`Naming::Apart`].
+    fn names(&self, attr: &Attr) -> u64 {
+        let [_, _, names, _] = attr.extended_config();
+        match attr.selector() {
+            Selector::Config(_) if self.naming == Naming::Apart => names,
+            _ => 0,
+        }
+    }
+
+    /// The event that is selected, by its number if it is selected by name.
+    fn selector(&self, attr: &Attr) -> Result<Selector> {
+        match (attr.selector(), self.names(attr)) {
+            (Selector::Config(config), names) if names != 0 => {
+                let capabilities = &self.hardware.capabilities;
+                let config = capabilities.config_of_names(names, config);
+                config.map(Selector::Config).ok_or(EINVAL)
+            }
+            (selector, _) => Ok(selector),
+        }
+    }
+
     /// The encoding of an event in `attr.config`, and the extra register that it needs.
-    fn resolve(&self, attr: &Attr) -> Result<(u64, Option<Extra>)> {
+    fn resolve(&self, attr: &Attr, selector: Selector) -> Result<(u64, Option<Extra>)> {
         let capabilities = &self.hardware.capabilities;
-        let (config, value) = match attr.selector() {
+        let (config, value) = match selector {
             Selector::Config(config) => {
                 let [config1, ..] = attr.extended_config();
                 (config, config1)

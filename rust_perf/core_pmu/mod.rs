@@ -73,6 +73,7 @@ use self::{
         Owner,
         Ownership, //
     },
+    place::Naming,
     schedule::Schedule,
     threads::Core, //
 };
@@ -196,6 +197,8 @@ pub(crate) struct CorePmu {
     cores: KVec<Pin<KBox<Core>>>,
     #[pin]
     owner: Mutex<Owner>,
+    /// How sysfs names the events.
+    naming: Naming,
     /// Whether the system is shutting down: no counter may be started any more.
     shut_down: AtomicBool,
 }
@@ -206,10 +209,12 @@ impl CorePmu {
         hardware: Hardware,
         sampling: Sampling,
         part: Option<Part>,
+        place: Place,
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             cores: Core::all(&hardware.capabilities)?,
             hardware,
+            naming: place.naming(part.is_some()),
             part,
             sampling,
             owner <- new_mutex!(Owner::default()),

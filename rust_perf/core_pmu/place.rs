@@ -21,6 +21,33 @@ pub(crate) enum Place {
     InTree,
 }
 
+/// How the events of a PMU are named in sysfs.
+///
+/// The perf tool opens an event without a PMU, such as `instructions`, on each PMU that has a file
+/// of that name in `events/`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// As by the in-tree driver. perf knows the other names of an event itself.
+    InTree,
+    /// As by the in-tree driver, with the other names.
+    OfCore,
+    /// Apart from the names of the in-tree driver, so that an event without a PMU is not opened on
+    /// this one: the files have a [prefix](Self::prefix). For each name, `format/` has a bit of
+    /// `config3`, as the terms of an event may be fields: `rust_pmu/instructions/`.
+    Apart,
+}
+
+impl Naming {
+    /// What the names of the files in `events/` begin with. perf's constants of the events begin
+    /// like this: `PERF_COUNT_HW_INSTRUCTIONS`.
+    pub(super) fn prefix(self) -> &'static str {
+        match self {
+            Self::InTree | Self::OfCore => "",
+            Self::Apart => "hw-",
+        }
+    }
+}
+
 impl Place {
     /// The name of the PMU for a type of core, or for all cores.
     pub(super) fn name(self, core_type: Option<CoreType>) -> &'static CStr {
@@ -37,12 +64,13 @@ impl Place {
         }
     }
 
-    /// Whether events of other PMUs may have the names of perf's own software events. With such a
-    /// name alone the perf tool opens both, which is not what its users know.
-    pub(crate) fn allows_software_names(self) -> bool {
+    /// How the events of a PMU are named. `is_hybrid` says whether it is for one type of core.
+    pub(super) fn naming(self, is_hybrid: bool) -> Naming {
         match self {
-            Self::Beside { .. } => true,
-            Self::InTree => false,
+            Self::InTree => Naming::InTree,
+            // perf takes a PMU with a file `cpus` for one of a type of core.
+            Self::Beside { named_events } if named_events || is_hybrid => Naming::OfCore,
+            Self::Beside { .. } => Naming::Apart,
         }
     }
 

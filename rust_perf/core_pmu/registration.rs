@@ -112,7 +112,7 @@ pub(crate) fn register(
     let mut handlers = KVec::new();
     for (hardware, part) in all.into_iter().zip(parts) {
         let cpus = part.as_ref().map(|part| part.cpus.clone());
-        let driver = CorePmu::new(hardware, sampling, part);
+        let driver = CorePmu::new(hardware, sampling, part, place);
         let instance = perf::Instance::only_on(driver, cpus.clone())?;
         handlers.push(Handler(instance.clone()), GFP_KERNEL)?;
         instances.push((instance, cpus), GFP_KERNEL)?;
@@ -162,8 +162,9 @@ impl Prepared {
         cpus: Option<Arc<CpuMask>>,
         place: Place,
     ) -> Result<Self> {
-        let capabilities = instance.driver().hardware.capabilities;
-        let groups = sysfs::attribute_groups(&capabilities, place, cpus.as_ref())?;
+        let driver = instance.driver();
+        let capabilities = &driver.hardware.capabilities;
+        let groups = sysfs::attribute_groups(capabilities, driver.naming, cpus.as_ref())?;
         let handler = Handler(instance.clone());
         let hotplug = KBox::pin_init(
             hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),

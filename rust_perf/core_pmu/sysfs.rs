@@ -2,18 +2,16 @@
 
 //! The PMU's folders in sysfs.
 
-use super::place::Place;
+use super::place::Naming;
 use crate::{
     perf::{
         AttributeGroups,
         File, //
     },
-    pmc::{
-        Capabilities,
-        EventName, //
-    },
+    pmc::Capabilities,
     system::cpumask::CpuMask, //
 };
+use core::ops::ControlFlow;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -24,7 +22,7 @@ use kernel::{
 /// context, may sleep.
 pub(crate) fn attribute_groups(
     capabilities: &Capabilities,
-    place: Place,
+    naming: Naming,
     only_on: Option<&Arc<CpuMask>>,
 ) -> Result<AttributeGroups> {
     let mut format = KVec::new();
@@ -44,40 +42,19 @@ pub(crate) fn attribute_groups(
         format.push(File::new(c"metrics_clear", fmt!("config1:0"))?, GFP_KERNEL)?;
     }
 
-    let mut events = KVec::new();
-    for (name, text) in capabilities.topdown_files() {
-        events.push(File::new(name, fmt!("{text}"))?, GFP_KERNEL)?;
-    }
-    for (name, text) in capabilities.transaction_files() {
-        events.push(File::new(name, fmt!("{text}"))?, GFP_KERNEL)?;
-    }
-    let with_metrics = !capabilities.metrics.is_empty();
-    for event in capabilities.events() {
-        if event.name == EventName::Slots && with_metrics {
-            continue;
-        }
-        let files = match place {
-            Place::Beside { .. } => event.name.files(),
-            // perf knows the other names of an event itself.
-            Place::InTree => event.name.files().get(..1).unwrap_or_default(),
-        };
-        for name in files {
-            events.push(
-                File::new(name, format_args!("{}", event.terms()))?,
-                GFP_KERNEL,
-            )?;
-        }
+    if naming == Naming::Apart {
+        finished(capabilities.for_each_selectable(&mut |bit, (name, _)| {
+            push(&mut format, File::new(name, fmt!("config3:{bit}")))
+        }))?;
     }
 
-    if let Some([umask, event]) = capabilities.auxiliary() {
-        events.push(
-            File::new(
-                c"mem-loads-aux",
-                fmt!("event=0x{event:02x},umask=0x{umask:02x}"),
-            )?,
-            GFP_KERNEL,
-        )?;
-    }
+    let mut events = KVec::new();
+    finished(
+        capabilities.for_each_file(naming != Naming::InTree, &mut |(name, text)| {
+            let event = File::prefixed(naming.prefix(), name, format_args!("{text}"));
+            push(&mut events, event)
+        }),
+    )?;
 
     let mut caps = KVec::new();
     // Without PEBS a sample is where the PMI was taken.
@@ -88,13 +65,27 @@ pub(crate) fn attribute_groups(
 
     let mut files = KVec::new();
     // By this file perf knows the PMU of a kind of core.
-    match (only_on, place) {
-        (Some(cpus), _) => files.push(File::cpus(c"cpus", cpus.clone()), GFP_KERNEL)?,
-        (None, Place::Beside { named_events: true }) => {
-            files.push(File::online_cpus(c"cpus"), GFP_KERNEL)?;
-        }
-        (None, _) => {}
+    match (only_on, naming) {
+        (Some(cpus), _) => files.push(File::cpus(c"cpus", cpus.clone())?, GFP_KERNEL)?,
+        (None, Naming::OfCore) => files.push(File::online_cpus(c"cpus")?, GFP_KERNEL)?,
+        (None, Naming::InTree | Naming::Apart) => {}
     }
     let folders = [(c"format", format), (c"events", events), (c"caps", caps)];
     AttributeGroups::with_files(files, folders)
+}
+
+/// Adds a file. Breaks with the error if that failed.
+fn push(files: &mut KVec<File>, file: Result<File>) -> ControlFlow<Error> {
+    match file.and_then(|file| Ok(files.push(file, GFP_KERNEL)?)) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+/// The error that a loop broke with.
+fn finished(flow: ControlFlow<Error>) -> Result {
+    match flow {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
 }

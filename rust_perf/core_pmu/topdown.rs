@@ -64,9 +64,9 @@ const NEVER_STARTED: u64 = 1;
 
 impl CorePmu {
     /// Checks an event that asks for slots or a metric. Task context.
-    pub(super) fn check_topdown(&self, event: &NewEvent<'_, Self>, attr: &Attr) -> Result {
+    pub(super) fn check_topdown(&self, event: &NewEvent<'_, Self>, selector: Selector) -> Result {
         let capabilities = &self.hardware.capabilities;
-        let Selector::Config(config) = attr.selector() else {
+        let Selector::Config(config) = selector else {
             return Ok(());
         };
         let config = EventSel::from_raw(config);
@@ -87,8 +87,8 @@ impl CorePmu {
     }
 
     /// Whether an event is slots, and RDPMC of its metrics is to clear them. Task context.
-    pub(super) fn wants_metrics_clear(&self, attr: &Attr) -> bool {
-        let is_slots = match attr.selector() {
+    pub(super) fn wants_metrics_clear(&self, attr: &Attr, selector: Selector) -> bool {
+        let is_slots = match selector {
             Selector::Config(config) => EventSel::from_raw(config).is_slots(),
             Selector::Hardware(_) | Selector::HwCache(_) => false,
         };

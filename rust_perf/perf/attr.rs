@@ -7,6 +7,7 @@ use core::ptr::addr_of_mut;
 use kernel::types::Opaque;
 
 /// Selects an event of a PMU.
+#[derive(Clone, Copy)]
 pub enum Selector {
     /// An event of the PMU's own. The PMU defines the numbers.
     Config(u64),

@@ -21,7 +21,7 @@ use kernel::{
 
 /// A file with one line of text.
 pub struct File {
-    name: &'static CStr,
+    name: CString,
     line: Line,
 }
 
@@ -36,27 +36,33 @@ enum Line {
 
 impl File {
     /// A file that reads as `line`. Task context, may sleep.
-    pub fn new(name: &'static CStr, line: fmt::Arguments<'_>) -> Result<Self> {
+    pub fn new(name: &CStr, line: fmt::Arguments<'_>) -> Result<Self> {
+        Self::prefixed("", name, line)
+    }
+
+    /// The same, with `prefix` before its name. Task context, may sleep.
+    pub fn prefixed(prefix: &str, name: &CStr, line: fmt::Arguments<'_>) -> Result<Self> {
         Ok(File {
-            name,
+            name: CString::try_from_fmt(fmt!("{prefix}{name}"))?,
             line: Line::Text(CString::try_from_fmt(line)?),
         })
     }
 
-    /// A file that reads as the list of CPUs that are online, such as `0-3,5`.
-    pub fn online_cpus(name: &'static CStr) -> Self {
-        File {
-            name,
+    /// A file that reads as the list of CPUs that are online, such as `0-3,5`. Task context, may
+    /// sleep.
+    pub fn online_cpus(name: &CStr) -> Result<Self> {
+        Ok(File {
+            name: CString::try_from(name)?,
             line: Line::OnlineCpus,
-        }
+        })
     }
 
-    /// A file that reads as the list of those of `cpus` that are online.
-    pub fn cpus(name: &'static CStr, cpus: Arc<CpuMask>) -> Self {
-        File {
-            name,
+    /// A file that reads as the list of those of `cpus` that are online. Task context, may sleep.
+    pub fn cpus(name: &CStr, cpus: Arc<CpuMask>) -> Result<Self> {
+        Ok(File {
+            name: CString::try_from(name)?,
             line: Line::Cpus(cpus),
-        }
+        })
     }
 }
 

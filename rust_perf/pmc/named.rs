@@ -110,7 +110,8 @@ impl NamedEvent {
 }
 
 /// Prints an encoding field by field.
-pub struct Terms(EventSel);
+#[derive(Clone, Copy)]
+pub struct Terms(pub(super) EventSel);
 
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -227,7 +228,7 @@ pub struct FormatField {
     pub name: &'static CStr,
     /// Its bits, as sysfs shows them.
     pub bits: &'static str,
-    mask: u64,
+    pub(super) mask: u64,
 }
 
 const fn field(name: &'static CStr, bits: &'static str, mask: u64) -> FormatField {

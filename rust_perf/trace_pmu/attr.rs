@@ -5,7 +5,8 @@
 use super::{
     names::{
         Special,
-        Traits, //
+        Traits,
+        SOFTWARE, //
     },
     probes::At,
     uprobe,
@@ -44,10 +45,15 @@ pub(super) enum Kind {
 const KIND: u64 = 0b11;
 /// The bit of `config` from 32 on that is the field `ret`.
 const RET: u64 = 0b100;
-/// The first bit of `config` from 32 on that is the field `args`.
+/// The first bit of `config` from 32 on that is the field `args`, of three bits.
 const ARGS_SHIFT: u32 = 3;
-/// The largest value of the field `args`.
-const ARGS_MAX: u64 = 0b111;
+/// The first bit of `config` that selects an event by perf's name of it.
+const NAMES_SHIFT: u32 = 38;
+
+/// The bit of `config` that selects this event of [`SOFTWARE`].
+pub(super) const fn name_bit(i: usize) -> u32 {
+    NAMES_SHIFT.wrapping_add(i as u32)
+}
 
 impl Kind {
     /// Decodes `config`. Fails with `EINVAL` if a bit of no field is set, or if fields do not
@@ -56,12 +62,16 @@ impl Kind {
         let Selector::Config(config) = selector else {
             return Err(EINVAL);
         };
+        let names = config >> NAMES_SHIFT;
+        if names != 0 {
+            let found = (0..)
+                .zip(SOFTWARE)
+                .find(|(i, _)| config == 1 << name_bit(*i));
+            let (_, (_, number)) = found.ok_or(EINVAL)?;
+            return Ok(Kind::TracePoint(*number));
+        }
         let (low, high) = (config as u32, config >> 32);
         let args = high >> ARGS_SHIFT;
-        // No field has the other bits.
-        if args > ARGS_MAX {
-            return Err(EINVAL);
-        }
         let at = At::new(high & RET != 0, args as usize)?;
         let program = |by| Kind::Program {
             at,

@@ -71,10 +71,9 @@ pub(crate) struct TracePmu {
     symbols: Symbols,
 }
 
-/// Registers the PMU, with names for events that perf has as well if `software_names`. `None`, and
-/// a message, if the kernel lacks a function that only this PMU needs. Task context, may sleep.
+/// Registers the PMU. `None`, and a message, if the kernel lacks a function that only this PMU
+/// needs. Task context, may sleep.
 pub(crate) fn register(
-    software_names: bool,
     module: &'static ThisModule,
 ) -> Result<Option<Pin<KBox<Registration<TracePmu>>>>> {
     let Ok(symbols) = tracepoint::init().and_then(|()| Symbols::find()) else {
@@ -84,7 +83,7 @@ pub(crate) fn register(
         );
         return Ok(None);
     };
-    let groups = sysfs::attribute_groups(software_names)?;
+    let groups = sysfs::attribute_groups()?;
     let instance = Instance::new(try_pin_init!(TracePmu {
         sources <- new_mutex!(Sources::default()),
         migrations <- new_mutex!(None),

@@ -127,6 +127,14 @@ const SPECIAL: &[Traits] = &[
     },
 ];
 
+/// Events that perf has as well: its name, and the number here.
+pub(super) const SOFTWARE: &[(&CStr, u32)] = &[
+    // perf counts a context switch where the kernel has this trace point.
+    (c"context-switches", number_of(b"sched_switch")),
+    (c"cpu-migrations", number_of(b"cpu-migrations")),
+    (c"page-faults", number_of(b"page-faults")),
+];
+
 /// The trace points that have a file in `events/`, if the kernel has them.
 pub(super) const NAMED: &[&CStr] = &[
     c"block_bio_queue",

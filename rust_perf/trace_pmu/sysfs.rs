@@ -2,7 +2,13 @@
 
 //! The PMU's folders in sysfs.
 
-use super::names::NAMED;
+use super::{
+    attr::name_bit,
+    names::{
+        NAMED,
+        SOFTWARE, //
+    }, //
+};
 use crate::{
     perf::{
         AttributeGroups,
@@ -15,9 +21,8 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// The folders, with the events that this kernel has: those that perf has as well only if
-/// `software_names`. Task context, may sleep.
-pub(super) fn attribute_groups(software_names: bool) -> Result<AttributeGroups> {
+/// The folders, with the events that this kernel has. Task context, may sleep.
+pub(super) fn attribute_groups() -> Result<AttributeGroups> {
     let mut format = KVec::new();
     for (name, bits) in [
         (c"point", "config:0-31"),
@@ -50,15 +55,12 @@ pub(super) fn attribute_groups(software_names: bool) -> Result<AttributeGroups> 
             events.push(File::new(name, fmt!("point={number:#010x}"))?, GFP_KERNEL)?;
         }
     }
-    if software_names {
-        for (name, number) in [
-            // perf counts a context switch where the kernel has this trace point.
-            (c"context-switches", number_of(b"sched_switch")),
-            (c"cpu-migrations", number_of(b"cpu-migrations")),
-            (c"page-faults", number_of(b"page-faults")),
-        ] {
-            events.push(File::new(name, fmt!("point={number:#010x}"))?, GFP_KERNEL)?;
-        }
+    // perf opens an event without a PMU on each PMU that has a file of this name in `events/`. Its
+    // own are to be the only ones. `rust_trace/page-faults/` is a field.
+    for (i, (name, number)) in SOFTWARE.iter().enumerate() {
+        let event = File::prefixed("sw-", name, fmt!("point={number:#010x}"))?;
+        events.push(event, GFP_KERNEL)?;
+        format.push(File::new(name, fmt!("config:{}", name_bit(i)))?, GFP_KERNEL)?;
     }
     // perf asks for what has a question mark.
     for (name, terms) in [

@@ -3,6 +3,7 @@
 //! and what CPUID says of the hardware.
 
 use std::arch::x86_64::{CpuidResult, __cpuid, __cpuid_count};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -53,6 +54,9 @@ impl Event {
     }
 }
 
+/// What the files of events begin with if the events without a PMU are to be those of another.
+pub const APART: &str = "hw-";
+
 /// A `config` that the PMU model has no event for. It is below event select 0xe0, where
 /// events of a shared northbridge begin on AMD's legacy counters.
 pub const UNKNOWN_EVENT: u64 = 0xff9f;
@@ -94,7 +98,7 @@ impl Pmu {
             events: Vec::new(),
         };
         for event in Event::ALL {
-            let file = pmu.dir().join("events").join(event.name());
+            let file = pmu.event_file(event.name());
             if file.exists() {
                 let terms = fs::read_to_string(&file)?;
                 let config = pmu
@@ -109,6 +113,41 @@ impl Pmu {
     /// Its directory in sysfs.
     pub fn dir(&self) -> PathBuf {
         device(&self.name)
+    }
+
+    /// The file of an event, which exists if the PMU has the event. Beside the in-tree driver
+    /// rust_pmu's begin with `hw-`: see README.
+    pub fn event_file(&self, event: &str) -> PathBuf {
+        let events = self.dir().join("events");
+        let apart = events.join(format!("{APART}{event}"));
+        if apart.exists() {
+            apart
+        } else {
+            events.join(event)
+        }
+    }
+
+    /// Whether the events have names apart from those of another PMU: see [`Self::event_file`].
+    pub fn has_names_apart(&self) -> bool {
+        self.dir()
+            .join(format!("events/{APART}cpu-cycles"))
+            .exists()
+    }
+
+    /// The `config` of the events that bits of `config3` select by name, by these bits.
+    pub fn named(&self) -> Result<Vec<u64>> {
+        let mut named = BTreeMap::new();
+        for file in fs::read_dir(self.dir().join("format"))? {
+            let file = file?;
+            let text = fs::read_to_string(file.path())?;
+            if let Some(bit) = text.trim_end().strip_prefix("config3:") {
+                let name = file.file_name().to_string_lossy().into_owned();
+                let terms = fs::read_to_string(self.event_file(&name)).context(name)?;
+                named.insert(bit.parse::<usize>()?, self.encode(terms.trim_end())?);
+            }
+        }
+        ensure!(named.keys().copied().eq(0..named.len()), "gaps: {named:?}");
+        Ok(named.into_values().collect())
     }
 
     /// The bits of `config` that make up a field of `format/`, the lowest first.
@@ -135,8 +174,10 @@ impl Pmu {
         let mut config = 0;
         for term in terms.split(',') {
             let (name, value) = term.split_once('=').unwrap_or((term, "0x1"));
-            let value = value.strip_prefix("0x").context("not hexadecimal")?;
-            let value = u64::from_str_radix(value, 16)?;
+            let value = match value.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16)?,
+                None => value.parse()?,
+            };
             let bits = self.field(name)?;
             ensure!(
                 value.checked_shr(bits.len() as u32).unwrap_or(0) == 0,

@@ -6,7 +6,7 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 
 use crate::ctx::Test;
 use crate::tests::{
-    attr, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
+    attr, beside, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kernel_selftests, kexec, kinds, lifecycle,
     lockup, lvtpc, memory_map, metrics, mixed, model_events, modes, no_pmu, offline, overflow,
@@ -19,6 +19,7 @@ use crate::tests::{
 fn tests(group: TestGroup) -> &'static [Test] {
     match group {
         TestGroup::Attr => attr::TESTS,
+        TestGroup::Beside => beside::TESTS,
         TestGroup::Clock => clock::TESTS,
         TestGroup::ClockCompare => clock_compare::TESTS,
         TestGroup::ClockIcount => clock_icount::TESTS,

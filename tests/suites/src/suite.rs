@@ -32,6 +32,8 @@ macro_rules! test_groups {
 test_groups! {
     /// attr.rs
     Attr,
+    /// beside.rs: needs that the module is not loaded, and the in-tree driver
+    Beside,
     /// clock.rs
     Clock,
     /// clock_compare.rs
@@ -614,7 +616,7 @@ const PRIMARY: &[&[TestGroup]] = &[&[
 
 /// perf's metrics with the module in the place of the in-tree driver, and with that driver.
 const METRICS: &[&[TestGroup]] = &[&[Metrics]];
-const METRICS_IN_TREE: &[&[TestGroup]] = &[&[Metrics, MetricsInTree]];
+const METRICS_IN_TREE: &[&[TestGroup]] = &[&[Metrics, MetricsInTree, Beside]];
 
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
@@ -708,7 +710,7 @@ const GENERAL: &[Suite] = &[
         .unloaded()
         .with_time_limits()
         .with_all(),
-    Suite::new("lifecycle", &[&[Lifecycle, Parameters]]).unloaded(),
+    Suite::new("lifecycle", &[&[Lifecycle, Parameters, Beside]]).unloaded(),
     Suite::new("sleep", &[&[Sleep]]).event(SystemEvent::Sleep),
     Suite::new("saved", &[&[Saved, SavedKinds]])
         .event(SystemEvent::Saved)
@@ -970,7 +972,7 @@ const GENERAL: &[Suite] = &[
     Suite::new("probes", &[&[Probes]]),
     Suite::new("kexec", &[&[Kexec, CountingQuick]]).event(SystemEvent::Kexec),
     Suite::new("watchdog", &[&[Watchdog]]).kernel_arguments("nmi_watchdog=1"),
-    Suite::new("parameters-amd", &[&[Parameters]])
+    Suite::new("parameters-amd", &[&[Parameters, Beside]])
         .unloaded()
         .on(machine::AMD_V2),
     Suite::new("example", &[&[Example]]).example("switch_pmu"),

@@ -5,6 +5,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+pub mod emulated;
 pub mod events;
 
 use pmc::{

@@ -31,6 +31,7 @@ use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     sysfs,
+    by_name,
     task_clocks_agree,
     cpu_clocks_agree,
     task_clock_is_the_running_time,
@@ -62,16 +63,42 @@ fn sysfs(_: &Ctx) -> Result<()> {
     }
     found.sort();
     let want = [
-        ("events/cpu-clock", "event=0x00\n"),
-        ("events/cpu-clock.scale", "1e-6\n"),
-        ("events/cpu-clock.unit", "msec\n"),
-        ("events/task-clock", "event=0x01\n"),
-        ("events/task-clock.scale", "1e-6\n"),
-        ("events/task-clock.unit", "msec\n"),
-        ("format/event", "config:0-63\n"),
+        ("events/sw-cpu-clock", "event=0x00\n"),
+        ("events/sw-cpu-clock.scale", "1e-6\n"),
+        ("events/sw-cpu-clock.unit", "msec\n"),
+        ("events/sw-task-clock", "event=0x01\n"),
+        ("events/sw-task-clock.scale", "1e-6\n"),
+        ("events/sw-task-clock.unit", "msec\n"),
+        ("format/cpu-clock", "config:62\n"),
+        ("format/event", "config:0-61\n"),
+        ("format/task-clock", "config:63\n"),
     ];
     let want = want.map(|(file, text)| (file.to_string(), text.to_string()));
     ensure!(found == want, "{found:?}, expected {want:?}");
+    Ok(())
+}
+
+/// A bit of `config` selects an event as its number does: perf sets it for
+/// `rust_clock/task-clock/`.
+fn by_name(_: &Ctx) -> Result<()> {
+    let clocks = Clocks::find()?;
+    let open = |config| clocks.ours.raw(config).include_kernel().build();
+    let of_task = |name: &str| {
+        let event = event(&clocks.theirs, Clock::Task);
+        let mut leader = event.build()?;
+        let mut by_name = clocks.ours.raw(clocks.ours.encode(name)?);
+        let by_name = by_name.include_kernel().enabled(true);
+        let mut by_name = by_name.build_with_group(&mut leader)?;
+        workload::tight_loop(10_000).measure(&leader)?;
+        anyhow::Ok([leader.read()?, by_name.read()?])
+    };
+    let [theirs, ours] = of_task("task-clock")?;
+    expect("task-clock by its name", "ns", ours, theirs)?;
+    let [_, ours] = of_task("cpu-clock")?;
+    ensure!(ours > 0, "cpu-clock by its name counts nothing");
+    for config in [3 << 62, (1 << 62) | 1, (1 << 63) | 1, 1 << 61] {
+        ensure!(open(config).is_err(), "config {config:#x} opens");
+    }
     Ok(())
 }
 
@@ -484,15 +511,17 @@ fn user_page(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The perf tool shows milliseconds, and finds both events by name.
+/// The perf tool shows milliseconds for the names of the files, and nanoseconds for perf's own.
 fn perf_stat(_: &Ctx) -> Result<()> {
-    let events = ["cpu-clock", "task-clock"].map(|name| format!("{RUST_CLOCK}/{name}/"));
+    let names = ["sw-cpu-clock", "sw-task-clock", "cpu-clock", "task-clock"];
+    let events = names.map(|name| format!("{RUST_CLOCK}/{name}/"));
     let output = Perf::stat().args(["-e", &events.join(","), "true"]).run()?;
     let text = String::from_utf8_lossy(&output.stderr);
     for event in events {
         let row = text.lines().find(|line| line.contains(&event));
         let row = row.with_context(|| format!("no {event} in\n{text}"))?;
-        ensure!(row.contains(&format!(",msec,{event},")), "{row}");
+        let unit = if event.contains("/sw-") { "msec" } else { "" };
+        ensure!(row.contains(&format!(",{unit},{event},")), "{row}");
     }
     Ok(())
 }

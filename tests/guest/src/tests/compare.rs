@@ -87,8 +87,8 @@ impl Comparison {
             .world
             .attempt(&taken.unwrap_or(case), &self.theirs, &self.ours, count)?;
         if taken.is_some() {
-            let plain = self.world.attempt(&case, &self.theirs, &self.ours, false)?;
-            if plain.errno != theirs.errno {
+            let plain = self.world.attempt(&case, &self.theirs, &self.ours, count)?;
+            if (plain.errno, plain.count) != (theirs.errno, theirs.count) {
                 differs(&self.world.cpu, &case);
             }
         }
@@ -98,7 +98,7 @@ impl Comparison {
         }
         if let (Some(ours), Some(theirs)) = (ours.count, theirs.count) {
             self.report.counted += 1;
-            let truth = self.world.truth(&case);
+            let truth = self.world.truth(&taken.unwrap_or(case));
             if ours != truth.unwrap_or(theirs) {
                 self.wrong(format!(
                     "counted {ours}, in-tree {theirs}, expected {truth:?}: {case}"
@@ -401,9 +401,24 @@ fn files(pmu: &Pmu) -> Result<BTreeMap<String, String>> {
     Ok(files)
 }
 
+/// Takes the fields of `config3` out of the files, and returns their names. Each is one bit.
+fn take_bits(files: &mut BTreeMap<String, String>) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    let mut bits = BTreeSet::new();
+    for (file, text) in files.iter() {
+        if let Some(bit) = text.strip_prefix("config3:") {
+            let bit: u32 = bit.trim_end().parse()?;
+            ensure!(bit < 64 && bits.insert(bit), "{file}: bit {bit}");
+            names.insert(file.trim_start_matches("format/").to_owned());
+        }
+    }
+    files.retain(|_, text| !text.starts_with("config3:"));
+    Ok(names)
+}
+
 /// Both PMUs have the same `format`, `events` and `caps` in sysfs, apart from [`FILES`].
 fn sysfs(ctx: &Ctx) -> Result<()> {
-    let ours = files(&ctx.pmu()?)?;
+    let mut ours = files(&ctx.pmu()?)?;
     let mut due = files(&ctx.in_tree()?)?;
     let name = due.get("caps/pmu_name").map_or("", |name| name.trim_end());
     about("name", name);
@@ -429,6 +444,12 @@ fn sysfs(ctx: &Ctx) -> Result<()> {
                 None => due.remove(*file),
             };
             ensure!(theirs != text, "{what}: {file} does not differ");
+        }
+        if ctx.pmu()?.has_names_apart() {
+            let bits;
+            (due, bits) = differences::apart(due);
+            let found = take_bits(&mut ours)?;
+            ensure!(found == bits, "bits of names: {found:?}, expected {bits:?}");
         }
     }
     let mut wrong = Vec::new();

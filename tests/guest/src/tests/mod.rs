@@ -2,6 +2,7 @@
 //! The tests, by theme.
 
 pub mod attr;
+pub mod beside;
 pub mod clock;
 pub mod clock_compare;
 pub mod clock_icount;

@@ -156,7 +156,7 @@ fn files(ctx: &Ctx) -> Result<()> {
     let no_counter = !cpu.amd() && cpu.perfmon.fixed_mask & 0b100 == 0;
     let mut report = Report::new(ctx);
     for file in FILES {
-        let text = |pmu: &Pmu| fs::read_to_string(pmu.dir().join("events").join(file)).ok();
+        let text = |pmu: &Pmu| fs::read_to_string(pmu.event_file(file)).ok();
         let (found, mut expected) = (text(&ours), text(&theirs));
         report.called(0);
         if ctx.is_rust_pmu() {

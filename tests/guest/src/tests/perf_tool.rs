@@ -13,7 +13,7 @@ use nix::unistd::mkfifo;
 
 use super::{cpus, expect};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::Event;
+use crate::pmu::{Event, APART};
 use crate::program::{Installed, Program, LOOP, MIXED, STOPPED_LOOP, THREE_TO_ONE};
 use crate::setting::Affinity;
 use crate::tests;
@@ -54,7 +54,7 @@ fn list(ctx: &Ctx) -> Result<()> {
         // perf lists the events of `cpu` by their generic names only.
         let row = match ctx.is_primary() {
             true => event.name().to_owned(),
-            false => pmu.tool_event(event, ""),
+            false => format!("{}/{APART}{}/", pmu.name, event.name()),
         };
         ensure!(
             rows.iter().any(|it| it.contains(&row)),

@@ -119,9 +119,9 @@ fn terms(event: Event) -> Option<&'static str> {
 }
 
 fn events(ctx: &Ctx) -> Result<()> {
-    let dir = ctx.pmu()?.dir().join("events");
+    let pmu = ctx.pmu()?;
     for event in Event::ALL {
-        let file = dir.join(event.name());
+        let file = pmu.event_file(event.name());
         match terms(event) {
             Some(terms) => expect_text(&file, terms)?,
             None => ensure!(!file.exists(), "{} on a CPU without it", file.display()),
@@ -141,12 +141,10 @@ fn events_as_in_tree(ctx: &Ctx) -> Result<()> {
         {
             continue;
         }
-        let file = Path::new("events").join(event.name());
+        let name = event.name();
         if theirs.has(event) {
-            expect_text(
-                &ours.dir().join(&file),
-                &content(&theirs.dir().join(&file))?,
-            )?;
+            let due = content(&theirs.event_file(name))?;
+            expect_text(&ours.event_file(name), &due)?;
         } else {
             ensure!(!ours.has(event), "only rust_pmu has {}", event.name());
         }

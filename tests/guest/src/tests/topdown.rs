@@ -16,7 +16,7 @@ use super::user_read::{rdpmc, Page};
 use super::{expect, find_undisturbed, switches, undisturbed};
 use crate::ctx::{skip, Ctx, Test};
 use crate::msr::Msrs;
-use crate::pmu::{core_type, read_all, signature, BuilderExt, CoreType, Mode, Pmu};
+use crate::pmu::{core_type, read_all, signature, BuilderExt, CoreType, Mode, Pmu, APART};
 use crate::program::LOOP;
 use crate::setting::{pin, Affinity, Setting};
 use crate::tests;
@@ -182,6 +182,7 @@ fn files(ctx: &Ctx) -> Result<()> {
         for file in fs::read_dir(pmu.dir().join("events"))? {
             let file = file?;
             let name = file.file_name().to_string_lossy().into_owned();
+            let name = name.strip_prefix(APART).unwrap_or(&name).to_owned();
             if name.starts_with("topdown") || name == "slots" {
                 // The in-tree driver ends some of them without a new line, and on hybrid CPUs with
                 // NUL bytes.

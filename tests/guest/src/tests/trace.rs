@@ -28,7 +28,7 @@ use super::sampling::{for_each_sample, RING};
 use super::{cpus, expect, find_undisturbed};
 use crate::ctx::{Ctx, Test};
 use crate::module;
-use crate::pmu::Event as Hardware;
+use crate::pmu::{Event as Hardware, Pmu};
 use crate::setting::{pin, Affinity, Setting};
 use crate::tests;
 use crate::trace::{number, tracefs, Event, Record, Same, RUST_TRACE};
@@ -40,6 +40,7 @@ pub const TESTS: &[Test] = tests![
     renames,
     forks,
     signals,
+    software_names,
     software_events,
     page_faults_by_mode,
     migrations_between_cpus: [Cpus(2)],
@@ -173,14 +174,48 @@ const SOFTWARE: [(&str, u32); 3] = [
     ("context-switches", PERF_COUNT_SW_CONTEXT_SWITCHES),
 ];
 
-/// The event that a file in `events/` describes.
+/// What the files of these events begin with.
+const SW: &str = "sw-";
+
+/// The event that a file in `events/` describes. perf's own have a prefix there.
 fn named(name: &str) -> Result<Event> {
-    let text = fs::read_to_string(Path::new(RUST_TRACE).join("events").join(name))?;
+    let events = Path::new(RUST_TRACE).join("events");
+    let file = match SOFTWARE.iter().any(|(software, _)| *software == name) {
+        true => events.join(format!("{SW}{name}")),
+        false => events.join(name),
+    };
+    let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     let number = text.trim().strip_prefix("point=0x").context("no point")?;
     Ok(Event {
         config: u64::from_str_radix(number, 16)?,
         ..Event::rust(name)?
     })
+}
+
+/// A bit of `config` selects an event as its number does: perf sets it for
+/// `rust_trace/page-faults/`.
+fn software_names(_: &Ctx) -> Result<()> {
+    let pmu = Pmu::find("rust_trace")?;
+    let mut all = 0;
+    for (name, _) in SOFTWARE {
+        let by_name = Event {
+            config: pmu.encode(name)?,
+            ..Event::rust(name)?
+        };
+        let mut same = Same::open(&[by_name, named(name)?], |_| ())?;
+        same.enable()?;
+        mixed_work()?;
+        same.disable()?;
+        ensure!(same.count(name)? > 0, "{name} by its name counts nothing");
+        all |= by_name.config;
+    }
+    // Two names at once.
+    let two = Event {
+        config: all,
+        ..Event::rust("page-faults")?
+    };
+    ensure!(two.builder().build().is_err(), "{all:#x} opens");
+    Ok(())
 }
 
 /// Whether events of a CPU count what perf's own event of that name counts.
@@ -523,6 +558,7 @@ fn every_named_event(_: &Ctx) -> Result<()> {
     let mut all = Vec::new();
     for file in fs::read_dir(Path::new(RUST_TRACE).join("events"))? {
         let name = file?.file_name().to_string_lossy().into_owned();
+        let name = name.strip_prefix(SW).unwrap_or(&name).to_owned();
         if PROBES.contains(&name.as_str()) || !is_same_on_a_cpu(&name) {
             continue;
         }

@@ -115,7 +115,11 @@ fn point(name: &str) -> Case {
 fn every_field(ctx: &Ctx) -> Result<()> {
     let mut points = Points::new(ctx)?;
     for name in OWN_POINTS {
-        calls::every_field(point(name), |case| points.call(case))?;
+        calls::every_field(point(name), |case| match case.config() {
+            // perf's names of software events, of which the in-tree PMU has none.
+            0x40_0000_0000 | 0x80_0000_0000 | 0x100_0000_0000 => Ok(()),
+            _ => points.call(case),
+        })?;
     }
     points.comparison.finish_with_all_differences()
 }

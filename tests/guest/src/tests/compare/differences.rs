@@ -2,12 +2,15 @@
 //! The intended differences between rust_pmu and the in-tree driver. README has the
 //! same list for users.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::OnceLock;
 
 use super::attr::{self, bits};
 use super::case::{eventsel, Case, Cpu, Kind};
-use crate::pmu::{core_type, Vendor};
+use crate::ctx::RUST_PMU;
+use crate::pmu::{core_type, Pmu, Vendor, APART};
 use crate::tests::topdown::metrics_of_model;
 
 /// How rust_pmu handles a call that the in-tree driver handles differently.
@@ -58,12 +61,25 @@ const RESERVED_CONFIG: &str = "`config` bits from 32 on that no field of `format
 const MORE_CONFIG: &str = "`config1` … `config4`";
 const ANY_THREAD: &str = "AnyThread (`config` bit 21)";
 const PSEUDO: &str = "event select 0 with a unit mask that no fixed counter counts (Intel)";
+const NAMED: &str = "`config3`, one of its bits in `format/` and no event select or unit mask";
 const PERIOD_1: &str = "sample period 1";
 const BRANCH_STACK: &str = "branch stacks, branch counters";
 const AUX_OUTPUT: &str = "`aux_output`";
 const NORTHBRIDGE: &str = "AMD's legacy counters: events of a northbridge that cores share";
 
-static DIFFERENCES: [Difference; 11] = [
+static DIFFERENCES: [Difference; 12] = [
+    Difference::new(
+        NAMED,
+        "it selects an event by name, which the in-tree driver does not have",
+        |_| !named().is_empty(),
+        |cpu, case| name_of(cpu, case).is_some(),
+        Ours::TakesAs(|case| {
+            if let Some(event) = name_of(&Cpu::probe(), case) {
+                case.attr.set(attr::CONFIG, event | case.config());
+                case.attr.set(attr::CONFIG3, 0);
+            }
+        }),
+    ),
     Difference::new(
         RESERVED_CONFIG,
         "an unknown request should not count something else",
@@ -85,10 +101,10 @@ static DIFFERENCES: [Difference; 11] = [
         MORE_CONFIG,
         "an unknown request should not count something else",
         |_| true,
-        |_, case| {
-            [attr::CONFIG1, attr::CONFIG2, attr::CONFIG3, attr::CONFIG4]
-                .iter()
-                .any(|field| case.seen(*field) != 0)
+        |cpu, case| {
+            let config3 = case.seen(attr::CONFIG3) != 0 && name_of(cpu, case).is_none();
+            let others = [attr::CONFIG1, attr::CONFIG2, attr::CONFIG4];
+            config3 || others.iter().any(|field| case.seen(*field) != 0)
         },
         Ours::Refuses(&[libc::EINVAL]),
     ),
@@ -192,6 +208,30 @@ static DIFFERENCES: [Difference; 11] = [
         Ours::Refuses(&[libc::EOPNOTSUPP]),
     ),
 ];
+
+/// The events that rust_pmu selects by bits of `config3`.
+fn named() -> &'static [u64] {
+    static NAMED: OnceLock<Vec<u64>> = OnceLock::new();
+    NAMED.get_or_init(|| {
+        let pmu = Pmu::find(RUST_PMU);
+        pmu.and_then(|pmu| pmu.named()).unwrap_or_default()
+    })
+}
+
+/// The event that a case selects by name.
+fn name_of(cpu: &Cpu, case: &Case) -> Option<u64> {
+    let bits = case.seen(attr::CONFIG3);
+    let code = if cpu.amd() {
+        eventsel::EVENT_UMASK | eventsel::AMD_EVENT_HIGH
+    } else if cpu.is_version(6..) {
+        eventsel::EVENT_UMASK | eventsel::UMASK2
+    } else {
+        eventsel::EVENT_UMASK
+    };
+    let by_name = case.kind == Kind::Own && bits.is_power_of_two() && case.config() & code == 0;
+    let event = named().get(bits.trailing_zeros() as usize);
+    event.copied().filter(|_| by_name)
+}
 
 fn has_branch_stack(case: &Case) -> bool {
     case.seen(attr::SAMPLE_TYPE) & bits::SAMPLE_BRANCH_STACK != 0
@@ -369,6 +409,25 @@ pub static FILES: &[FileDifference] = &[
     of_zen_1("events/stalled-cycles-backend", "event=0x87,umask=0x01\n"),
 ];
 
+/// rust_pmu's files for the in-tree driver's, with its events apart from those of another PMU: the
+/// files of events begin with `hw-`, and each event without a scale is a bit of `config3` as well.
+/// Returns the files without these bits, and the names of the bits.
+pub fn apart(files: BTreeMap<String, String>) -> (BTreeMap<String, String>, BTreeSet<String>) {
+    let event = |file: &str| file.strip_prefix("events/").map(str::to_owned);
+    let is_scaled = |event: &str| files.contains_key(&format!("events/{event}{SCALE}"));
+    let bits = files.keys().filter_map(|file| event(file));
+    let bits = bits.filter(|event| !event.ends_with(SCALE) && !is_scaled(event));
+    let bits = bits.collect();
+    let files = files.into_iter().map(|(file, text)| match event(&file) {
+        Some(event) => (format!("events/{APART}{event}"), text),
+        None => (file, text),
+    });
+    (files.collect(), bits)
+}
+
+/// The end of the name of a file with the scale of an event.
+const SCALE: &str = ".scale";
+
 /// The contents of an event's file with rust_pmu, where the in-tree driver's are others.
 pub fn terms(cpu: &Cpu, event: &str) -> Option<&'static str> {
     let is_of_event = |file: &str| file.strip_prefix("events/") == Some(event);
@@ -395,7 +454,9 @@ mod tests {
             .unwrap();
         let calls = DIFFERENCES.iter().map(|difference| difference.what);
         let files = FILES.iter().map(|file| file.what);
-        for what in calls.chain(files) {
+        // See `apart()`.
+        let names = "`events/hw-NAME` and `format/NAME`, for each event NAME";
+        for what in calls.chain(files).chain([names]) {
             assert!(table.contains(&format!("\n| {what} |")), "{what}");
         }
     }

@@ -103,8 +103,14 @@ pub(super) fn typed_names(_: &Ctx) -> Result<()> {
         "page-faults",
         "cpu-migrations",
     ];
+    const FILES: [&str; 4] = [
+        "sched_switch",
+        "sw-context-switches",
+        "sw-page-faults",
+        "sw-cpu-migrations",
+    ];
     let mut expected = Vec::new();
-    for name in NAMES {
+    for name in FILES {
         let file = Path::new(trace::RUST_TRACE).join("events").join(name);
         expected.push(format!("rust_trace/{}/", fs::read_to_string(file)?.trim()));
     }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The files of events in sysfs, and events that are selected by name, on every CPU that the
+//! in-tree driver knows.
+
+mod common;
+
+use common::{
+    emulated::{core_types, detected},
+    events::fields,
+    Cpuid,
+};
+use pmc::Capabilities;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use suites::CPUS;
+
+/// Name and contents of each file.
+fn files(caps: &Capabilities, all_names: bool) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    let _ = caps.for_each_file::<()>(all_names, &mut |(name, text)| {
+        files.push((name.to_str().unwrap().into(), text.to_string()));
+        ControlFlow::Continue(())
+    });
+    files
+}
+
+/// The names that select events, by their bits.
+fn selectable(caps: &Capabilities) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let _ = caps.for_each_selectable::<()>(&mut |bit, (name, _)| {
+        assert_eq!(bit as usize, names.len());
+        names.push(name.to_str().unwrap().into());
+        ControlFlow::Continue(())
+    });
+    names
+}
+
+/// All CPUs, and one with TSX.
+fn all() -> Vec<Capabilities> {
+    let cores = CPUS.iter().flat_map(|suite| {
+        let types = core_types(suite).into_iter();
+        types.filter_map(move |core_type| detected(suite, core_type))
+    });
+    let with_tsx = Cpuid::new(b"GenuineIntel", 6, 0x7e, 0)
+        .with(0xa, 0, [0x0830_0805, 0, 0b1111, 0x8604])
+        .with(7, 0, [0, 1 << 11, 0, 0])
+        .detect();
+    let all: Vec<_> = cores.chain(with_tsx).collect();
+    assert!(all.len() > 100, "only {} CPUs", all.len());
+    all
+}
+
+/// `attr.config` of a file's terms, as the perf tool computes it.
+fn encode(caps: &Capabilities, terms: &str) -> u64 {
+    let mut config = 0;
+    for term in terms.split(',') {
+        let (name, value) = term.split_once('=').unwrap_or((term, "1"));
+        let value = match value.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).unwrap(),
+            None => value.parse().unwrap(),
+        };
+        let fields = fields(caps);
+        let (_, bits) = fields.iter().find(|(field, _)| *field == name).unwrap();
+        let mut rest = value;
+        for range in bits.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            for bit in first.parse::<u32>().unwrap()..=last.parse().unwrap() {
+                config |= (rest & 1) << bit;
+                rest >>= 1;
+            }
+        }
+        assert_eq!(rest, 0, "{term}");
+    }
+    config
+}
+
+#[test]
+fn each_name_selects_the_event_of_its_file() {
+    for caps in all() {
+        let files = files(&caps, true);
+        for (i, name) in selectable(&caps).iter().enumerate() {
+            let (_, terms) = files.iter().find(|(file, _)| file == name).unwrap();
+            let config = encode(&caps, terms);
+            let selected = caps.config_of_names(1 << i, 0);
+            assert_eq!(selected, Some(config), "{name}: {terms}");
+            // With a further field.
+            let edge = 1 << 18;
+            assert_eq!(caps.config_of_names(1 << i, edge), Some(config | edge));
+        }
+    }
+}
+
+#[test]
+fn all_events_but_those_with_a_scale_are_selected() {
+    for caps in all() {
+        let names: BTreeSet<_> = selectable(&caps).into_iter().collect();
+        let files: BTreeSet<_> = files(&caps, true).into_iter().map(|(it, _)| it).collect();
+        for file in &files {
+            let scaled = file.ends_with(".scale") || files.contains(&format!("{file}.scale"));
+            assert_eq!(names.contains(file), !scaled, "{file}");
+        }
+        assert!(names.is_subset(&files));
+    }
+}
+
+#[test]
+fn nothing_else_selects_an_event() {
+    for caps in all() {
+        let n = selectable(&caps).len();
+        assert!((2..64).contains(&n), "{n}");
+        assert_eq!(caps.config_of_names(0, 0), None);
+        assert_eq!(caps.config_of_names(0b11, 0), None);
+        for bit in n..64 {
+            assert_eq!(caps.config_of_names(1 << bit, 0), None);
+        }
+        // An event has one code.
+        for code in [0x01, 0xc0, 0x0100, 0x8000] {
+            assert_eq!(caps.config_of_names(1, code), None);
+        }
+    }
+}
+
+#[test]
+fn files_have_one_name_where_perf_knows_the_others() {
+    for caps in all() {
+        let (one, all) = (files(&caps, false), files(&caps, true));
+        let added: Vec<_> = all.iter().filter(|file| !one.contains(file)).collect();
+        assert!(added
+            .iter()
+            .all(|(it, _)| it == "cycles" || it == "branches"));
+        assert_eq!(added.len(), all.len() - one.len());
+        let names: BTreeSet<_> = all.iter().map(|(it, _)| it).collect();
+        assert_eq!(names.len(), all.len(), "a name is there twice");
+    }
+}
