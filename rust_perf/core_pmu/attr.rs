@@ -2,10 +2,7 @@
 
 //! What an event asks for.
 
-use super::{
-    place::Naming,
-    CorePmu, //
-};
+use super::CorePmu;
 use crate::{
     perf::{
         self,
@@ -52,7 +49,7 @@ impl CorePmu {
         if attr.precise_ip() != 0 {
             return Err(perf::not_supported());
         }
-        let selector = self.selector(attr)?;
+        let (selector, names) = self.selector(attr);
         if event.is_sampling() && !attr.is_frequency() {
             let config = match selector {
                 Selector::Config(config) => EventSel::from_raw(config),
@@ -74,7 +71,7 @@ impl CorePmu {
             Selector::Config(_) => extra.map_or(clears_metrics.into(), |extra| extra.value),
             Selector::Hardware(_) | Selector::HwCache(_) => 0,
         };
-        if attr.extended_config() != [known, 0, self.names(attr), 0] {
+        if attr.extended_config() != [known, 0, names, 0] {
             return Err(EINVAL);
         }
         self.has_auxiliary(event, config)?;
@@ -111,24 +108,21 @@ impl CorePmu {
         allowed.then_some(()).ok_or(EINVAL)
     }
 
-    /// The bits that select an event by name: see [`Naming::Apart`].
-    fn names(&self, attr: &Attr) -> u64 {
+    /// The event that is selected, by its number if it is selected by name, and the bits of
+    /// `config3` that have selected it: see [`Naming::Apart`](super::place::Naming::Apart).
+    fn selector(&self, attr: &Attr) -> (Selector, u64) {
         let [_, _, names, _] = attr.extended_config();
-        match attr.selector() {
-            Selector::Config(_) if self.naming == Naming::Apart => names,
-            _ => 0,
+        let selector = attr.selector();
+        let Selector::Config(config) = selector else {
+            return (selector, 0);
+        };
+        let has_code = config & self.hardware.capabilities.code_mask() != 0;
+        if !names.is_power_of_two() || has_code {
+            return (selector, 0);
         }
-    }
-
-    /// The event that is selected, by its number if it is selected by name.
-    fn selector(&self, attr: &Attr) -> Result<Selector> {
-        match (attr.selector(), self.names(attr)) {
-            (Selector::Config(config), names) if names != 0 => {
-                let capabilities = &self.hardware.capabilities;
-                let config = capabilities.config_of_names(names, config);
-                config.map(Selector::Config).ok_or(EINVAL)
-            }
-            (selector, _) => Ok(selector),
+        match self.named.get(names.trailing_zeros() as usize) {
+            Some(event) => (Selector::Config(event | config), names),
+            None => (selector, 0),
         }
     }
 

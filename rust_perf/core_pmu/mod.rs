@@ -199,6 +199,8 @@ pub(crate) struct CorePmu {
     owner: Mutex<Owner>,
     /// How sysfs names the events.
     naming: Naming,
+    /// The encodings of the events that bits of `config3` select by name.
+    named: KVec<u64>,
     /// Whether the system is shutting down: no counter may be started any more.
     shut_down: AtomicBool,
 }
@@ -214,6 +216,7 @@ impl CorePmu {
         try_pin_init!(Self {
             cores: Core::all(&hardware.capabilities)?,
             hardware,
+            named: sysfs::named(&hardware.capabilities, place.naming(part.is_some()))?,
             naming: place.naming(part.is_some()),
             part,
             sampling,

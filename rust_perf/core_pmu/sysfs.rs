@@ -74,9 +74,27 @@ pub(crate) fn attribute_groups(
     AttributeGroups::with_files(files, folders)
 }
 
+/// The encodings of the events that bits of `config3` select by name, by these bits. Task context,
+/// may sleep.
+pub(super) fn named(capabilities: &Capabilities, naming: Naming) -> Result<KVec<u64>> {
+    let mut named = KVec::new();
+    if naming == Naming::Apart {
+        finished(capabilities.for_each_selectable(&mut |_, (_, text)| {
+            let config = capabilities.config_of(text).ok_or(EINVAL);
+            flow(config.and_then(|config| Ok(named.push(config, GFP_KERNEL)?)))
+        }))?;
+    }
+    Ok(named)
+}
+
 /// Adds a file. Breaks with the error if that failed.
 fn push(files: &mut KVec<File>, file: Result<File>) -> ControlFlow<Error> {
-    match file.and_then(|file| Ok(files.push(file, GFP_KERNEL)?)) {
+    flow(file.and_then(|file| Ok(files.push(file, GFP_KERNEL)?)))
+}
+
+/// Has a loop break with an error.
+fn flow(result: Result) -> ControlFlow<Error> {
+    match result {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => ControlFlow::Break(error),
     }

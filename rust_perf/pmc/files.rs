@@ -90,6 +90,9 @@ impl Capabilities {
     /// Whether a file is that of an event, and it has no scale.
     fn is_selectable(&self, (name, _): EventFile) -> bool {
         let name = name.to_bytes();
+        if name.ends_with(SCALE) {
+            return false;
+        }
         let has_scale = self.for_each_file(true, &mut |(file, _)| match file
             .to_bytes()
             .strip_suffix(SCALE)
@@ -97,28 +100,21 @@ impl Capabilities {
             Some(event) if event == name => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         });
-        !name.ends_with(SCALE) && has_scale.is_continue()
+        has_scale.is_continue()
     }
 
-    /// The encoding in `attr.config` of the event that `names` selects, with the further fields of
-    /// `config`. `None` if it selects several, or none, or if `config` selects another event.
-    pub fn config_of_names(&self, names: u64, config: u64) -> Option<u64> {
-        let code = self.mask_of(b"event") | self.mask_of(b"umask");
-        if !names.is_power_of_two() || config & code != 0 {
-            return None;
+    /// The encoding in `attr.config` of an event by the contents of its file.
+    pub fn config_of(&self, text: FileText) -> Option<u64> {
+        match text {
+            FileText::Event(Terms(event)) => Some(event.into_raw()),
+            FileText::Static(text) => self.encode(text),
         }
-        let found = self.for_each_selectable(&mut |bit, (_, text)| {
-            if bit == names.trailing_zeros() {
-                ControlFlow::Break(text)
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
-        let event = match found.break_value()? {
-            FileText::Event(Terms(event)) => event.into_raw(),
-            FileText::Static(text) => self.encode(text)?,
-        };
-        Some(event | config)
+    }
+
+    /// The bits of `attr.config` that say which event it is: an event that is selected by name
+    /// cannot have them, too.
+    pub fn code_mask(&self) -> u64 {
+        self.mask_of(b"event") | self.mask_of(b"umask")
     }
 
     /// The bits of a field of `format/`, or 0 if there is no such field.

@@ -209,12 +209,25 @@ fn software_names(_: &Ctx) -> Result<()> {
         ensure!(same.count(name)? > 0, "{name} by its name counts nothing");
         all |= by_name.config;
     }
-    // Two names at once.
-    let two = Event {
-        config: all,
-        ..Event::rust("page-faults")?
-    };
-    ensure!(two.builder().build().is_err(), "{all:#x} opens");
+    // Several names, and a name with each other field.
+    let name = pmu.encode("page-faults")?;
+    for config in [
+        all,
+        name | 1,
+        name | (1 << 32),
+        name | (1 << 34),
+        name | (1 << 35),
+    ] {
+        let event = Event {
+            config,
+            ..Event::rust("page-faults")?
+        };
+        let error = event.builder().build().err().map(|it| it.raw_os_error());
+        ensure!(
+            error == Some(Some(libc::EINVAL)),
+            "config {config:#x}: {error:?}, expected EINVAL"
+        );
+    }
     Ok(())
 }
 
