@@ -88,7 +88,8 @@ impl Kernel {
         &self.release[..end]
     }
 
-    fn package(&self, kind: &str) -> String {
+    /// Its package of this kind, such as "headers".
+    pub fn package(&self, kind: &str) -> String {
         format!("linux-{kind}-{}", self.release)
     }
 

@@ -14,6 +14,7 @@ mod cache;
 mod callgraph;
 mod context;
 mod cpus;
+mod deb;
 mod demo;
 mod event_lists;
 mod generations;
@@ -76,6 +77,8 @@ enum Command {
     Module(module::Options),
     /// Make the stock Debian kernel's build tree fit for Rust modules.
     RustHeaders,
+    /// Build Debian packages, and try them.
+    Deb,
     /// Unpack Intel's event lists from the kernel's source.
     EventLists,
     /// Measure what the emulated PMU costs.
@@ -107,6 +110,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         }
         Command::Module(options) => module::module(&ctx, &cli.kernel, options),
         Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),
+        Command::Deb => deb::deb(&ctx, &cli.kernel),
         Command::EventLists => event_lists::event_lists(&ctx, &cli.kernel),
         Command::Bench(options) => bench::bench(&ctx, &cli.kernel, options),
         Command::Update => kernel::update(&ctx, &cli.kernel),

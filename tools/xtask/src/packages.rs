@@ -202,22 +202,7 @@ pub fn unpack(
 /// build root does not have, and unpacks all of it into `dir`.
 pub fn unpack_with_dependencies(ctx: &Context, step: &Step, name: &str, dir: &Path) -> Result<()> {
     let debs = tempfile::tempdir_in(dir)?;
-    // apt wants it for downloads that are not complete.
-    fs::create_dir(debs.path().join("partial"))?;
-    step.run(
-        apt_get(ctx)
-            .args([
-                "-o",
-                &format!("Dir::Cache::Archives={}", debs.path().display()),
-            ])
-            .args([
-                "install",
-                "--yes",
-                "--download-only",
-                "--no-install-recommends",
-            ])
-            .arg(name),
-    )?;
+    download(ctx, step, &[name], debs.path())?;
     for deb in fs::read_dir(debs.path())? {
         let deb = deb?.path();
         if deb.extension() == Some("deb".as_ref()) {
@@ -225,6 +210,43 @@ pub fn unpack_with_dependencies(ctx: &Context, step: &Step, name: &str, dir: &Pa
         }
     }
     Ok(())
+}
+
+/// apt-get for the installation of packages, whose files are in `archives`.
+fn apt_get_install(ctx: &Context, archives: &Path) -> Command {
+    let mut command = apt_get(ctx);
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args([
+            "-o",
+            &format!("Dir::Cache::Archives={}", archives.display()),
+        ])
+        .args(["install", "--yes", "--no-install-recommends"]);
+    command
+}
+
+/// Downloads packages into `dir`, with what they need and the build root does not have. A name may
+/// have a version: `name=version`.
+pub fn download(ctx: &Context, step: &Step, names: &[&str], dir: &Path) -> Result<()> {
+    // apt wants it for downloads that are not complete.
+    fs::create_dir(dir.join("partial"))?;
+    step.run(apt_get_install(ctx, dir).arg("--download-only").args(names))
+}
+
+/// Installs packages that [`download`] has put into `dir`. They are in the build root that this
+/// process sees, which is thrown away when it ends.
+pub fn install(ctx: &Context, step: &Step, names: &[&str], dir: &Path) -> Result<()> {
+    step.run(apt_get_install(ctx, dir).arg("--no-download").args(names))
+}
+
+/// Removes packages there, with their configuration.
+pub fn purge(ctx: &Context, step: &Step, names: &[String]) -> Result<()> {
+    step.run(
+        apt_get(ctx)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["purge", "--yes"])
+            .args(names),
+    )
 }
 
 /// Downloads the source package `name` and unpacks it as `dir`, with Debian's patches.
