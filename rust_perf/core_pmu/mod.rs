@@ -197,8 +197,6 @@ pub(crate) struct CorePmu {
     cores: KVec<Pin<KBox<Core>>>,
     #[pin]
     owner: Mutex<Owner>,
-    /// How sysfs names the events.
-    naming: Naming,
     /// The encodings of the events that bits of `config3` select by name.
     named: KVec<u64>,
     /// Whether the system is shutting down: no counter may be started any more.
@@ -207,17 +205,16 @@ pub(crate) struct CorePmu {
 
 impl CorePmu {
     /// A driver for this hardware.
-    pub(crate) fn new(
+    fn new(
         hardware: Hardware,
         sampling: Sampling,
         part: Option<Part>,
-        place: Place,
+        naming: Naming,
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             cores: Core::all(&hardware.capabilities)?,
             hardware,
-            named: sysfs::named(&hardware.capabilities, place.naming(part.is_some()))?,
-            naming: place.naming(part.is_some()),
+            named: sysfs::named(&hardware.capabilities, naming)?,
             part,
             sampling,
             owner <- new_mutex!(Owner::default()),

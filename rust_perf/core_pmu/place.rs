@@ -24,12 +24,13 @@ pub(crate) enum Place {
 /// How the events of a PMU are named in sysfs.
 ///
 /// The perf tool opens an event without a PMU, such as `instructions`, on each PMU that has a file
-/// of that name in `events/`.
+/// of that name in `events/`, and on each PMU with a file `cpus`, which it takes for one of a type
+/// of core.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
     /// As by the in-tree driver. perf knows the other names of an event itself.
     InTree,
-    /// As by the in-tree driver, with the other names.
+    /// As by the in-tree driver, with the other names and a file `cpus`.
     OfCore,
     /// Apart from the names of the in-tree driver, so that an event without a PMU is not opened on
     /// this one: the files have a [prefix](Self::prefix). For each name, `format/` has a bit of
@@ -64,13 +65,14 @@ impl Place {
         }
     }
 
-    /// How the events of a PMU are named. `is_hybrid` says whether it is for one type of core.
-    pub(super) fn naming(self, is_hybrid: bool) -> Naming {
+    /// How the events of the PMUs are named.
+    pub(super) fn naming(self) -> Naming {
         match self {
             Self::InTree => Naming::InTree,
-            // perf takes a PMU with a file `cpus` for one of a type of core.
-            Self::Beside { named_events } if named_events || is_hybrid => Naming::OfCore,
-            Self::Beside { .. } => Naming::Apart,
+            Self::Beside { named_events: true } => Naming::OfCore,
+            Self::Beside {
+                named_events: false,
+            } => Naming::Apart,
         }
     }
 

@@ -8,7 +8,10 @@ use super::{
         Handlers,
         Part, //
     },
-    place::Place,
+    place::{
+        Naming,
+        Place, //
+    },
     sysfs,
     CorePmu,
     Handler, //
@@ -16,6 +19,7 @@ use super::{
 use crate::{
     perf::{
         self,
+        OnlyOn,
         PmuType, //
     },
     system::{
@@ -108,12 +112,18 @@ pub(crate) fn register(
     for hardware in &all {
         parts.push(Part::of(hardware, &all, &refused)?, GFP_KERNEL)?;
     }
+    let naming = place.naming();
     let mut instances = KVec::new();
     let mut handlers = KVec::new();
     for (hardware, part) in all.into_iter().zip(parts) {
         let cpus = part.as_ref().map(|part| part.cpus.clone());
-        let driver = CorePmu::new(hardware, sampling, part, place);
-        let instance = perf::Instance::only_on(driver, cpus.clone())?;
+        let driver = CorePmu::new(hardware, sampling, part, naming);
+        let only_on = cpus.clone().map(|cpus| OnlyOn {
+            cpus,
+            // Without a file `cpus`, perf opens an event with `-a` on each CPU.
+            refuses_others: naming != Naming::Apart,
+        });
+        let instance = perf::Instance::only_on(driver, only_on)?;
         handlers.push(Handler(instance.clone()), GFP_KERNEL)?;
         instances.push((instance, cpus), GFP_KERNEL)?;
     }
@@ -164,7 +174,7 @@ impl Prepared {
     ) -> Result<Self> {
         let driver = instance.driver();
         let capabilities = &driver.hardware.capabilities;
-        let groups = sysfs::attribute_groups(capabilities, driver.naming, cpus.as_ref())?;
+        let groups = sysfs::attribute_groups(capabilities, place.naming(), cpus.as_ref())?;
         let handler = Handler(instance.clone());
         let hotplug = KBox::pin_init(
             hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),

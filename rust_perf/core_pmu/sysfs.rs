@@ -18,8 +18,8 @@ use kernel::{
 };
 
 /// The folders that the in-tree driver's `cpu` has, with the events that this CPU
-/// can count. If there is a set of CPUs, perf opens events of this PMU on these only. Task
-/// context, may sleep.
+/// can count. If there is a set of CPUs that the PMU is on, a file lists them. Task context, may
+/// sleep.
 pub(crate) fn attribute_groups(
     capabilities: &Capabilities,
     naming: Naming,
@@ -64,11 +64,15 @@ pub(crate) fn attribute_groups(
     }
 
     let mut files = KVec::new();
-    // By this file perf knows the PMU of a kind of core.
-    match (only_on, naming) {
-        (Some(cpus), _) => files.push(File::cpus(c"cpus", cpus.clone())?, GFP_KERNEL)?,
-        (None, Naming::OfCore) => files.push(File::online_cpus(c"cpus")?, GFP_KERNEL)?,
-        (None, Naming::InTree | Naming::Apart) => {}
+    // By a file `cpus` perf knows the PMU of a type of core.
+    let file = match (only_on, naming) {
+        (Some(cpus), Naming::Apart) => Some(File::cpus(c"cpulist", cpus.clone())?),
+        (Some(cpus), Naming::InTree | Naming::OfCore) => Some(File::cpus(c"cpus", cpus.clone())?),
+        (None, Naming::OfCore) => Some(File::online_cpus(c"cpus")?),
+        (None, Naming::InTree | Naming::Apart) => None,
+    };
+    if let Some(file) = file {
+        files.push(file, GFP_KERNEL)?;
     }
     let folders = [(c"format", format), (c"events", events), (c"caps", caps)];
     AttributeGroups::with_files(files, folders)

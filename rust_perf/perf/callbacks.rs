@@ -93,7 +93,7 @@ impl<T: Pmu> Callbacks<T> {
         let Instance { only_on, .. } = unsafe { Self::instance(pmu) };
         only_on
             .as_ref()
-            .is_some_and(|cpus| !cpus.contains(cpu as u32))
+            .is_some_and(|it| !it.cpus.contains(cpu as u32))
     }
 
     /// # Safety
@@ -121,10 +121,11 @@ impl<T: Pmu> Callbacks<T> {
         // SAFETY: perf sets both before it opens the event.
         let (cpu, is_inherited) = unsafe { ((*event).cpu, !(*event).parent.is_null()) };
         // It is -1 if the event is on any CPU.
-        if let (Some(cpus), Ok(cpu)) = (only_on, u32::try_from(cpu)) {
+        if let (Some(only_on), Ok(cpu)) = (only_on, u32::try_from(cpu)) {
             // The parent was on one of these CPUs. That may be offline now: a task can be
             // forked all the same.
-            if !is_inherited && !cpus.contains_online(cpu) {
+            let is_refused = only_on.refuses_others && !is_inherited;
+            if is_refused && !only_on.cpus.contains_online(cpu) {
                 return ENOENT.to_errno();
             }
         }

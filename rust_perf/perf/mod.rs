@@ -107,6 +107,7 @@ pub use self::{
     pmu::{
         Capabilities,
         Instance,
+        OnlyOn,
         Pmu,
         PmuType,
         TaskContext, //

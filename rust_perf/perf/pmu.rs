@@ -227,8 +227,16 @@ pub struct Instance<T: Pmu> {
     #[pin]
     pub(super) driver: T,
     pub(super) cpus: PerCpu<T>,
-    /// The CPUs that the PMU is on, if that is not all of them.
-    pub(super) only_on: Option<Arc<CpuMask>>,
+    pub(super) only_on: Option<OnlyOn>,
+}
+
+/// The CPUs that a PMU is on, if that is not all of them. perf puts its events on no other CPU.
+pub struct OnlyOn {
+    /// The CPUs.
+    pub cpus: Arc<CpuMask>,
+    /// Whether an event of another CPU cannot be opened (`ENOENT`, as in-tree). Otherwise it can
+    /// be opened, and never counts.
+    pub refuses_others: bool,
 }
 
 impl<T: Pmu> Instance<T> {
@@ -240,12 +248,8 @@ impl<T: Pmu> Instance<T> {
         Self::only_on(driver, None)
     }
 
-    /// The same. If there is a set of CPUs, the PMU is on these only: perf puts its events on
-    /// no other CPU, and events of other CPUs cannot be opened (`ENOENT`, as in-tree).
-    pub fn only_on<E>(
-        driver: impl PinInit<T, E>,
-        only_on: Option<Arc<CpuMask>>,
-    ) -> Result<Arc<Self>>
+    /// The same, on all CPUs or [only on](OnlyOn) some.
+    pub fn only_on<E>(driver: impl PinInit<T, E>, only_on: Option<OnlyOn>) -> Result<Arc<Self>>
     where
         Error: From<E>,
     {

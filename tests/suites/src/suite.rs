@@ -835,6 +835,10 @@ const GENERAL: &[Suite] = &[
     Suite::new("models-alder-lake-hybrid", &[&[Hybrid, HybridCpu]])
         .on(machine::ALDER_LAKE)
         .cpus(4),
+    Suite::new("lifecycle-hybrid", &[&[Beside]])
+        .on(machine::ALDER_LAKE)
+        .cpus(4)
+        .unloaded(),
     Suite::new("models-alder-lake-alone", HYBRID_CPU)
         .on(machine::ALDER_LAKE_ALONE)
         .with_all(),

@@ -2,14 +2,17 @@
 //! What perf prints of events without a PMU, which is the same whether the module is loaded beside
 //! the in-tree driver or not.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::{ensure, Context, Result};
 
+use super::hybrid::on_each_type;
 use crate::ctx::{Ctx, Test};
 use crate::module;
 use crate::pmu::{Pmu, APART};
 use crate::program::LOOP;
+use crate::setting::Affinity;
 use crate::tests;
 use crate::tool::Perf;
 
@@ -56,6 +59,8 @@ fn printed(arguments: &[String]) -> Result<Printed> {
 
 /// Expects that `perf stat` prints the same for each list of arguments with and without the module.
 fn expect_same(ctx: &Ctx, all: &[Vec<String>]) -> Result<()> {
+    // perf prints some metrics only for events that it counted.
+    let _affinity = Affinity::pinned_to(0)?;
     let print = || all.iter().map(|it| printed(it)).collect::<Result<Vec<_>>>();
     let without = print()?;
     module::insert(ctx)?.context("insmod")?;
@@ -97,12 +102,18 @@ fn in_tree_names(ctx: &Ctx) -> Result<Vec<String>> {
 
 /// Each event of the in-tree driver and of perf.
 fn events_without_a_pmu(ctx: &Ctx) -> Result<()> {
+    let mut names = BTreeSet::new();
+    on_each_type(ctx, |ctx| {
+        names.extend(in_tree_names(ctx)?);
+        Ok(())
+    })?;
+    let names: Vec<_> = names.into_iter().collect();
     let of = |events: String| vec!["-e".to_owned(), events];
     expect_same(
         ctx,
         &[
             of("instructions,cycles,branches".into()),
-            of(in_tree_names(ctx)?.join(",")),
+            of(names.join(",")),
             of(SOFTWARE.join(",")),
         ],
     )
@@ -123,7 +134,7 @@ fn default_events(ctx: &Ctx) -> Result<()> {
 /// same.
 fn names_with_the_pmu(ctx: &Ctx) -> Result<()> {
     module::insert(ctx)?.context("insmod")?;
-    let result = ctx.pmu().and_then(|pmu| both_names(ctx, &pmu));
+    let result = on_each_type(ctx, |ctx| both_names(ctx, &ctx.pmu()?));
     module::remove().context("rmmod")?;
     result
 }

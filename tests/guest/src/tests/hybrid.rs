@@ -24,7 +24,7 @@ use crate::pmu::{core_type, BuilderExt, CoreType, CpuPmu, Event, Mode, Pmu};
 use crate::program::LOOP;
 use crate::setting::{pin, Affinity, Setting};
 use crate::tests;
-use crate::tool::Perf;
+use crate::tool::{Perf, Row};
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -38,6 +38,7 @@ pub const TESTS: &[Test] = tests![
     counts_a_task_that_moves,
     samples_on_each_cpu,
     events_of_cpus,
+    as_a_pmu_of_a_core: [PerfTool],
     groups_of_two_types,
     generic_events_as_in_tree,
     rdpmc_on_each_type,
@@ -146,6 +147,23 @@ fn ctx_of(ctx: &Ctx, pmu: &Pmu) -> Ctx {
     }
 }
 
+/// Runs `f` for each of the module's PMUs, on a CPU that it is on. The module need not be loaded.
+pub fn on_each_type(ctx: &Ctx, mut f: impl FnMut(&Ctx) -> Result<()>) -> Result<()> {
+    if ctx.suite.machine.efficient == 0 {
+        return f(ctx);
+    }
+    for kind in Kind::all(ctx) {
+        let _affinity = Affinity::pinned_to(kind.cpus[0])?;
+        let of_kind = Ctx {
+            suite: ctx.suite,
+            pmu: kind.ours(),
+            seed: ctx.seed,
+        };
+        f(&of_kind)?;
+    }
+    Ok(())
+}
+
 /// Runs tests on a core of each type. Returns how many did not skip there.
 fn run_on(ctx: &Ctx, part: &Part, tests: impl IntoIterator<Item = &'static Test>) -> Result<usize> {
     let _affinity = Affinity::pinned_to(part.cpus[0])?;
@@ -201,12 +219,19 @@ fn list(text: &str) -> Result<Vec<usize>> {
     Ok(cpus)
 }
 
-/// Both drivers agree which CPUs a PMU is on.
+/// The CPUs that a file of a PMU lists.
+fn listed(pmu: &Pmu, file: &str) -> Result<Vec<usize>> {
+    list(&content(&pmu.dir().join(file))?)
+}
+
+/// Both drivers agree which CPUs a PMU is on. perf does not take ours for one of a type of core.
 fn expect_cpus(part: &Part, want: &[usize]) -> Result<()> {
-    for pmu in [&part.ours, &part.in_tree] {
-        let cpus = list(&content(&pmu.dir().join("cpus"))?)?;
+    for (pmu, file) in [(&part.ours, "cpulist"), (&part.in_tree, "cpus")] {
+        let cpus = listed(pmu, file)?;
         ensure!(cpus == want, "{}: {cpus:?}, expected {want:?}", pmu.name);
     }
+    let file = part.ours.dir().join("cpus");
+    ensure!(!file.exists(), "there is {}", file.display());
     Ok(())
 }
 
@@ -225,8 +250,9 @@ fn cores_of_each_type(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// `format/` and `caps/` are the in-tree driver's. What is in `events/` has the in-tree
-/// driver, too, under the same name or the one that README lists.
+/// `format/` and `caps/` are the in-tree driver's, but for the names of events that are bits of
+/// `config3`. What is in `events/` has the in-tree driver, too, under the same name or the one that
+/// README lists.
 fn files_as_in_tree(ctx: &Ctx) -> Result<()> {
     for Part { ours, in_tree, .. } in parts(ctx)? {
         for folder in ["format", "caps"] {
@@ -237,6 +263,7 @@ fn files_as_in_tree(ctx: &Ctx) -> Result<()> {
                     let name = file.file_name().to_string_lossy().into_owned();
                     files.push((name, content(&file.path())?));
                 }
+                files.retain(|(_, text)| !text.starts_with("config3:"));
                 files.sort();
                 Ok(files)
             };
@@ -484,23 +511,71 @@ fn errno(result: io::Result<Counter>) -> Result<i32> {
     }
 }
 
-/// An event of a CPU of another type is refused, as in-tree.
+/// An event of a CPU of another type can be opened and never counts. In-tree it is refused.
 fn events_of_cpus(ctx: &Ctx) -> Result<()> {
     for part in parts(ctx)? {
         for cpu in 0..ctx.suite.cpus as usize {
-            let here = part.cpus.contains(&cpu);
-            let want = if here { 0 } else { libc::ENOENT };
-            for pmu in [&part.ours, &part.in_tree] {
-                let found = errno(event_of_cpu(pmu, cpu).build())?;
-                ensure!(
-                    found == want,
-                    "{} on CPU {cpu}: errno {found}, expected {want}",
-                    pmu.name
-                );
+            if part.cpus.contains(&cpu) {
+                event_of_cpu(&part.ours, cpu).build()?;
+                event_of_cpu(&part.in_tree, cpu).build()?;
+            } else {
+                expect_never_counts(&part.ours, cpu)?;
+                expect_refused(&part.in_tree, cpu, libc::ENOENT)?;
             }
         }
     }
     Ok(())
+}
+
+fn expect_refused(pmu: &Pmu, cpu: usize, want: i32) -> Result<()> {
+    let found = errno(event_of_cpu(pmu, cpu).build())?;
+    let name = &pmu.name;
+    ensure!(
+        found == want,
+        "{name} on CPU {cpu}: errno {found}, expected {want}"
+    );
+    Ok(())
+}
+
+/// An event of this CPU is enabled, and has no counter.
+fn expect_never_counts(pmu: &Pmu, cpu: usize) -> Result<()> {
+    let what = format!("{} on CPU {cpu}", pmu.name);
+    let _affinity = Affinity::pinned_to(cpu)?;
+    let mut counter = event_of_cpu(pmu, cpu).build().context(what.clone())?;
+    workload::tight_loop(100_000).measure(&counter)?;
+    let data = counter.read_full()?;
+    expect(&what, "instructions", data.count(), 0)?;
+    let (enabled, running) = (data.time_enabled(), data.time_running());
+    let (enabled, running) = (enabled.context("no time")?, running.context("no time")?);
+    ensure!(!enabled.is_zero(), "{what}: not enabled");
+    ensure!(running.is_zero(), "{what}: runs {running:?} of {enabled:?}");
+    Ok(())
+}
+
+/// With `named_events=1` each PMU is one of a type of core for perf, and has the CPUs and the names
+/// that the in-tree driver's has.
+fn as_a_pmu_of_a_core(ctx: &Ctx) -> Result<()> {
+    module::remove()?;
+    module::insert_with(ctx, c"named_events=1")??;
+    let result = (|| {
+        for part in parts(ctx)? {
+            for pmu in [&part.ours, &part.in_tree] {
+                let cpus = listed(pmu, "cpus")?;
+                ensure!(cpus == part.cpus, "{}: {cpus:?}", pmu.name);
+                for cpu in 0..ctx.suite.cpus as usize {
+                    let here = part.cpus.contains(&cpu);
+                    expect_refused(pmu, cpu, if here { 0 } else { libc::ENOENT })?;
+                }
+            }
+            ensure!(!part.ours.has_names_apart(), "{}", part.ours.name);
+            let rows = system_wide(&part.ours)?;
+            expect_places(&rows, &part.cpus)?;
+        }
+        Ok(())
+    })();
+    module::remove()?;
+    module::insert(ctx)??;
+    result
 }
 
 /// Events of two types of cores cannot count at once, so they cannot be a group.
@@ -652,20 +727,41 @@ fn both_reserve_the_counters(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The tool opens an event on the CPUs of its PMU, by the file `cpus`.
+/// What `perf stat -a` counts on each CPU.
+fn system_wide(pmu: &Pmu) -> Result<Vec<Row>> {
+    let event = pmu.tool_event(Event::Instructions, "");
+    let stat = Perf::stat().args(["-a", "-A", "-e", &event, "true"]);
+    stat.counted_rows()
+}
+
+/// Expects that an event counted on these CPUs all the time.
+fn expect_places(rows: &[Row], cpus: &[usize]) -> Result<()> {
+    let places: Vec<_> = rows.iter().map(|row| row.place.clone()).collect();
+    let want: Vec<_> = cpus.iter().map(|cpu| format!("CPU{cpu}")).collect();
+    ensure!(places == want, "{places:?}, expected {want:?}");
+    ensure!(
+        rows.iter().all(|row| row.running == 100.0),
+        "not always on a counter: {rows:?}"
+    );
+    Ok(())
+}
+
+/// The tool opens an event on all CPUs. It counts on those of its PMU, and the tool prints their
+/// sum as it is.
 fn system_wide_with_the_tool(ctx: &Ctx) -> Result<()> {
+    let installed = LOOP.install()?;
     for part in parts(ctx)? {
-        let event = part.ours.tool_event(Event::Instructions, "");
+        expect_places(&system_wide(&part.ours)?, &part.cpus)?;
+        let _affinity = Affinity::pinned_to(part.cpus[0])?;
+        let event = part.ours.tool_event(Event::Instructions, "u");
+        // perf itself runs on these CPUs as well, for far fewer instructions than the program.
         let rows = Perf::stat()
-            .args(["-a", "-A", "-e", &event, "true"])
+            .args(["-a", "-e", &event])
+            .args([installed.path()])
             .rows()?;
-        let places: Vec<_> = rows.iter().map(|row| row.place.clone()).collect();
-        let want: Vec<_> = part.cpus.iter().map(|cpu| format!("CPU{cpu}")).collect();
-        ensure!(places == want, "{event}: {places:?}, expected {want:?}");
-        ensure!(
-            rows.iter().all(|row| row.running == 100.0),
-            "{event}: not always on a counter: {rows:?}"
-        );
+        let count = rows[0].value as u64;
+        let (least, most) = (LOOP.instructions, 2 * LOOP.instructions);
+        ensure!((least..most).contains(&count), "{event}: {count}");
     }
     Ok(())
 }
@@ -706,14 +802,9 @@ fn hotplug_of_an_efficient_core(ctx: &Ctx) -> Result<()> {
         offline.push(Setting::change(online(cpu), 0)?);
         expect_cpus(&atom, &left)?;
         expect_cpus(&core, &core.cpus)?;
-        for pmu in [&atom.ours, &atom.in_tree] {
-            let found = errno(event_of_cpu(pmu, cpu).build())?;
-            ensure!(
-                found == libc::ENOENT,
-                "{} on CPU {cpu}, which is offline: errno {found}",
-                pmu.name
-            );
-        }
+        // perf refuses it, as for a PMU of all CPUs.
+        expect_refused(&atom.ours, cpu, libc::ENODEV)?;
+        expect_refused(&atom.in_tree, cpu, libc::ENOENT)?;
         for &cpu in core.cpus.iter().chain(&left) {
             let part = if left.contains(&cpu) { &atom } else { &core };
             expect_samples(&part.ours, cpu)?;
@@ -736,7 +827,7 @@ fn type_that_cannot_be_driven(ctx: &Ctx) -> Result<()> {
     };
     for (kind, want) in [(&core, &core.cpus[..]), (&atom, &[])] {
         let in_tree = kind.in_tree()?;
-        let cpus = list(&content(&in_tree.dir().join("cpus"))?)?;
+        let cpus = listed(&in_tree, "cpus")?;
         ensure!(cpus == want, "{}: {cpus:?}", in_tree.name);
     }
     let mut log = ctx.module_log()?;
@@ -754,8 +845,7 @@ fn type_that_cannot_be_driven(ctx: &Ctx) -> Result<()> {
             expect_samples(&ours, cpu)?;
         }
         for &cpu in &atom.cpus {
-            let found = errno(event_of_cpu(&ours, cpu).build())?;
-            ensure!(found == libc::ENOENT, "CPU {cpu}: errno {found}");
+            expect_never_counts(&ours, cpu)?;
         }
         // What has been said is not said again, but for the in-tree driver, which tries again.
         let mut all = Kmsg::from_now()?;
@@ -803,9 +893,8 @@ fn type_that_was_offline_when_loaded(ctx: &Ctx) -> Result<()> {
     let mut counter = ours.open(Event::Instructions, Mode::User)?;
     workload.measure(&counter)?;
     expect("without a PMU", "instructions", counter.read()?, 0)?;
-    let found = errno(event_of_cpu(&ours, atom.cpus[0]).build())?;
-    ensure!(found == libc::ENOENT, "without a PMU: errno {found}");
     drop((counter, affinity));
+    expect_never_counts(&ours, atom.cpus[0])?;
 
     module::remove()?;
     module::insert(ctx)??;
