@@ -52,8 +52,8 @@ module! {
         },
         named_events: u8 {
             default: 0,
-            description: "Whether the perf tool offers its named events and metrics of this CPU for \
-                          rust_pmu: 0, the default, or 1",
+            description: "Whether the perf tool takes the PMUs for those of types of cores, and offers \
+                          its named events and metrics of this CPU for rust_pmu: 0, the default, or 1",
         },
         primary: u8 {
             default: 0,

@@ -9,10 +9,14 @@
 //! is dirty or is running.
 
 use super::{
-    place::Place,
+    place::{
+        Naming,
+        Place, //
+    },
     Handler, //
 };
 use crate::{
+    perf::OnlyOn,
     pmc::CoreType,
     system::{
         cpumask::CpuMask,
@@ -41,6 +45,10 @@ pub(crate) struct Part {
     core_type: CoreType,
     /// The CPUs of this type that are online.
     pub(super) cpus: Arc<CpuMask>,
+    /// The CPUs of all types that are online, if perf does not take the PMU for that of a type of
+    /// core: with `-a` it opens an event on each of them. A CPU is added when it is known whether
+    /// it is among `cpus`, so that no event is opened on it before.
+    all_cpus: Option<Arc<CpuMask>>,
     /// Whether this PMU is the one that reports a CPU that no PMU is for.
     reports: bool,
     /// The types that there is a PMU for, or that a message says why not, in the order of
@@ -55,6 +63,7 @@ impl Part {
         hardware: &Hardware,
         all: &[Hardware],
         refused: &Refused,
+        naming: Naming,
     ) -> Result<Option<Self>> {
         let Some(core_type) = hardware.core_type else {
             return Ok(None);
@@ -63,13 +72,43 @@ impl Part {
             let is_refused = refused.get(it as usize).is_some_and(Option::is_some);
             is_refused || all.iter().any(|hardware| hardware.core_type == Some(it))
         };
+        let all_cpus = match naming.is_of_core() {
+            true => None,
+            false => Some(Arc::new(CpuMask::new()?, GFP_KERNEL)?),
+        };
         let first = all.first().and_then(|hardware| hardware.core_type);
         Ok(Some(Part {
             core_type,
             cpus: Arc::new(CpuMask::new()?, GFP_KERNEL)?,
+            all_cpus,
             reports: first == Some(core_type),
             known: CoreType::ALL.map(is_known),
         }))
+    }
+
+    /// The CPUs that perf may put events on, and those whose events can be opened.
+    pub(super) fn only_on(&self) -> OnlyOn {
+        OnlyOn {
+            cpus: self.cpus.clone(),
+            opens_on: self.all_cpus.as_ref().unwrap_or(&self.cpus).clone(),
+        }
+    }
+
+    /// Adds the CPU that the code runs on to the PMU's CPUs if it is a member, and in any case to
+    /// those whose events can be opened.
+    fn add_this_cpu(&self, irqs: IrqsDisabled<'_>, member: bool) {
+        self.cpus.assign_this_cpu(irqs, member);
+        if let Some(all) = &self.all_cpus {
+            all.assign_this_cpu(irqs, true);
+        }
+    }
+
+    /// The CPU that the code runs on goes offline.
+    fn remove_this_cpu(&self, irqs: IrqsDisabled<'_>) {
+        if let Some(all) = &self.all_cpus {
+            all.assign_this_cpu(irqs, false);
+        }
+        self.cpus.assign_this_cpu(irqs, false);
     }
 
     fn knows(&self, core_type: Option<CoreType>) -> bool {
@@ -109,14 +148,14 @@ impl Handler {
         let on = self.0.cpus().this(irqs);
         // The NMI handler comes first: perf may put events on the CPU right after this.
         on.state().of_type.store(member, Relaxed);
-        part.cpus.assign_this_cpu(irqs, member);
+        part.add_this_cpu(irqs, member);
     }
 
     /// This CPU goes offline, and another one may get its number.
     pub(super) fn unassign_this_cpu(&self, irqs: IrqsDisabled<'_>) {
         if let Some(part) = &self.driver().part {
             // `of_type` stays: events that are still on the CPU may raise NMIs.
-            part.cpus.assign_this_cpu(irqs, false);
+            part.remove_this_cpu(irqs);
         }
     }
 

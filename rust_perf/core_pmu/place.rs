@@ -21,7 +21,7 @@ pub(crate) enum Place {
     InTree,
 }
 
-/// How the events of a PMU are named in sysfs.
+/// How the events of a PMU are named in sysfs, and so for which PMU the perf tool takes it.
 ///
 /// The perf tool opens an event without a PMU, such as `instructions`, on each PMU that has a file
 /// of that name in `events/`, and on each PMU with a file `cpus`, which it takes for one of a type
@@ -30,7 +30,7 @@ pub(crate) enum Place {
 pub(super) enum Naming {
     /// As by the in-tree driver. perf knows the other names of an event itself.
     InTree,
-    /// As by the in-tree driver, with the other names and a file `cpus`.
+    /// As by the in-tree driver, with the other names. There is always a file `cpus`.
     OfCore,
     /// Apart from the names of the in-tree driver, so that an event without a PMU is not opened on
     /// this one: the files have a [prefix](Self::prefix). For each name, `format/` has a bit of
@@ -39,6 +39,14 @@ pub(super) enum Naming {
 }
 
 impl Naming {
+    /// Whether perf takes the PMU for that of a type of core, or of all cores.
+    pub(super) fn is_of_core(self) -> bool {
+        match self {
+            Self::InTree | Self::OfCore => true,
+            Self::Apart => false,
+        }
+    }
+
     /// What the names of the files in `events/` begin with. perf's constants of the events begin
     /// like this: `PERF_COUNT_HW_INSTRUCTIONS`.
     pub(super) fn prefix(self) -> &'static str {

@@ -19,7 +19,6 @@ use super::{
 use crate::{
     perf::{
         self,
-        OnlyOn,
         PmuType, //
     },
     system::{
@@ -108,21 +107,17 @@ pub(crate) fn register(
         pr_err!("primary=1: no performance core is online whose counters the driver can drive\n");
         return Err(ENODEV);
     }
+    let naming = place.naming();
     let mut parts = KVec::new();
     for hardware in &all {
-        parts.push(Part::of(hardware, &all, &refused)?, GFP_KERNEL)?;
+        parts.push(Part::of(hardware, &all, &refused, naming)?, GFP_KERNEL)?;
     }
-    let naming = place.naming();
     let mut instances = KVec::new();
     let mut handlers = KVec::new();
     for (hardware, part) in all.into_iter().zip(parts) {
         let cpus = part.as_ref().map(|part| part.cpus.clone());
+        let only_on = part.as_ref().map(Part::only_on);
         let driver = CorePmu::new(hardware, sampling, part, naming);
-        let only_on = cpus.clone().map(|cpus| OnlyOn {
-            cpus,
-            // Without a file `cpus`, perf opens an event with `-a` on each CPU.
-            refuses_others: naming != Naming::Apart,
-        });
         let instance = perf::Instance::only_on(driver, only_on)?;
         handlers.push(Handler(instance.clone()), GFP_KERNEL)?;
         instances.push((instance, cpus), GFP_KERNEL)?;
@@ -132,7 +127,7 @@ pub(crate) fn register(
     let nmi = register_nmi(handlers)?;
     let mut prepared = KVec::new();
     for (instance, cpus) in instances {
-        let pmu = Prepared::new(instance, cpus, place)?;
+        let pmu = Prepared::new(instance, cpus, place, naming)?;
         prepared.push(pmu, GFP_KERNEL)?;
     }
     let mut pmus = KVec::with_capacity(prepared.len(), GFP_KERNEL)?;
@@ -171,10 +166,11 @@ impl Prepared {
         instance: Arc<perf::Instance<CorePmu>>,
         cpus: Option<Arc<CpuMask>>,
         place: Place,
+        naming: Naming,
     ) -> Result<Self> {
         let driver = instance.driver();
         let capabilities = &driver.hardware.capabilities;
-        let groups = sysfs::attribute_groups(capabilities, place.naming(), cpus.as_ref())?;
+        let groups = sysfs::attribute_groups(capabilities, naming, cpus.as_ref())?;
         let handler = Handler(instance.clone());
         let hotplug = KBox::pin_init(
             hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),

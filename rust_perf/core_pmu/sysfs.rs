@@ -64,15 +64,17 @@ pub(crate) fn attribute_groups(
     }
 
     let mut files = KVec::new();
-    // By a file `cpus` perf knows the PMU of a type of core.
-    let file = match (only_on, naming) {
-        (Some(cpus), Naming::Apart) => Some(File::cpus(c"cpulist", cpus.clone())?),
-        (Some(cpus), Naming::InTree | Naming::OfCore) => Some(File::cpus(c"cpus", cpus.clone())?),
-        (None, Naming::OfCore) => Some(File::online_cpus(c"cpus")?),
-        (None, Naming::InTree | Naming::Apart) => None,
-    };
-    if let Some(file) = file {
-        files.push(file, GFP_KERNEL)?;
+    if let Some(cpus) = only_on {
+        // By a file `cpus` perf knows the PMU of a type of core.
+        let name = if naming.is_of_core() {
+            c"cpus"
+        } else {
+            c"cpulist"
+        };
+        files.push(File::cpus(name, cpus.clone())?, GFP_KERNEL)?;
+    } else if naming == Naming::OfCore {
+        // perf knows the PMU of all cores by the name `cpu` or by this file.
+        files.push(File::online_cpus(c"cpus")?, GFP_KERNEL)?;
     }
     let folders = [(c"format", format), (c"events", events), (c"caps", caps)];
     AttributeGroups::with_files(files, folders)

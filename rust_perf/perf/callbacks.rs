@@ -124,8 +124,7 @@ impl<T: Pmu> Callbacks<T> {
         if let (Some(only_on), Ok(cpu)) = (only_on, u32::try_from(cpu)) {
             // The parent was on one of these CPUs. That may be offline now: a task can be
             // forked all the same.
-            let is_refused = only_on.refuses_others && !is_inherited;
-            if is_refused && !only_on.cpus.contains_online(cpu) {
+            if !is_inherited && !only_on.opens_on.contains_online(cpu) {
                 return ENOENT.to_errno();
             }
         }

@@ -234,9 +234,9 @@ pub struct Instance<T: Pmu> {
 pub struct OnlyOn {
     /// The CPUs.
     pub cpus: Arc<CpuMask>,
-    /// Whether an event of another CPU cannot be opened (`ENOENT`, as in-tree). Otherwise it can
-    /// be opened, and never counts.
-    pub refuses_others: bool,
+    /// The CPUs whose events can be opened, if they are online; `ENOENT` for others. An event of
+    /// one that is not among `cpus` never counts.
+    pub opens_on: Arc<CpuMask>,
 }
 
 impl<T: Pmu> Instance<T> {

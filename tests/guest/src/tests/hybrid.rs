@@ -7,7 +7,8 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
-use perf_event::{Builder, Counter};
+use perf_event::events::Software;
+use perf_event::{Builder, Counter, CounterData};
 
 use super::compare::SYSFS;
 use super::user_read::Page;
@@ -24,7 +25,7 @@ use crate::pmu::{core_type, BuilderExt, CoreType, CpuPmu, Event, Mode, Pmu};
 use crate::program::LOOP;
 use crate::setting::{pin, Affinity, Setting};
 use crate::tests;
-use crate::tool::{Perf, Row};
+use crate::tool::{parse_rows, Perf, Row};
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -40,6 +41,7 @@ pub const TESTS: &[Test] = tests![
     events_of_cpus,
     as_a_pmu_of_a_core: [PerfTool],
     groups_of_two_types,
+    group_on_the_wrong_cpu,
     generic_events_as_in_tree,
     rdpmc_on_each_type,
     both_reserve_the_counters: [InTreeReserves],
@@ -138,11 +140,11 @@ fn parts(ctx: &Ctx) -> Result<[Part; 2]> {
         .map_err(|parts: Vec<_>| anyhow!("{} types of cores", parts.len()))
 }
 
-/// What is given to a test that runs on cores of one type.
-fn ctx_of(ctx: &Ctx, pmu: &Pmu) -> Ctx {
+/// What is given to a test of the PMU of one type of core.
+fn ctx_of(ctx: &Ctx, pmu: String) -> Ctx {
     Ctx {
         suite: ctx.suite,
-        pmu: pmu.name.clone(),
+        pmu,
         seed: ctx.seed,
     }
 }
@@ -154,12 +156,7 @@ pub fn on_each_type(ctx: &Ctx, mut f: impl FnMut(&Ctx) -> Result<()>) -> Result<
     }
     for kind in Kind::all(ctx) {
         let _affinity = Affinity::pinned_to(kind.cpus[0])?;
-        let of_kind = Ctx {
-            suite: ctx.suite,
-            pmu: kind.ours(),
-            seed: ctx.seed,
-        };
-        f(&of_kind)?;
+        f(&ctx_of(ctx, kind.ours()))?;
     }
     Ok(())
 }
@@ -167,7 +164,7 @@ pub fn on_each_type(ctx: &Ctx, mut f: impl FnMut(&Ctx) -> Result<()>) -> Result<
 /// Runs tests on a core of each type. Returns how many did not skip there.
 fn run_on(ctx: &Ctx, part: &Part, tests: impl IntoIterator<Item = &'static Test>) -> Result<usize> {
     let _affinity = Affinity::pinned_to(part.cpus[0])?;
-    let of_part = ctx_of(ctx, &part.ours);
+    let of_part = ctx_of(ctx, part.ours.name.clone());
     let mut passed = 0;
     for test in tests {
         match (test.run)(&of_part) {
@@ -224,7 +221,7 @@ fn listed(pmu: &Pmu, file: &str) -> Result<Vec<usize>> {
     list(&content(&pmu.dir().join(file))?)
 }
 
-/// Both drivers agree which CPUs a PMU is on. perf does not take ours for one of a type of core.
+/// Both drivers agree which CPUs a PMU is on. The perf tool does not take ours for one of a type of core.
 fn expect_cpus(part: &Part, want: &[usize]) -> Result<()> {
     for (pmu, file) in [(&part.ours, "cpulist"), (&part.in_tree, "cpus")] {
         let cpus = listed(pmu, file)?;
@@ -404,17 +401,7 @@ fn counts_on_its_cores_only(ctx: &Ctx) -> Result<()> {
             let what = format!("{} on CPU {cpu}", part.ours.name);
             let data = counter.read_full()?;
             expect(&what, "instructions", data.count(), want)?;
-            let (enabled, running) = (data.time_enabled(), data.time_running());
-            let (enabled, running) = (enabled.context("no time")?, running.context("no time")?);
-            ensure!(!enabled.is_zero(), "{what}: not enabled");
-            ensure!(
-                if here {
-                    running == enabled
-                } else {
-                    running.is_zero()
-                },
-                "{what}: runs {running:?} of {enabled:?}"
-            );
+            expect_running(&what, &data, here)?;
         }
     }
     Ok(())
@@ -516,18 +503,19 @@ fn events_of_cpus(ctx: &Ctx) -> Result<()> {
     for part in parts(ctx)? {
         for cpu in 0..ctx.suite.cpus as usize {
             if part.cpus.contains(&cpu) {
-                event_of_cpu(&part.ours, cpu).build()?;
-                event_of_cpu(&part.in_tree, cpu).build()?;
+                expect_errno(&part.ours, cpu, 0)?;
+                expect_errno(&part.in_tree, cpu, 0)?;
             } else {
                 expect_never_counts(&part.ours, cpu)?;
-                expect_refused(&part.in_tree, cpu, libc::ENOENT)?;
+                expect_errno(&part.in_tree, cpu, libc::ENOENT)?;
             }
         }
     }
     Ok(())
 }
 
-fn expect_refused(pmu: &Pmu, cpu: usize, want: i32) -> Result<()> {
+/// Opening an event of this CPU has this errno, or 0.
+fn expect_errno(pmu: &Pmu, cpu: usize, want: i32) -> Result<()> {
     let found = errno(event_of_cpu(pmu, cpu).build())?;
     let name = &pmu.name;
     ensure!(
@@ -545,10 +533,22 @@ fn expect_never_counts(pmu: &Pmu, cpu: usize) -> Result<()> {
     workload::tight_loop(100_000).measure(&counter)?;
     let data = counter.read_full()?;
     expect(&what, "instructions", data.count(), 0)?;
+    expect_running(&what, &data, false)
+}
+
+/// An event was enabled, and on a counter all the time or never.
+fn expect_running(what: &str, data: &CounterData, always: bool) -> Result<()> {
     let (enabled, running) = (data.time_enabled(), data.time_running());
     let (enabled, running) = (enabled.context("no time")?, running.context("no time")?);
     ensure!(!enabled.is_zero(), "{what}: not enabled");
-    ensure!(running.is_zero(), "{what}: runs {running:?} of {enabled:?}");
+    ensure!(
+        if always {
+            running == enabled
+        } else {
+            running.is_zero()
+        },
+        "{what}: runs {running:?} of {enabled:?}"
+    );
     Ok(())
 }
 
@@ -564,12 +564,13 @@ fn as_a_pmu_of_a_core(ctx: &Ctx) -> Result<()> {
                 ensure!(cpus == part.cpus, "{}: {cpus:?}", pmu.name);
                 for cpu in 0..ctx.suite.cpus as usize {
                     let here = part.cpus.contains(&cpu);
-                    expect_refused(pmu, cpu, if here { 0 } else { libc::ENOENT })?;
+                    expect_errno(pmu, cpu, if here { 0 } else { libc::ENOENT })?;
                 }
             }
             ensure!(!part.ours.has_names_apart(), "{}", part.ours.name);
-            let rows = system_wide(&part.ours)?;
+            let (rows, others) = system_wide(&part.ours)?;
             expect_places(&rows, &part.cpus)?;
+            ensure!(others.is_empty(), "not counted on {others:?}");
         }
         Ok(())
     })();
@@ -727,11 +728,18 @@ fn both_reserve_the_counters(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// What `perf stat -a` counts on each CPU.
-fn system_wide(pmu: &Pmu) -> Result<Vec<Row>> {
+/// What `perf stat -a` counts on each CPU, and the CPUs that it prints without a count.
+fn system_wide(pmu: &Pmu) -> Result<(Vec<Row>, Vec<String>)> {
     let event = pmu.tool_event(Event::Instructions, "");
     let stat = Perf::stat().args(["-a", "-A", "-e", &event, "true"]);
-    stat.counted_rows()
+    let mut output = stat.run()?;
+    let text = String::from_utf8(output.stderr)?;
+    let is_not_counted = |line: &&str| line.contains("<not counted>");
+    let (without, counted): (Vec<_>, Vec<_>) = text.lines().partition(is_not_counted);
+    let cpu = |line: &str| line.split(',').next().unwrap_or_default().to_owned();
+    output.stderr = counted.join("\n").into_bytes();
+    let without = without.into_iter().map(cpu).collect();
+    Ok((parse_rows(&output)?, without))
 }
 
 /// Expects that an event counted on these CPUs all the time.
@@ -747,21 +755,62 @@ fn expect_places(rows: &[Row], cpus: &[usize]) -> Result<()> {
 }
 
 /// The tool opens an event on all CPUs. It counts on those of its PMU, and the tool prints their
-/// sum as it is.
+/// sum as it is. A socket that has CPUs of both types has a count if the CPUs are named.
 fn system_wide_with_the_tool(ctx: &Ctx) -> Result<()> {
     let installed = LOOP.install()?;
     for part in parts(ctx)? {
-        expect_places(&system_wide(&part.ours)?, &part.cpus)?;
+        let (rows, others) = system_wide(&part.ours)?;
+        expect_places(&rows, &part.cpus)?;
+        let all = 0..ctx.suite.cpus as usize;
+        let want = all.filter(|cpu| !part.cpus.contains(cpu));
+        let want: Vec<_> = want.map(|cpu| format!("CPU{cpu}")).collect();
+        ensure!(
+            others == want,
+            "not counted on {others:?}, expected {want:?}"
+        );
+
         let _affinity = Affinity::pinned_to(part.cpus[0])?;
         let event = part.ours.tool_event(Event::Instructions, "u");
-        // perf itself runs on these CPUs as well, for far fewer instructions than the program.
-        let rows = Perf::stat()
-            .args(["-a", "-e", &event])
-            .args([installed.path()])
-            .rows()?;
-        let count = rows[0].value as u64;
-        let (least, most) = (LOOP.instructions, 2 * LOOP.instructions);
-        ensure!((least..most).contains(&count), "{event}: {count}");
+        let count = |options: &[&str]| -> Result<Row> {
+            let stat = Perf::stat().args(options).args(["-e", &event]);
+            let mut rows = stat.args([installed.path()]).rows()?;
+            ensure!(rows.len() == 1, "{rows:?}");
+            // perf itself runs on these CPUs as well, for far fewer instructions than the program.
+            let (count, least) = (rows[0].value as u64, LOOP.instructions);
+            ensure!((least..least + least / 2).contains(&count), "{rows:?}");
+            Ok(rows.remove(0))
+        };
+        let row = count(&["-a"])?;
+        ensure!(row.running > 0.0 && row.running < 100.0, "{row:?}");
+        let cpus = content(&part.ours.dir().join("cpulist"))?;
+        let row = count(&["-C", &cpus, "--per-socket"])?;
+        ensure!(row.running == 100.0, "{row:?}");
+    }
+    Ok(())
+}
+
+/// An event of another PMU counts nothing either, if it is in a group with one of a CPU of another
+/// type.
+fn group_on_the_wrong_cpu(ctx: &Ctx) -> Result<()> {
+    for part in parts(ctx)? {
+        for cpu in 0..ctx.suite.cpus as usize {
+            let _affinity = Affinity::pinned_to(cpu)?;
+            let of_cpu = |event: &mut Builder| {
+                event.any_pid().one_cpu(cpu);
+            };
+            let mut clock = Builder::new(Software::CPU_CLOCK);
+            of_cpu(&mut clock);
+            let mut clock = clock.build()?;
+            let mut event = part.ours.event(Event::Instructions);
+            of_cpu(event.include_kernel());
+            let _event = event.build_with_group(&mut clock)?;
+            workload::tight_loop(100_000).measure(&clock)?;
+            let what = format!("{} on CPU {cpu}", part.ours.name);
+            let data = clock.read_full()?;
+            let here = part.cpus.contains(&cpu);
+            ensure!((data.count() != 0) == here, "{what}: {} ns", data.count());
+            expect_running(&what, &data, here)?;
+        }
     }
     Ok(())
 }
@@ -802,9 +851,9 @@ fn hotplug_of_an_efficient_core(ctx: &Ctx) -> Result<()> {
         offline.push(Setting::change(online(cpu), 0)?);
         expect_cpus(&atom, &left)?;
         expect_cpus(&core, &core.cpus)?;
-        // perf refuses it, as for a PMU of all CPUs.
-        expect_refused(&atom.ours, cpu, libc::ENODEV)?;
-        expect_refused(&atom.in_tree, cpu, libc::ENOENT)?;
+        for pmu in [&atom.ours, &atom.in_tree, &core.ours] {
+            expect_errno(pmu, cpu, libc::ENOENT)?;
+        }
         for &cpu in core.cpus.iter().chain(&left) {
             let part = if left.contains(&cpu) { &atom } else { &core };
             expect_samples(&part.ours, cpu)?;
