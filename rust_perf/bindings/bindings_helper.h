@@ -11,7 +11,6 @@
 #include <linux/perf_event.h>
 #include <linux/percpu.h>
 #include <linux/sched/clock.h>
-#include <linux/security.h>
 #include <linux/smp.h>
 #include <linux/syscore_ops.h>
 #include <linux/string.h>

@@ -97,6 +97,7 @@ int rust_perf_path_of_file(unsigned int fd, struct path *path);
 int rust_perf_path_lookup(const char *name, struct path *path);
 bool rust_perf_path_is_regular_file(const struct path *path);
 struct inode *rust_perf_path_inode(const struct path *path);
+int rust_perf_kprobes_locked_down(void);
 
 /* helpers_trace.c */
 

@@ -11,6 +11,7 @@
 #include <linux/module.h>
 #include <linux/namei.h>
 #include <linux/path.h>
+#include <linux/security.h>
 #include <linux/static_call.h>
 
 #include "helpers.h"
@@ -149,4 +150,10 @@ bool rust_perf_path_is_regular_file(const struct path *path)
 struct inode *rust_perf_path_inode(const struct path *path)
 {
 	return d_real_inode(path->dentry);
+}
+
+/* security_locked_down() is an inline function without CONFIG_SECURITY. */
+int rust_perf_kprobes_locked_down(void)
+{
+	return security_locked_down(LOCKDOWN_KPROBES);
 }

@@ -239,9 +239,7 @@ fn check(symbols: Symbols, place: &Place) -> Result {
         }
     };
     // SAFETY: The function may be called in task context.
-    to_result(unsafe {
-        bindings::security_locked_down(bindings::lockdown_reason_LOCKDOWN_KPROBES)
-    })?;
+    to_result(unsafe { bindings::rust_perf_kprobes_locked_down() })?;
     if symbols.is_notrace(address)? {
         return Err(EINVAL);
     }
