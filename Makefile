@@ -78,5 +78,7 @@ define usage
 |   QEMU_ARGS=…       more arguments for QEMU
 |   TIMEOUT=s         seconds until the guest is stopped (default: 600); for a guest of
 |                     `make test`, seconds without a result
-| For all: KERNEL=release, a Debian kernel such as 7.3.4+deb13-amd64
+| For all: KERNEL=release, a Debian kernel such as 7.3.4+deb13-amd64. For guest, shell, test and
+|                     module also a kernel that checks itself and is built from Debian's source:
+|                     KERNEL=debug (KASAN, lockdep, kmemleak, UBSAN) or debug-kcsan
 endef

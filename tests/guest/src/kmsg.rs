@@ -30,6 +30,9 @@ const TROUBLE: &[&str] = &[
     "rcu: INFO:",
     "INFO: possible",
     "suspicious RCU",
+    "INFO: trying to register",
+    "UBSAN:",
+    "CFI failure",
     "general protection fault",
     "unchecked MSR access",
     "Oops",
@@ -167,9 +170,10 @@ pub fn set_judged(records: &[Record]) {
 
 /// Fails if there are bad records in `log`, or trouble since boot.
 pub fn check_clean(log: &mut Kmsg) -> Result<()> {
-    let mut bad = Kmsg::from_boot()?.records()?;
+    let mut bad = without_other_races(Kmsg::from_boot()?.records()?);
     bad.retain(|record| is_trouble(&record.text));
-    bad.extend(log.records()?.into_iter().filter(is_bad));
+    let new = without_other_races(log.records()?);
+    bad.extend(new.into_iter().filter(is_bad));
     let judged = JUDGED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut lines: Vec<_> = bad
         .into_iter()
@@ -186,6 +190,15 @@ pub fn check_clean(log: &mut Kmsg) -> Result<()> {
         lines.join("\n")
     );
     Ok(())
+}
+
+/// The records without KCSAN's reports of races that the module has no part in.
+fn without_other_races(records: Vec<Record>) -> Vec<Record> {
+    let lines = records.iter().map(|record| record.text.as_str());
+    let flags = suites::in_other_races(lines);
+    let flagged = records.into_iter().zip(flags);
+    let kept = flagged.filter(|(_, is_other)| !is_other);
+    kept.map(|(record, _)| record).collect()
 }
 
 /// Whether a line must never be in the log.

@@ -7,7 +7,7 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 use crate::ctx::Test;
 use crate::tests::{
     attr, beside, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
-    counting, delivery, event_zero, events, example, exclude, extra_registers, faults,
+    counting, delivery, event_zero, events, example, exclude, extra_registers, fail_nth, faults,
     foreign_writes, gp_fault, groups, hotplug, hybrid, kernel_selftests, kexec, kinds, lifecycle,
     lockup, lvtpc, memory_map, metrics, mixed, model_events, modes, no_pmu, offline, overflow,
     pairs, parameters, perf_test, perf_tool, primary, probes, processor, programs, random_groups,
@@ -37,6 +37,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Example => example::TESTS,
         TestGroup::Exclude => exclude::TESTS,
         TestGroup::ExtraRegisters => extra_registers::TESTS,
+        TestGroup::FailNth => fail_nth::TESTS,
         TestGroup::FaultsDelay => faults::DELAY,
         TestGroup::FaultsDelayLong => faults::DELAY_LONG,
         TestGroup::FaultsLose => faults::LOSE,

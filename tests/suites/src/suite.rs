@@ -69,6 +69,8 @@ test_groups! {
     Exclude,
     /// extra_registers.rs: needs a machine like that of `Constraints`
     ExtraRegisters,
+    /// fail_nth.rs: needs a kernel with fault injection, as that of `KERNEL=debug`
+    FailNth,
     /// faults.rs: needs [`Fault::Delay`]
     FaultsDelay,
     /// faults.rs: needs a [`Fault::Delay`] that outlasts the closing of an event
@@ -294,6 +296,8 @@ pub struct Suite {
     /// Whether its tests are others' programs, which have limits by the host's clock. CI leaves
     /// them out.
     has_time_limits: bool,
+    /// Whether CI runs it on a kernel that checks itself, too.
+    is_for_checks: bool,
 }
 
 /// A kernel module in C that is for tests alone.
@@ -342,6 +346,7 @@ impl Suite {
             by_default: true,
             like: None,
             has_time_limits: false,
+            is_for_checks: false,
         }
     }
 
@@ -462,6 +467,18 @@ impl Suite {
             has_time_limits: true,
             ..self
         }
+    }
+
+    const fn with_checks(self) -> Self {
+        Self {
+            is_for_checks: true,
+            ..self
+        }
+    }
+
+    /// Whether CI runs it on a kernel that checks itself, too.
+    pub fn is_for_checks(&self) -> bool {
+        self.is_for_checks
     }
 
     /// Whether CI runs it.
@@ -938,6 +955,7 @@ const GENERAL: &[Suite] = &[
     )
     .cpus(1)
     .timing(Timing::Icount),
+    Suite::new("fail-nth", &[&[FailNth]]).with_checks(),
     Suite::new("ref-cycles", &[&[RefCycles]]).on(machine::V4_TSC),
     Suite::new("ref-cycles-icount", &[&[RefCycles]])
         .on(machine::V4_TSC)

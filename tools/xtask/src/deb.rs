@@ -24,7 +24,7 @@ const DKMS: &str = "rust-perf-dkms";
 
 /// `make deb`.
 pub fn deb(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
-    let kernel = kernel::resolve(ctx, options)?;
+    let kernel = kernel::resolve_debian(ctx, options)?;
     let kdir = kernel::kdir(ctx, &kernel)?;
     let tools = tools(ctx, &kernel)?;
     let built = build(ctx, &kernel, &kdir, &tools)?;

@@ -61,6 +61,9 @@ pub fn link(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
 
 /// `make event-lists`.
 pub fn event_lists(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
-    println!("{}", link(ctx, &kernel::resolve(ctx, options)?)?.display());
+    println!(
+        "{}",
+        link(ctx, &kernel::resolve_debian(ctx, options)?)?.display()
+    );
     Ok(ExitCode::SUCCESS)
 }

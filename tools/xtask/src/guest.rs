@@ -572,7 +572,7 @@ impl Guest<'_> {
                 "-nic",
                 "none",
             ])
-            .args(["-m", "1G", "-smp"])
+            .args(["-m", parts.kernel.memory(), "-smp"])
             .arg(format!("{},threads={}", settings.cpus, settings.threads))
             .args(["-cpu", &settings.cpu])
             .arg("-kernel")
@@ -663,8 +663,18 @@ fn telling_end(console: &str) -> String {
 
 /// The kernel's first complaint with the lines that follow.
 pub fn complaint(console: &str) -> Option<String> {
-    const COMPLAINTS: &[&str] = &["Kernel panic", "Oops", "BUG:", "WARNING:"];
-    let mut lines = console.lines();
+    const COMPLAINTS: &[&str] = &[
+        "Kernel panic",
+        "Oops",
+        "BUG:",
+        "WARNING:",
+        "UBSAN:",
+        "INFO: possible",
+        "INFO: trying to register",
+    ];
+    let is_other = suites::in_other_races(console.lines());
+    let lines = console.lines().zip(is_other);
+    let mut lines = lines.filter(|(_, is_other)| !is_other).map(|it| it.0);
     let first = lines.find(|line| COMPLAINTS.iter().any(|what| line.contains(what)))?;
     let some: Vec<_> = iter::once(first).chain(lines.take(24)).collect();
     Some(some.join("\n"))

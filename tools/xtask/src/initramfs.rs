@@ -17,7 +17,7 @@ use crate::kernel::{Image, Kernel};
 /// The first process of the guest.
 const INIT: &str = include_str!("../guest/init");
 
-/// The modules that init loads, after those they depend on.
+/// The modules that init loads, after those they depend on. Debug kernels have them built in.
 const MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
 
 /// Makes the initramfs for a kernel.
@@ -42,7 +42,11 @@ pub fn initramfs(ctx: &Context, kernel: &Kernel, image: &Image) -> Result<PathBu
             fs::read("/usr/bin/busybox").context("no busybox in the build root")?,
         )];
         let mut names = Vec::new();
-        for path in load_order(&dependencies, MODULES)? {
+        let needed = match kernel.flavour {
+            Some(_) => &[],
+            None => MODULES,
+        };
+        for path in load_order(&dependencies, needed)? {
             let contents = Command::new("xz")
                 .arg("-dc")
                 .arg(modules.join(path))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The stock Debian kernel, and a build tree of it for Rust modules.
+//! The stock Debian kernel, and a build tree of it for Rust modules. [`debug_kernel`] makes others.
 //!
 //! Debian builds its kernels with `CONFIG_RUST=y`, but its headers packages have no Rust
 //! metadata (`rust/*.rmeta`, the proc-macro libraries). The metadata is rebuilt from the
@@ -18,6 +18,7 @@ use std::thread;
 
 use crate::cache::{Entry, Key};
 use crate::context::Context;
+use crate::debug_kernel::{self, Flavour};
 use crate::packages::{self, Index, Version};
 use crate::source::{self, Part};
 
@@ -62,20 +63,40 @@ const NOT_NEEDED: &[&str] = &[
 ];
 
 /// Which kernel.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct Options {
-    /// A Debian kernel, such as 7.3.4+deb13-amd64, instead of the newest that is supported.
+    /// A Debian kernel, such as 7.3.4+deb13-amd64, instead of the newest that is supported; or
+    /// one that checks itself and is built here: debug or debug-kcsan.
     #[arg(long, env = "RUST_PERF_KERNEL", global = true)]
     kernel: Option<String>,
 }
 
-/// A kernel of the package index.
+impl Options {
+    /// A kernel by its name.
+    pub fn named(name: &str) -> Self {
+        Self {
+            kernel: Some(name.to_owned()),
+        }
+    }
+
+    /// The variable that chooses this kernel again, for a `make` command.
+    pub fn variable(&self) -> String {
+        match &self.kernel {
+            Some(name) => format!(" KERNEL={}", shell_words::quote(name)),
+            None => String::new(),
+        }
+    }
+}
+
+/// A kernel of the package index, or one that is built from its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     /// What `uname -r` says.
     pub release: String,
     /// The version of its packages.
     pub version: Version,
+    /// Which debug kernel it is, if it is not Debian's.
+    pub flavour: Option<Flavour>,
 }
 
 impl Kernel {
@@ -128,8 +149,32 @@ impl Kernel {
         entries.iter().all(|entry| entry(ctx, self).exists(ctx))
     }
 
+    /// The memory that a guest needs, for QEMU.
+    pub fn memory(&self) -> &'static str {
+        match self.flavour {
+            Some(_) => "3G",
+            None => "1G",
+        }
+    }
+
     fn announce(&self) {
-        eprintln!("kernel: Debian's {} ({})", self.release, self.version);
+        let Self {
+            release, version, ..
+        } = self;
+        match self.flavour {
+            Some(_) => eprintln!("kernel: {release}, of Debian's source ({version})"),
+            None => eprintln!("kernel: Debian's {release} ({version})"),
+        }
+    }
+
+    /// The debug kernel that is built from this kernel's source.
+    fn with_checks(self, flavour: Flavour) -> Self {
+        let upstream = self.release.split('+').next().unwrap_or_default();
+        Self {
+            release: flavour.release(upstream),
+            flavour: Some(flavour),
+            ..self
+        }
     }
 
     fn recorded(path: &Path) -> Option<Self> {
@@ -147,6 +192,7 @@ impl Kernel {
         Some(Self {
             release: release.to_owned(),
             version: version.into(),
+            flavour: None,
         })
     }
 }
@@ -164,6 +210,7 @@ fn newest(index: &Index, release: Option<&str>) -> Result<Option<Kernel>> {
             .map(|package| Kernel {
                 release: package.name["linux-binary-".len()..].to_owned(),
                 version: package.version.clone(),
+                flavour: None,
             })
             .filter(|kernel| wanted(kernel, series))
             // Not linux-binary-unsigned-….
@@ -186,14 +233,33 @@ fn newest(index: &Index, release: Option<&str>) -> Result<Option<Kernel>> {
     Ok(None)
 }
 
-/// Finds the kernel to use, and records it. So a later run needs no network, and does not
-/// switch to another kernel by itself.
+/// Finds the kernel to use.
 pub fn resolve(ctx: &Context, options: &Options) -> Result<Kernel> {
-    let release = options.kernel.as_deref();
+    let name = options.kernel.as_deref();
+    let kernel = match name.and_then(Flavour::named) {
+        Some(flavour) => recorded(ctx, None)?.with_checks(flavour),
+        None => recorded(ctx, name)?,
+    };
+    kernel.announce();
+    Ok(kernel)
+}
+
+/// The same, if it must be one of Debian's.
+pub fn resolve_debian(ctx: &Context, options: &Options) -> Result<Kernel> {
+    let kernel = resolve(ctx, options)?;
+    ensure!(
+        kernel.flavour.is_none(),
+        "KERNEL= must name a kernel of Debian's here, such as 7.3.4{FLAVOUR}"
+    );
+    Ok(kernel)
+}
+
+/// Finds a kernel of Debian's, and records it. So a later run needs no network, and does not
+/// switch to another kernel by itself.
+fn recorded(ctx: &Context, release: Option<&str>) -> Result<Kernel> {
     let record = record(ctx, release)?;
     if let Some(kernel) = Kernel::recorded(&record) {
         if kernel.usable(ctx)? {
-            kernel.announce();
             return Ok(kernel);
         }
     }
@@ -205,15 +271,14 @@ pub fn resolve(ctx: &Context, options: &Options) -> Result<Kernel> {
         }
     };
     kernel.record(&record)?;
-    kernel.announce();
     Ok(kernel)
 }
 
 fn record(ctx: &Context, release: Option<&str>) -> Result<PathBuf> {
     let name = release.unwrap_or("default");
     ensure!(
-        !name.is_empty() && !name.contains('/'),
-        "KERNEL={name}: not the name of a kernel such as 7.3.4{FLAVOUR}"
+        !name.is_empty() && !name.contains('/') && Flavour::named(name).is_none(),
+        "KERNEL={name}: not the name of a Debian kernel such as 7.3.4{FLAVOUR}"
     );
     Ok(ctx.cache.join("kernels").join(name))
 }
@@ -281,6 +346,9 @@ fn image_entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 
 /// Gets the image of a kernel.
 pub fn image(ctx: &Context, kernel: &Kernel) -> Result<Image> {
+    if let Some(flavour) = kernel.flavour {
+        return debug_kernel::image(ctx, kernel, flavour);
+    }
     let entry = image_entry(ctx, kernel).get(ctx, |step, dir| {
         let names = image_packages(kernel);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -366,6 +434,9 @@ fn kdir_entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 
 /// Makes the build tree of a kernel, with Rust metadata.
 pub fn kdir(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
+    if let Some(flavour) = kernel.flavour {
+        return debug_kernel::tree(ctx, kernel, flavour);
+    }
     let source = || source::get(ctx, kernel);
     kdir_entry(ctx, kernel).get_from(ctx, source, |step, kdir, source| {
         let part = Part {
@@ -479,7 +550,7 @@ fn stock_symbols(symvers: &str) -> HashSet<&str> {
 
 /// `make rust-headers`.
 pub fn rust_headers(ctx: &Context, options: &Options) -> Result<ExitCode> {
-    let kernel = resolve(ctx, options)?;
+    let kernel = resolve_debian(ctx, options)?;
     let kdir = kdir(ctx, &kernel)?;
     let symbols = fs::read_to_string(kdir.join("rust/symbols"))?;
     eprintln!(

@@ -15,6 +15,7 @@ mod callgraph;
 mod context;
 mod cpus;
 mod deb;
+mod debug_kernel;
 mod demo;
 mod event_lists;
 mod generations;

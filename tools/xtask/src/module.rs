@@ -13,6 +13,7 @@ use suites::TestModule;
 
 use crate::cache;
 use crate::context::Context;
+use crate::debug_kernel;
 use crate::kernel::{self, Kernel};
 use crate::step::Step;
 
@@ -294,7 +295,7 @@ fn build(ctx: &Context, kdir: &Path, target: Target, clippy: bool) -> Result<Pat
         }
         ToolChain::Host => {}
         ToolChain::Root if tree.config("CONFIG_CC_IS_CLANG") == Some("y") => {
-            make.arg("LLVM=-19");
+            make.args(debug_kernel::MAKE_ARGS);
         }
         ToolChain::Root => {
             make.args(kernel::MAKE_ARGS);

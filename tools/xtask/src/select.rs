@@ -32,6 +32,9 @@ pub struct Request {
     pub all: bool,
     /// Whether to leave out suites that are not for CI ([`Suite::is_for_ci`]).
     pub ci: bool,
+    /// Whether to leave out those that CI does not run on a kernel that checks itself
+    /// ([`Suite::is_for_checks`]).
+    pub checks: bool,
 }
 
 impl Request {
@@ -84,7 +87,9 @@ impl Request {
     pub fn suites(&self) -> Result<Vec<&'static Suite>> {
         let Some(filter) = &self.suites else {
             let wanted = |suite: &&Suite| suite.by_default || self.all || self.tests.is_some();
-            let left_out = |suite: &&Suite| self.ci && !suite.is_for_ci();
+            let left_out = |suite: &&Suite| {
+                self.ci && !suite.is_for_ci() || self.checks && !suite.is_for_checks()
+            };
             let suites = SUITES.iter().filter(wanted);
             return Ok(suites.filter(|suite| !left_out(suite)).collect());
         };

@@ -19,6 +19,7 @@ use suites::{Filter, Suite, SystemEvent, TestModule};
 
 use crate::cache;
 use crate::context::{Context, GuestLogs};
+use crate::debug_kernel::Flavour;
 use crate::generations;
 use crate::guest::{self, Guest, LimitOf, Outcome, Parts};
 use crate::guest_tests;
@@ -61,6 +62,7 @@ impl Options {
             tests: filter(&self.test),
             all: self.all || (self.ci && !named),
             ci: self.ci && !self.all && !named,
+            checks: false,
         }
     }
 }
@@ -126,8 +128,29 @@ fn run(
         !options.guest.primary,
         "PRIMARY=1 is for demo, guest and shell; to test it: make test SUITE='primary*'"
     );
+    run_on(ctx, kernel, options, &request, tally)?;
+    if request.ci {
+        let debug = kernel::Options::named(Flavour::Kasan.name());
+        let request = Request {
+            checks: true,
+            ..request
+        };
+        run_on(ctx, &debug, options, &request, tally)?;
+    }
+    Ok(())
+}
+
+/// Runs what is asked for on a kernel.
+fn run_on(
+    ctx: &Context,
+    kernel: &kernel::Options,
+    options: &Options,
+    request: &Request,
+    tally: &mut Tally,
+) -> Result<()> {
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
-    if request.suites.is_none() && request.tests.is_none() {
+    let is_stock = parts.kernel.flavour.is_none();
+    if request.suites.is_none() && request.tests.is_none() && is_stock {
         host::test(ctx, &parts.kernel, tally)?;
     }
     let program = guest_tests::build(ctx)?;
@@ -167,9 +190,10 @@ fn run(
         program: &program,
         module: &module,
         user: &options.guest,
+        kernel,
     };
     let good = runner.run(&selected, tally);
-    if request.is_full() && options.guest.are_usual() && good {
+    if request.is_full() && options.guest.are_usual() && is_stock && good {
         generations::keep(ctx)?;
     }
     Ok(())
@@ -190,12 +214,15 @@ struct Runner<'a> {
     program: &'a Path,
     module: &'a Path,
     user: &'a guest::Options,
+    kernel: &'a kernel::Options,
 }
 
 /// Writes what the user reads about suites.
 struct Reporter<'a> {
     /// What the user chose about the guests.
     user: &'a guest::Options,
+    /// The kernel, by the name that the user chose it by.
+    kernel: &'a kernel::Options,
 }
 
 /// How many guests run at the same time: one a core. A guest with two CPUs has two threads
@@ -223,7 +250,10 @@ impl Verdict {
 impl Runner<'_> {
     /// Runs suites and reports each when it ends. Returns whether none failed.
     fn run(&self, selected: &[Selected], tally: &mut Tally) -> bool {
-        let reporter = Reporter { user: self.user };
+        let reporter = Reporter {
+            user: self.user,
+            kernel: self.kernel,
+        };
         let queue = Mutex::new(selected.iter());
         let (report, reports) = mpsc::channel();
         let mut good = true;
@@ -338,7 +368,7 @@ impl Reporter<'_> {
             let quote = if tests.len() > 1 { "'" } else { "" };
             command += &format!(" TEST={quote}{}{quote}", tests.join(" "));
         }
-        command + &self.user.variables()
+        command + &self.user.variables() + &self.kernel.variable()
     }
 
     /// The command that runs again what failed in a suite.
@@ -417,7 +447,10 @@ mod tests {
     }
 
     fn with_reporter(user: guest::Options, check: impl FnOnce(&Reporter)) {
-        check(&Reporter { user: &user });
+        check(&Reporter {
+            user: &user,
+            kernel: &kernel::Options::default(),
+        });
     }
 
     #[test]

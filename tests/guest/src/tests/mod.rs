@@ -18,6 +18,7 @@ pub mod events;
 pub mod example;
 pub mod exclude;
 pub mod extra_registers;
+pub mod fail_nth;
 pub mod faults;
 pub mod foreign_writes;
 pub mod gp_fault;

@@ -4,7 +4,7 @@
 mod attrs;
 mod cost;
 mod errors;
-mod leaks;
+pub(super) mod leaks;
 mod programs;
 mod records;
 

@@ -47,7 +47,7 @@ fn allocated() -> Result<(u64, u64)> {
 }
 
 /// The references to the module.
-fn references() -> Result<u64> {
+pub(in crate::tests) fn references() -> Result<u64> {
     Ok(fs::read_to_string("/sys/module/rust_perf/refcnt")?
         .trim()
         .parse()?)

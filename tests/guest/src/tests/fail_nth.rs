@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Each allocation of a call fails once. The kernel must be built with fault injection, as that of
+//! `KERNEL=debug` is: Documentation/fault-injection/fault-injection.rst.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use anyhow::{bail, ensure, Context, Result};
+use nix::errno::Errno;
+use perf_event::{Builder, Counter};
+
+use super::probes::leaks::references;
+use super::sampling::RING;
+use super::{expect, expect_exact};
+use crate::ctx::{skip, Ctx, Test};
+use crate::module;
+use crate::pmu::{Event, Pmu};
+use crate::probe::{c_path, place_of, Probe, Side};
+use crate::setting::Setting;
+use crate::tests;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    all need [Root, Module, ExactCounts];
+    each_allocation_of_an_open,
+    each_allocation_of_a_ring_buffer,
+    each_allocation_of_insmod,
+];
+
+/// What makes allocations fail.
+struct FailNth {
+    file: File,
+    _settings: [Setting; 2],
+}
+
+impl FailNth {
+    fn new() -> Result<Self> {
+        const FAILSLAB: &str = "/sys/kernel/debug/failslab";
+        if !Path::new(FAILSLAB).exists() {
+            return skip("the kernel is built without CONFIG_FAILSLAB");
+        }
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open("/proc/thread-self/fail-nth")
+            .context("fail-nth")?;
+        Ok(Self {
+            file,
+            _settings: [
+                // Those that may wait fail as well.
+                Setting::change(format!("{FAILSLAB}/ignore-gfp-wait"), "N")?,
+                // No stack in the kernel log for each.
+                Setting::change("/sys/kernel/debug/fail_page_alloc/verbose", 0)?,
+            ],
+        })
+    }
+
+    /// Makes a call whose allocation of number `n`, from 1 on, fails. `None` if there are fewer.
+    fn call<T>(&self, n: usize, call: impl FnOnce() -> T) -> Result<Option<T>> {
+        let mut left = [0; 16];
+        self.file.write_all_at(n.to_string().as_bytes(), 0)?;
+        let result = call();
+        let length = self.file.read_at(&mut left, 0)?;
+        self.file.write_all_at(b"0", 0)?;
+        let left = std::str::from_utf8(&left[..length])?.trim();
+        Ok((left == "0").then_some(result))
+    }
+
+    /// Makes a call again and again, so that each of its allocations fails once. `check` gets the
+    /// results. Returns how many failed.
+    fn each<T>(
+        &self,
+        mut call: impl FnMut() -> T,
+        mut check: impl FnMut(usize, T) -> Result<()>,
+    ) -> Result<usize> {
+        // The kernel keeps some of what the first call allocates.
+        drop(call());
+        for n in 1.. {
+            match self.call(n, &mut call)? {
+                Some(result) => check(n, result)?,
+                None => return Ok(n - 1),
+            }
+        }
+        bail!("the allocations do not end")
+    }
+}
+
+/// A call failed for want of memory, or did without what it could not allocate.
+fn expect_no_memory<T>(what: &str, n: usize, result: io::Result<T>) -> Result<()> {
+    let Err(error) = result else { return Ok(()) };
+    let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
+    ensure!(
+        errno == Errno::ENOMEM,
+        "{what}, allocation {n} failed: {errno}"
+    );
+    Ok(())
+}
+
+/// An event of each kind that the module has.
+fn events(ctx: &Ctx) -> Result<Vec<(&'static str, Builder<'static>)>> {
+    let pmu = ctx.pmu()?;
+    let clock = Pmu::find("rust_clock")?;
+    let trace = Pmu::find("rust_trace")?;
+    let (file, offset) = place_of(workload::tight_loop_head())?;
+    let uprobe = Probe::path(Box::leak(Box::new(c_path(&file)?)), offset);
+    let kprobe = Probe::symbol(c"do_sys_openat2", 0);
+    let mut sampled = pmu.event(Event::Branches);
+    sampled.sample_period(10_000);
+    Ok(vec![
+        ("rust_pmu", pmu.event(Event::Instructions)),
+        ("rust_pmu, sampled", sampled),
+        ("rust_clock", clock.raw(clock.encode("task-clock")?)),
+        ("rust_trace", trace.raw(trace.encode("sched_switch")?)),
+        ("kprobe", kprobe.event(Side::Ours)?),
+        ("uprobe", uprobe.event(Side::Ours)?),
+    ])
+}
+
+/// Opening an event whose allocations fail leaves nothing, and the next event counts.
+fn each_allocation_of_an_open(ctx: &Ctx) -> Result<()> {
+    let fail = FailNth::new()?;
+    for (what, event) in events(ctx)? {
+        let failed = fail.each(
+            || event.build(),
+            |n, result| expect_no_memory(what, n, result),
+        )?;
+        println!("# {what}: {failed} allocations");
+        // perf itself allocates the event, its context and a file.
+        ensure!(failed >= 3, "{what}: {failed} allocations");
+        expect(what, "references", references()?, 0)?;
+    }
+    expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000))
+}
+
+/// The same of mapping a ring buffer.
+fn each_allocation_of_a_ring_buffer(ctx: &Ctx) -> Result<()> {
+    let fail = FailNth::new()?;
+    for (what, mut event) in events(ctx)? {
+        event.sample_period(1_000);
+        let open = || -> Result<Counter> { Ok(event.build()?) };
+        let mut failed = 0;
+        for n in 1.. {
+            let counter = open()?;
+            match fail.call(n, || counter.sampled(RING))? {
+                Some(result) => {
+                    expect_no_memory(what, n, result.map(drop))?;
+                    failed += 1;
+                }
+                None => break,
+            }
+        }
+        println!("# {what}: {failed} allocations");
+        ensure!(failed >= 1, "{what}: no allocation");
+        expect(what, "references", references()?, 0)?;
+    }
+    expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000))
+}
+
+/// A module whose allocations fail is not loaded, or does without, and can be loaded afterwards.
+fn each_allocation_of_insmod(ctx: &Ctx) -> Result<()> {
+    let fail = FailNth::new()?;
+    module::remove()?;
+    let mut refused = 0;
+    let result = (|| {
+        for n in 1.. {
+            let Some(result) = fail.call(n, || module::insert(ctx))? else {
+                println!("# {} allocations, {refused} of them needed", n - 1);
+                ensure!(refused >= 50, "only {refused} were needed");
+                return Ok(());
+            };
+            let errno = match result {
+                Ok(Ok(())) => {
+                    module::remove().with_context(|| format!("rmmod, after {n} failed"))?;
+                    continue;
+                }
+                Ok(Err(errno)) => errno,
+                // The file could not be opened.
+                Err(error) => match error.downcast_ref::<io::Error>() {
+                    Some(error) => Errno::from_raw(error.raw_os_error().unwrap_or_default()),
+                    None => return Err(error),
+                },
+            };
+            ensure!(errno == Errno::ENOMEM, "allocation {n} failed: {errno}");
+            ensure!(!module::is_loaded(), "allocation {n} failed: loaded");
+            refused += 1;
+        }
+        Ok(())
+    })();
+    if !module::is_loaded() {
+        module::insert(ctx)??;
+    }
+    result?;
+    expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000))
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reports of KCSAN, the kernel's detector of data races, in a kernel log.
+//!
+//! The kernel has races of its own, which it tolerates. A report is about this project if the
+//! module is in one of its stacks.
+
+/// The first line of a report.
+const FIRST: &str = "BUG: KCSAN:";
+/// The line that is before a report and ends it.
+const RULE: &str = "====================";
+/// What the kernel writes behind a function of the module, but for the bracket that ends it.
+const MODULE: &str = "[rust_perf";
+
+/// For each line, whether it belongs to a report about something else than the module.
+pub fn in_other_races<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<bool> {
+    let mut flags = Vec::new();
+    let mut start = None;
+    let mut is_ours = false;
+    for (at, line) in lines.into_iter().enumerate() {
+        flags.push(false);
+        if line.contains(FIRST) {
+            (start, is_ours) = (Some(at), false);
+        }
+        let Some(first) = start else { continue };
+        is_ours |= line.contains(MODULE);
+        if line.contains(RULE) {
+            flags[first..].fill(!is_ours);
+            start = None;
+        }
+    }
+    flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_race_of_the_kernel_is_not_ours() {
+        let report = |function: &str| {
+            format!(
+                "before\n{RULE}\nBUG: KCSAN: data-race in a / b\n\n\
+                 write to 0xff of 8 bytes by task 1 on cpu 0:\n {function}\n{RULE}\nafter"
+            )
+        };
+        let flags = |text: &str| in_other_races(text.lines());
+        let kernel = flags(&report("a+0x1/0x2"));
+        assert_eq!(
+            kernel,
+            [false, false, true, true, true, true, true, false],
+            "the report with its last line"
+        );
+        assert!(!flags(&report("a+0x1/0x2 [rust_perf]")).contains(&true));
+        // The end is missing.
+        assert!(!flags(&format!("{FIRST} data-race in a / b\n a+0x1/0x2")).contains(&true));
+    }
+}
