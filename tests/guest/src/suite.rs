@@ -11,8 +11,9 @@ use crate::tests::{
     foreign_writes, gp_fault, groups, hotplug, hybrid, kernel_selftests, kexec, kinds, lifecycle,
     lockup, lvtpc, memory_map, metrics, mixed, model_events, modes, no_pmu, offline, overflow,
     pairs, parameters, perf_test, perf_tool, primary, probes, processor, programs, random_groups,
-    ref_cycles, rotation, sampling, saved, shared_registers, sharing, siblings, sleep, svm, sysfs,
-    tasks, throttled, topdown, trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
+    ref_cycles, rotation, sampling, saved, security, shared_registers, sharing, siblings, sleep,
+    svm, sysfs, tasks, throttled, topdown, trace, trace_compare, trace_cost, unreserved, user_read,
+    watchdog,
 };
 
 /// The tests of a group.
@@ -88,6 +89,8 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Saved => saved::TESTS,
         TestGroup::SavedKinds => saved::KINDS,
         TestGroup::SavedRefCycles => saved::REF_CYCLES,
+        TestGroup::Security => security::TESTS,
+        TestGroup::SecurityCost => security::COST,
         TestGroup::SharedRegisters => shared_registers::TESTS,
         TestGroup::Sharing => sharing::TESTS,
         TestGroup::Siblings => siblings::TESTS,

@@ -177,6 +177,10 @@ test_groups! {
     SavedKinds,
     /// saved.rs: needs a machine like that of `RefCycles`, and `-icount`, besides
     SavedRefCycles,
+    /// security.rs
+    Security,
+    /// security.rs: needs `-icount`
+    SecurityCost,
     /// shared_registers.rs: needs a machine whose threads share a core and OFFCORE_RSP_0
     SharedRegisters,
     /// sharing.rs
@@ -956,6 +960,14 @@ const GENERAL: &[Suite] = &[
     .cpus(1)
     .timing(Timing::Icount),
     Suite::new("fail-nth", &[&[FailNth]]).with_checks(),
+    Suite::new("security", &[&[Security, SecurityCost]])
+        .cpus(1)
+        .timing(Timing::Icount),
+    Suite::new("security-amd", &[&[Security, SecurityCost]])
+        .on(machine::AMD_LEGACY)
+        .cpus(1)
+        .timing(Timing::Icount)
+        .with_all(),
     Suite::new("ref-cycles", &[&[RefCycles]]).on(machine::V4_TSC),
     Suite::new("ref-cycles-icount", &[&[RefCycles]])
         .on(machine::V4_TSC)
@@ -1030,7 +1042,7 @@ const GENERAL: &[Suite] = &[
     Suite::fault("faults-lose-amd-v2", LOSE, &[&[FaultsLose]])
         .on(machine::AMD_V2)
         .with_all(),
-    Suite::fault("faults-delay", DELAY, &[&[FaultsDelay]]),
+    Suite::fault("faults-delay", DELAY, &[&[FaultsDelay, Security]]),
     Suite::fault("faults-delay-v1", DELAY, &[&[FaultsDelay]])
         .on(machine::V1)
         .with_all(),

@@ -52,6 +52,7 @@ pub mod ref_cycles;
 pub mod rotation;
 pub mod sampling;
 pub mod saved;
+pub mod security;
 pub mod shared_registers;
 pub mod sharing;
 pub mod siblings;
