@@ -168,6 +168,12 @@ pub fn set_judged(records: &[Record]) {
     judged.extend(records.iter().map(|record| record.sequence));
 }
 
+/// The texts of the bad records in `log` since the last call.
+pub fn bad_lines(log: &mut Kmsg) -> Result<Vec<String>> {
+    let records = log.records()?.into_iter();
+    Ok(records.filter(is_bad).map(|record| record.text).collect())
+}
+
 /// Fails if there are bad records in `log`, or trouble since boot.
 pub fn check_clean(log: &mut Kmsg) -> Result<()> {
     let mut bad = without_other_races(Kmsg::from_boot()?.records()?);

@@ -22,6 +22,7 @@ mod probe;
 mod program;
 mod selftest;
 mod setting;
+mod stress;
 mod suite;
 mod tests;
 mod tool;
@@ -31,7 +32,7 @@ mod workload;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use suites::SystemEvent;
 
 use crate::ctx::{Ctx, IN_TREE, RUST_PMU};
@@ -39,7 +40,10 @@ use crate::setting::SampleRate;
 
 /// Runs tests of rust_pmu in the guest, as root, and reports in KTAP.
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The suite whose guest this is.
     #[arg(long, value_name = "NAME", env = "RUST_PERF_SUITE")]
     suite: Option<String>,
@@ -55,6 +59,13 @@ struct Args {
     /// Print the names of all tests as JSON, by group, and run none.
     #[arg(long)]
     names: bool,
+}
+
+/// What else there is than tests.
+#[derive(Subcommand)]
+enum Command {
+    /// Stress the module's PMUs with random operations, from a seed.
+    Stress(stress::Options),
 }
 
 fn main() -> ExitCode {
@@ -77,13 +88,16 @@ fn run(args: Args) -> Result<bool> {
     }
     let name = args.suite.context("name the suite: --suite NAME")?;
     let suite = suite::find(&name)?;
-    let selected = suite::select(suite, &args.tests)?;
     let own = if suite.primary { IN_TREE } else { RUST_PMU };
     let ctx = Ctx {
         suite,
         pmu: args.pmu.unwrap_or_else(|| own.to_owned()),
         seed: args.seed,
     };
+    if let Some(Command::Stress(options)) = args.command {
+        return stress::run(&ctx, &options).map(|()| true);
+    }
+    let selected = suite::select(suite, &args.tests)?;
     // Per tick that is more samples than any test takes, also if the host delays ticks.
     let rate = SampleRate::fixed(1_000_000_000)?;
     match suite.event {

@@ -5,6 +5,7 @@ use anyhow::{bail, ensure, Result};
 use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 
 use crate::ctx::Test;
+use crate::stress;
 use crate::tests::{
     attr, beside, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, fail_nth, faults,
@@ -95,6 +96,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Sharing => sharing::TESTS,
         TestGroup::Siblings => siblings::TESTS,
         TestGroup::Sleep => sleep::TESTS,
+        TestGroup::Stress => stress::TESTS,
         TestGroup::Svm => svm::TESTS,
         TestGroup::Sysfs => sysfs::TESTS,
         TestGroup::Tasks => tasks::TESTS,

@@ -189,6 +189,11 @@ pub fn empty() -> Workload {
     Workload::new("empty", guest_empty, (0, 0), 1, 1)
 }
 
+/// The address of [`empty`].
+pub fn empty_code() -> u64 {
+    guest_empty as usize as u64
+}
+
 /// A two-instruction loop.
 pub fn tight_loop(n: u64) -> Workload {
     Workload::new("loop", guest_loop, (n, 0), 2 * n + 1, n + 1)

@@ -189,6 +189,8 @@ test_groups! {
     Siblings,
     /// sleep.rs: needs [`SystemEvent::Sleep`]
     Sleep,
+    /// stress/
+    Stress,
     /// svm.rs
     Svm,
     /// sysfs.rs
@@ -750,6 +752,20 @@ const GENERAL: &[Suite] = &[
         .on(machine::V4_TSC)
         .cpus(1)
         .timing(Timing::Icount),
+    Suite::new("stress", &[&[Stress]]),
+    Suite::new("stress-amd-v2", &[&[Stress]])
+        .on(machine::AMD_V2)
+        .with_all(),
+    Suite::new("stress-amd-legacy", &[&[Stress]])
+        .on(machine::AMD_LEGACY)
+        .with_all(),
+    Suite::new("stress-v1", &[&[Stress]])
+        .on(machine::V1)
+        .with_all(),
+    Suite::new("stress-hybrid", &[&[Stress]])
+        .on(machine::ALDER_LAKE)
+        .cpus(4)
+        .with_all(),
     Suite::new("hw-v5", &[HARDWARE, COMPARE, &[Topdown]]).on(machine::V5_MOST),
     Suite::new("amd-v2", &[HARDWARE, &[Pairs]]).on(machine::AMD_V2_MOST),
     Suite::new("amd-core", &[HARDWARE, COMPARE, REGISTERS, &[Pairs]]).on(machine::AMD_CORE),

@@ -6,9 +6,9 @@
 //! Random calls are generated from `--seed`, which the report shows.
 
 pub(super) mod alike;
-pub(super) mod attr;
+pub(crate) mod attr;
 pub(super) mod calls;
-pub(super) mod case;
+pub(crate) mod case;
 pub(super) mod differences;
 pub(super) mod report;
 

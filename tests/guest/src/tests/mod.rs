@@ -80,7 +80,7 @@ use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::workload::Workload;
 
 /// Counts a workload's user instructions and branches; both must be exact.
-fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
+pub fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
     let mut instructions = pmu.open(Event::Instructions, Mode::User)?;
     let mut branches = if CpuPmu::probe().general >= 2 {
         pmu.event(Event::Branches)

@@ -162,7 +162,7 @@ pub mod bits {
 }
 
 /// A `struct perf_event_attr`, and the 8 bytes after it.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 pub struct Attr([u64; WORDS]);
 
 impl Attr {

@@ -627,7 +627,8 @@ impl Mount {
         Ok(Self(dir))
     }
 
-    fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 }

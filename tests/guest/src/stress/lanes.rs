@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Memory that the workers share with the process that watches them.
+
+use std::num::NonZeroUsize;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicU8};
+
+use anyhow::{Context, Result};
+use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
+
+use super::op::Kind;
+
+/// The kinds of operations, at most.
+const KINDS: usize = 32;
+/// The most bytes of a message.
+const MESSAGE: usize = 2048;
+
+const _: () = assert!(Kind::ALL.len() <= KINDS);
+
+/// What a worker tells. Zeroes are a valid value.
+#[derive(Default)]
+#[repr(C)]
+pub struct Lane {
+    /// Its process.
+    pub pid: AtomicI32,
+    /// The operation that it is in, by its number in the round.
+    pub at: AtomicU32,
+    /// Grows with each step.
+    pub steps: AtomicU64,
+    /// Counts that were compared with a known number.
+    pub exact: AtomicU64,
+    /// Events that were opened.
+    pub opened: AtomicU64,
+    /// Records that were read.
+    pub records: AtomicU64,
+    done: [AtomicU32; KINDS],
+    refused: [AtomicU32; KINDS],
+    failed: AtomicBool,
+    message: Message,
+}
+
+#[repr(C)]
+struct Message([AtomicU8; MESSAGE]);
+
+impl Default for Message {
+    fn default() -> Self {
+        Self([const { AtomicU8::new(0) }; MESSAGE])
+    }
+}
+
+impl Lane {
+    /// Counts an operation, and whether the kernel refused it.
+    pub fn count(&self, kind: Kind, refused: bool) {
+        self.done[kind as usize].fetch_add(1, SeqCst);
+        self.refused[kind as usize].fetch_add(refused.into(), SeqCst);
+        self.steps.fetch_add(1, SeqCst);
+    }
+
+    /// How many operations of a kind there were, and how many were refused.
+    pub fn counted(&self, kind: Kind) -> (u32, u32) {
+        let kind = kind as usize;
+        (self.done[kind].load(SeqCst), self.refused[kind].load(SeqCst))
+    }
+
+    /// Tells why the worker ends. The first message stays.
+    pub fn fail(&self, text: &str) {
+        if self.failed.swap(true, SeqCst) {
+            return;
+        }
+        for (cell, byte) in self.message.0.iter().zip(text.bytes()) {
+            cell.store(byte, SeqCst);
+        }
+    }
+
+    /// What [`Self::fail`] told.
+    pub fn message(&self) -> Option<String> {
+        if !self.failed.load(SeqCst) {
+            return None;
+        }
+        let bytes: Vec<u8> = self.message.0.iter().map(|cell| cell.load(SeqCst)).collect();
+        let text = String::from_utf8_lossy(&bytes);
+        Some(text.trim_end_matches('\0').to_owned())
+    }
+}
+
+/// The lanes of all workers.
+pub struct Lanes {
+    start: NonNull<Lane>,
+    number: usize,
+}
+
+impl Lanes {
+    /// Maps them.
+    pub fn new(number: usize) -> Result<Self> {
+        let length = NonZeroUsize::new(number * size_of::<Lane>()).context("no workers")?;
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the kernel chooses the address, so that no existing mapping is replaced.
+        let start = unsafe { mmap_anonymous(None, length, prot, MapFlags::MAP_SHARED) };
+        Ok(Self {
+            start: start.context("mmap")?.cast(),
+            number,
+        })
+    }
+}
+
+impl Deref for Lanes {
+    type Target = [Lane];
+
+    fn deref(&self) -> &[Lane] {
+        // SAFETY: the mapping has room for `number` lanes, is page-aligned, and lives as long as
+        // `self`. It began as zeroes, which are a valid `Lane`. All fields are atomic, so that
+        // other processes may write them.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.number) }
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        // SAFETY: `new` mapped this, and borrows of the lanes have ended.
+        let _ = unsafe { munmap(self.start.cast(), self.number * size_of::<Lane>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_message_stays() {
+        let lanes = Lanes::new(2).unwrap();
+        assert_eq!(lanes[1].message(), None);
+        lanes[1].fail("first");
+        lanes[1].fail("second");
+        assert_eq!(lanes[1].message().as_deref(), Some("first"));
+        assert_eq!(lanes[0].message(), None);
+        lanes[0].fail(&"x".repeat(2 * MESSAGE));
+        assert_eq!(lanes[0].message().map(|text| text.len()), Some(MESSAGE));
+    }
+
+    #[test]
+    fn operations_are_counted() {
+        let lanes = Lanes::new(1).unwrap();
+        lanes[0].count(Kind::Suspend, true);
+        lanes[0].count(Kind::Suspend, false);
+        assert_eq!(lanes[0].counted(Kind::Suspend), (2, 1));
+        assert_eq!(lanes[0].counted(Kind::Open), (0, 0));
+        assert_eq!(lanes[0].steps.load(SeqCst), 2);
+    }
+}
