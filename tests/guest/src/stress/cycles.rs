@@ -26,8 +26,17 @@ use crate::workload::{self, Workload};
 const SHOWN: u64 = 50;
 
 /// Unloads and loads the module so many times, every fourth time with events that count.
-pub fn loads(ctx: &Ctx, world: &mut World, quiet: &mut Quiet, seed: u64, cycles: u64) -> Result<()> {
-    ensure!(world.is_module, "the module is in the place of the in-tree driver");
+pub fn loads(
+    ctx: &Ctx,
+    world: &mut World,
+    quiet: &mut Quiet,
+    seed: u64,
+    cycles: u64,
+) -> Result<()> {
+    ensure!(
+        world.is_module,
+        "the module is in the place of the in-tree driver"
+    );
     let mut rng = Rng::with_seed(seed);
     let code = workload::tight_loop(10_000);
     let start = Instant::now();
@@ -53,7 +62,9 @@ pub fn loads(ctx: &Ctx, world: &mut World, quiet: &mut Quiet, seed: u64, cycles:
             counted += 1;
         }
         if cycle % SHOWN == 0 || cycle == cycles {
-            quiet.check(world).with_context(|| format!("load {cycle}"))?;
+            quiet
+                .check(world)
+                .with_context(|| format!("load {cycle}"))?;
             println!(
                 "# stress: {cycle} loads, {counted} of them with events, {} s",
                 start.elapsed().as_secs()
@@ -81,7 +92,10 @@ fn hold_one_of_each(world: &World) -> Result<Vec<OwnedFd>> {
 
 /// Takes CPUs offline and online again so many times, while tasks and CPUs are counted.
 pub fn hotplug(world: &World, quiet: &mut Quiet, seed: u64, cycles: u64) -> Result<()> {
-    ensure!(!world.removable.is_empty(), "no CPU can go offline: SMP=2 or more");
+    ensure!(
+        !world.removable.is_empty(),
+        "no CPU can go offline: SMP=2 or more"
+    );
     let mut rng = Rng::with_seed(seed);
     let start = Instant::now();
     let done = AtomicBool::new(false);

@@ -3,8 +3,8 @@
 
 use fastrand::Rng;
 
-use super::open::open;
 use super::op::{Childhood, Op, Request, CGROUPS, SLOTS};
+use super::open::open;
 use super::world::{Class, Counts, World};
 
 /// The workers of a round.
@@ -90,7 +90,8 @@ fn operation(rng: &mut Rng, world: &World, limits: Limits, choices: &[usize], op
         835..870 => Op::Fork(childhood(rng)),
         870..885 => Op::Reap,
         885..895 => {
-            let instructions = |event: &&usize| world.events[**event].counts == Counts::Instructions;
+            let instructions =
+                |event: &&usize| world.events[**event].counts == Counts::Instructions;
             let events: Vec<_> = choices.iter().filter(instructions).collect();
             match rng.choice(&events) {
                 Some(event) => Op::CountProgram {

@@ -62,7 +62,10 @@ impl Lane {
     /// How many operations of a kind there were, and how many were refused.
     pub fn counted(&self, kind: Kind) -> (u32, u32) {
         let kind = kind as usize;
-        (self.done[kind].load(SeqCst), self.refused[kind].load(SeqCst))
+        (
+            self.done[kind].load(SeqCst),
+            self.refused[kind].load(SeqCst),
+        )
     }
 
     /// Tells why the worker ends. The first message stays.
@@ -80,7 +83,12 @@ impl Lane {
         if !self.failed.load(SeqCst) {
             return None;
         }
-        let bytes: Vec<u8> = self.message.0.iter().map(|cell| cell.load(SeqCst)).collect();
+        let bytes: Vec<u8> = self
+            .message
+            .0
+            .iter()
+            .map(|cell| cell.load(SeqCst))
+            .collect();
         let text = String::from_utf8_lossy(&bytes);
         Some(text.trim_end_matches('\0').to_owned())
     }

@@ -20,8 +20,8 @@ mod child;
 mod cycles;
 mod generate;
 mod lanes;
-mod open;
 mod op;
+mod open;
 mod quiet;
 mod round;
 mod shrink;
@@ -211,14 +211,21 @@ impl Stress<'_> {
             Ok(tally) => return Ok(tally),
             Err(failure) => failure,
         };
-        println!("# round {number} of seed {seed}: {}", indented(&failure.what));
+        println!(
+            "# round {number} of seed {seed}: {}",
+            indented(&failure.what)
+        );
         let all: Vec<u32> = plan.iter().flatten().map(|(number, _)| *number).collect();
         let kept = match failure.is_final {
             true => all,
             false => shrink::shrink(&all, ATTEMPTS, |keep| {
                 let part = round::part(&plan, keep);
                 let failed = (0..TRIES).any(|_| self.attempt(&part).is_err());
-                println!("# {} operations: {}", keep.len(), if failed { "fail" } else { "pass" });
+                println!(
+                    "# {} operations: {}",
+                    keep.len(),
+                    if failed { "fail" } else { "pass" }
+                );
                 failed
             }),
         };
@@ -227,7 +234,11 @@ impl Stress<'_> {
         bail!(
             "{}\nrepeat it: guest-tests stress --seed {seed} --round {number}{} --keep {}",
             failure.what,
-            if self.options.suspend { " --suspend" } else { "" },
+            if self.options.suspend {
+                " --suspend"
+            } else {
+                ""
+            },
             list.join(",")
         )
     }
@@ -235,7 +246,11 @@ impl Stress<'_> {
     /// Runs a round, and checks what is left of it.
     fn attempt(&mut self, plan: &Plan) -> Result<Tally, Failure> {
         let settings = self.world.settings()?;
-        let result = round::run(&self.world, plan, Duration::from_secs(self.options.patience));
+        let result = round::run(
+            &self.world,
+            plan,
+            Duration::from_secs(self.options.patience),
+        );
         drop(settings);
         // Even if the round failed: the next one must not be blamed for what is left.
         let quiet = self.quiet.check(&self.world);

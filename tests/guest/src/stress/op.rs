@@ -84,11 +84,25 @@ pub enum Childhood {
 pub enum Op {
     Open(Open),
     Close(u8),
-    Ioctl { slot: u8, request: Request, group: bool },
-    Read { slot: u8, len: usize },
+    Ioctl {
+        slot: u8,
+        request: Request,
+        group: bool,
+    },
+    Read {
+        slot: u8,
+        len: usize,
+    },
     /// Enables an event or group, runs a loop and disables it, with a known number of instructions.
-    Measure { slot: u8, rounds: u32 },
-    Map { slot: u8, order: u8, write: bool },
+    Measure {
+        slot: u8,
+        rounds: u32,
+    },
+    Map {
+        slot: u8,
+        order: u8,
+        write: bool,
+    },
     Unmap(u8),
     /// Reads the ring buffer.
     Drain(u8),
@@ -102,16 +116,25 @@ pub enum Op {
     /// Waits for the oldest child.
     Reap,
     /// Counts a program from exec to exit.
-    CountProgram { event: usize, inherit: bool },
+    CountProgram {
+        event: usize,
+        inherit: bool,
+    },
     Thread(u32),
     Migrate(u8),
     MoveToCgroup(u8),
     Unshare(i32),
     Prctl(bool),
     ReadFile(usize),
-    MuxInterval { pmu: usize, ms: u8 },
+    MuxInterval {
+        pmu: usize,
+        ms: u8,
+    },
     RdpmcSetting(u8),
-    Hotplug { cpu: u8, online: bool },
+    Hotplug {
+        cpu: u8,
+        online: bool,
+    },
     /// Tries to unload the module while it is in use.
     Unload,
     Suspend,

@@ -95,7 +95,11 @@ pub fn number(workers: Vec<Vec<Op>>) -> Plan {
     let mut numbers = 0u32..;
     workers
         .into_iter()
-        .map(|ops| ops.into_iter().map(|op| (numbers.next().unwrap_or(0), op)).collect())
+        .map(|ops| {
+            ops.into_iter()
+                .map(|op| (numbers.next().unwrap_or(0), op))
+                .collect()
+        })
         .collect()
 }
 
@@ -168,17 +172,19 @@ fn watch(lanes: &Lanes, plan: &Plan, workers: &[Pid], patience: Duration) -> Opt
     let mut seen = vec![(0, Instant::now()); workers.len()];
     while !running.is_empty() {
         let mut failure = None;
-        running.retain(|number| match waitpid(workers[*number], Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) => true,
-            Ok(WaitStatus::Exited(_, 0)) => false,
-            status => {
-                let why = lanes[*number].message();
-                let why = why.unwrap_or_else(|| format!("ended: {status:?}"));
-                let at = lanes[*number].at.load(SeqCst);
-                failure = Some(format!("worker {number}, operation {at}: {why}"));
-                false
-            }
-        });
+        running.retain(
+            |number| match waitpid(workers[*number], Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => true,
+                Ok(WaitStatus::Exited(_, 0)) => false,
+                status => {
+                    let why = lanes[*number].message();
+                    let why = why.unwrap_or_else(|| format!("ended: {status:?}"));
+                    let at = lanes[*number].at.load(SeqCst);
+                    failure = Some(format!("worker {number}, operation {at}: {why}"));
+                    false
+                }
+            },
+        );
         if failure.is_some() {
             return failure;
         }

@@ -157,7 +157,9 @@ impl Mapping {
         };
         fence(SeqCst);
         if head.wrapping_sub(tail) > size {
-            return Err(format!("ring buffer of {size}: head {head:#x}, tail {tail:#x}"));
+            return Err(format!(
+                "ring buffer of {size}: head {head:#x}, tail {tail:#x}"
+            ));
         }
         let mut records = 0;
         let mut at = tail;
@@ -220,7 +222,8 @@ impl Mapping {
                 )
             };
             let unused = 64 - u32::from(width);
-            let value = ((u64::from(high) << 32 | u64::from(low)) << unused) as i64 >> unused;
+            let value = (u64::from(high) << 32) | u64::from(low);
+            let value = (value << unused) as i64 >> unused;
             fence(SeqCst);
             // SAFETY: as above.
             if unsafe { (&raw const (*page).lock).read_volatile() } == lock {

@@ -229,7 +229,9 @@ impl<'a> Worker<'a> {
             }
         };
         let mut open = *open;
-        let leader = open.leader.filter(|slot| self.slots[*slot as usize].is_some());
+        let leader = open
+            .leader
+            .filter(|slot| self.slots[*slot as usize].is_some());
         open.leader = leader;
         let group = leader.map_or(-1, |slot| self.fd(slot));
         match perf_event_open(attr, pid, cpu, group, flags) {
@@ -277,9 +279,14 @@ impl<'a> Worker<'a> {
             && open.target == Target::Own
             && attr.has(attr::EXCLUDE_KERNEL)
             && attr.get(attr::READ_FORMAT) == TIMES
-            && ![attr::EXCLUDE_USER, attr::INHERIT, attr::ENABLE_ON_EXEC, attr::FREQ]
-                .iter()
-                .any(|field| attr.has(*field))
+            && ![
+                attr::EXCLUDE_USER,
+                attr::INHERIT,
+                attr::ENABLE_ON_EXEC,
+                attr::FREQ,
+            ]
+            .iter()
+            .any(|field| attr.has(*field))
             && (!attr.has(attr::SAMPLE_PERIOD) || attr.get(attr::SAMPLE_PERIOD) >= 10_000_000)
             && match open.leader {
                 None => attr.has(attr::DISABLED),
@@ -382,7 +389,10 @@ impl<'a> Worker<'a> {
         match read(&event.file, &mut words[..len / 8]) {
             Ok(_) => self.check_count(slot)?,
             Err(errno) => {
-                ensure!(len < 512 && errno == Errno::ENOSPC, "read of {len}: {errno}");
+                ensure!(
+                    len < 512 && errno == Errno::ENOSPC,
+                    "read of {len}: {errno}"
+                );
                 return Ok(Refused);
             }
         }
@@ -413,7 +423,10 @@ impl<'a> Worker<'a> {
             ensure!(count == want, "{name}: {count}, expected {want}; {times}");
             self.lane.exact.fetch_add(1, SeqCst);
         } else {
-            ensure!(count <= want, "{name}: {count}, expected at most {want}; {times}");
+            ensure!(
+                count <= want,
+                "{name}: {count}, expected at most {want}; {times}"
+            );
             event.model = Model::Unknown;
         }
         Ok(())
@@ -534,7 +547,11 @@ impl<'a> Worker<'a> {
     }
 
     fn unload(&self) -> Result<Outcome> {
-        let in_use = self.slots.iter().flatten().any(|event| event.class.is_ours());
+        let in_use = self
+            .slots
+            .iter()
+            .flatten()
+            .any(|event| event.class.is_ours());
         if !in_use || !self.world.is_module {
             return Ok(Refused);
         }

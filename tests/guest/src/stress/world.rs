@@ -190,14 +190,16 @@ impl World {
         let clock = Pmu::find(RUST_CLOCK)?;
         for config in [0, 1] {
             let name = format!("{RUST_CLOCK}/{config}/");
-            self.events.push(Choice::new(name, Class::Clock, clock.type_, config));
+            self.events
+                .push(Choice::new(name, Class::Clock, clock.type_, config));
         }
         self.find_trace_events()?;
         // include/uapi/linux/perf_event.h, enum perf_sw_ids: cpu-clock, page faults, context
         // switches, dummy.
         for config in [0, 2, 3, 9] {
             let name = format!("software/{config}/");
-            self.events.push(Choice::new(name, Class::Software, 1, config));
+            self.events
+                .push(Choice::new(name, Class::Software, 1, config));
         }
         ensure!(!self.events.is_empty(), "no events");
         self.files = self.find_files()?;
@@ -213,7 +215,11 @@ impl World {
             .collect::<Result<_>>()?;
         files.sort();
         for file in files {
-            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             let terms = fs::read_to_string(&file)?;
             let Ok(config) = pmu.encode(terms.trim_end()) else {
                 continue;
@@ -224,7 +230,8 @@ impl World {
                 false => Class::TracePoint,
             };
             let name = format!("{RUST_TRACE}/{name}/");
-            self.events.push(Choice::new(name, class, pmu.type_, config));
+            self.events
+                .push(Choice::new(name, class, pmu.type_, config));
         }
         for (kind, config1, config2) in [
             (1, KERNEL_FUNCTION.as_ptr() as u64, 0),
@@ -274,7 +281,10 @@ impl World {
 
     /// Moves a process to one of the cgroups, or with an index that is too large to the root.
     pub fn move_to_cgroup(&self, pid: Pid, cgroup: usize) -> std::io::Result<()> {
-        let dir = self.cgroups.get(cgroup).map_or(&self.root_cgroup, |it| &it.0);
+        let dir = self
+            .cgroups
+            .get(cgroup)
+            .map_or(&self.root_cgroup, |it| &it.0);
         fs::write(dir.join("cgroup.procs"), pid.to_string())
     }
 
@@ -287,7 +297,11 @@ impl World {
 
     /// The file that says who may use RDPMC.
     pub fn rdpmc_file(&self) -> Option<String> {
-        let names = self.in_tree.first().or(self.core.first()).map(|pmu| &pmu.name);
+        let names = self
+            .in_tree
+            .first()
+            .or(self.core.first())
+            .map(|pmu| &pmu.name);
         let file = format!("{DEVICES}/{}/rdpmc", names?);
         Path::new(&file).exists().then_some(file)
     }

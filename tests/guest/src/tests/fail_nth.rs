@@ -2,7 +2,7 @@
 //! Each allocation of a call fails once. The kernel must be built with fault injection, as that of
 //! `KERNEL=debug` is: Documentation/fault-injection/fault-injection.rst.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -103,6 +103,7 @@ fn events(ctx: &Ctx) -> Result<Vec<(&'static str, Builder<'static>)>> {
     let pmu = ctx.pmu()?;
     let clock = Pmu::find("rust_clock")?;
     let trace = Pmu::find("rust_trace")?;
+    let switch = fs::read_to_string(trace.event_file("sched_switch"))?;
     let (file, offset) = place_of(workload::tight_loop_head())?;
     let uprobe = Probe::path(Box::leak(Box::new(c_path(&file)?)), offset);
     let kprobe = Probe::symbol(c"do_sys_openat2", 0);
@@ -112,7 +113,7 @@ fn events(ctx: &Ctx) -> Result<Vec<(&'static str, Builder<'static>)>> {
         ("rust_pmu", pmu.event(Event::Instructions)),
         ("rust_pmu, sampled", sampled),
         ("rust_clock", clock.raw(clock.encode("task-clock")?)),
-        ("rust_trace", trace.raw(trace.encode("sched_switch")?)),
+        ("rust_trace", trace.raw(trace.encode(switch.trim_end())?)),
         ("kprobe", kprobe.event(Side::Ours)?),
         ("uprobe", uprobe.event(Side::Ours)?),
     ])
