@@ -21,3 +21,13 @@
 use kernel::ffi;
 
 include!(env!("RUST_PERF_BINDINGS"));
+
+/// What the callback of an hrtimer returns (`include/linux/hrtimer_types.h`).
+///
+/// With kCFI the type of a function that C calls through a pointer must have the names that the C
+/// type has. Those of bindgen's enums are the names of integers.
+#[repr(C)]
+pub enum hrtimer_restart {
+    HRTIMER_NORESTART,
+    HRTIMER_RESTART,
+}

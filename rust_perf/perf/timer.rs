@@ -159,9 +159,6 @@ impl<T: TimerPmu> CpuEvent<'_, T> {
 unsafe extern "C" fn expired<T: TimerPmu>(
     hrtimer: *mut bindings::hrtimer,
 ) -> bindings::hrtimer_restart {
-    const STOP: bindings::hrtimer_restart = bindings::hrtimer_restart_HRTIMER_NORESTART;
-    const RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart_HRTIMER_RESTART;
-
     let timer = hrtimer.cast::<Opaque<bindings::hrtimer>>();
     // SAFETY: By the safety requirement. The timer is not freed while its handler runs.
     let timer = unsafe { &*kernel::container_of!(timer, Timer<T>, hrtimer) };
@@ -179,7 +176,7 @@ unsafe extern "C" fn expired<T: TimerPmu>(
     // SAFETY: The function may be called in any context.
     let this_cpu = unsafe { kernel::bindings::raw_smp_processor_id() };
     if state != bindings::perf_event_state_PERF_EVENT_STATE_ACTIVE || cpu as u32 != this_cpu {
-        return STOP;
+        return bindings::hrtimer_restart::HRTIMER_NORESTART;
     }
     // SAFETY: The event's PMU is that of a `Registration<T>`: it has a `Timer<T>`, and so it had
     // its `event_init` called and is not destroyed, which would wait for this handler.
@@ -195,7 +192,9 @@ unsafe extern "C" fn expired<T: TimerPmu>(
     let interrupt = regs.map(|regs| unsafe { Interrupt::from_raw(regs) });
     match driver.timer_expired(event, interrupt.as_ref()) {
         // SAFETY: The timer is set up, and this is its handler, as the function requires.
-        Some(ns) if unsafe { bindings::rust_perf_hrtimer_forward(hrtimer, ns) } => RESTART,
-        _ => STOP,
+        Some(ns) if unsafe { bindings::rust_perf_hrtimer_forward(hrtimer, ns) } => {
+            bindings::hrtimer_restart::HRTIMER_RESTART
+        }
+        _ => bindings::hrtimer_restart::HRTIMER_NORESTART,
     }
 }
