@@ -2,7 +2,7 @@
 
 //! Kernels that check themselves, built from Debian's source: `KERNEL=debug` finds memory errors
 //! (KASAN), errors of locking (lockdep), leaks and undefined behaviour, `KERNEL=debug-kcsan` finds
-//! data races. Indirect calls are checked in both (kCFI).
+//! data races and indirect calls of functions of another type (kCFI).
 //!
 //! They are built by clang, as Rust and KASAN need. Their configuration is `allnoconfig` and the
 //! files in tools/xtask/kernel.

@@ -59,13 +59,19 @@ impl FailNth {
 
     /// Makes a call whose allocation of number `n`, from 1 on, fails. `None` if there are fewer.
     fn call<T>(&self, n: usize, call: impl FnOnce() -> T) -> Result<Option<T>> {
+        let (result, left) = self.left_of(n, call)?;
+        Ok((left == 0).then_some(result))
+    }
+
+    /// Makes a call whose allocation of number `n` fails. Returns also how many it lacks of `n`.
+    fn left_of<T>(&self, n: usize, call: impl FnOnce() -> T) -> Result<(T, usize)> {
         let mut left = [0; 16];
         self.file.write_all_at(n.to_string().as_bytes(), 0)?;
         let result = call();
         let length = self.file.read_at(&mut left, 0)?;
         self.file.write_all_at(b"0", 0)?;
         let left = std::str::from_utf8(&left[..length])?.trim();
-        Ok((left == "0").then_some(result))
+        Ok((result, left.parse()?))
     }
 
     /// Makes a call again and again, so that each of its allocations fails once. `check` gets the
@@ -159,15 +165,27 @@ fn each_allocation_of_a_ring_buffer(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000))
 }
 
+/// How many allocations the kernel makes before it calls the module's own code: a parameter that the
+/// module refuses at once ends the call there.
+fn allocations_before_init(ctx: &Ctx, fail: &FailNth) -> Result<usize> {
+    const MANY: usize = 1 << 20;
+    let insert = || module::insert_with(ctx, c"named_events=2");
+    let (result, left) = fail.left_of(MANY, insert)?;
+    ensure!(result? == Err(Errno::EINVAL), "a bad parameter is accepted");
+    Ok(MANY - left)
+}
+
 /// A module whose allocations fail is not loaded, or does without, and can be loaded afterwards.
 fn each_allocation_of_insmod(ctx: &Ctx) -> Result<()> {
     let fail = FailNth::new()?;
     module::remove()?;
+    let before = allocations_before_init(ctx, &fail)?;
     let mut refused = 0;
     let result = (|| {
-        for n in 1.. {
+        for n in before + 1.. {
             let Some(result) = fail.call(n, || module::insert(ctx))? else {
-                println!("# {} allocations, {refused} of them needed", n - 1);
+                let all = n - 1 - before;
+                println!("# {all} allocations behind {before} of the kernel, {refused} needed");
                 ensure!(refused >= 50, "only {refused} were needed");
                 return Ok(());
             };
