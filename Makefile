@@ -10,14 +10,14 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR CLIPPY EXAMPLE SUITE TEST ALL, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR CLIPPY EXAMPLE SUITE TEST PLANTED ALL, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test generations bench rust-headers deb event-lists update clean clean-cache help
+.PHONY: module demo shell guest test planted generations bench rust-headers deb event-lists update clean clean-cache help
 
-module demo shell guest test generations bench rust-headers deb event-lists update:
+module demo shell guest test planted generations bench rust-headers deb event-lists update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -41,6 +41,9 @@ define usage
 |   SUITE='GLOB…'     only these suites, such as 'hw-*'
 |   TEST='GLOB…'      only these guest tests, such as 'sampling::*', on the default
 |                     machine, or in the suites that SUITE= or ALL=1 names
+| make planted        put each bug of tests/planted in a copy of the checkout, and run the test
+|                     that catches it. The last line is "N caught, N missed"
+|   PLANTED='GLOB…'   only these bugs, such as '0?-*'
 | make shell          an interactive guest with the module loaded
 | make guest CMD=…    run one command in a fresh guest. make exits with 2 if the command
 |                     fails; tools/bootstrap guest --cmd '…' with the command's own status

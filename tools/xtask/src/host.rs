@@ -4,6 +4,7 @@
 
 use anyhow::Result;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::callgraph;
@@ -11,6 +12,7 @@ use crate::context::Context;
 use crate::event_lists;
 use crate::kernel::Kernel;
 use crate::module;
+use crate::planted;
 use crate::step::{indent, Step};
 use crate::test::Tally;
 
@@ -20,8 +22,13 @@ pub fn cargo(ctx: &Context, subcommand: &str) -> Command {
     command
         .arg(subcommand)
         .current_dir(&ctx.top)
-        .env("CARGO_TARGET_DIR", ctx.out.join("target"));
+        .env("CARGO_TARGET_DIR", target(ctx));
     command
+}
+
+/// Where cargo builds what is in the checkout.
+pub fn target(ctx: &Context) -> PathBuf {
+    ctx.out.join("target")
 }
 
 /// Runs all of it.
@@ -55,6 +62,7 @@ pub fn test(ctx: &Context, kernel: &Kernel, tally: &mut Tally) -> Result<()> {
         step.done();
         Ok(())
     });
+    tally.check(|| planted::check(ctx));
     tally.check(|| module::lint(ctx, kernel));
     tally.check(|| callgraph::check(&module::for_kernel(ctx, kernel)?));
 
@@ -84,7 +92,7 @@ pub fn test(ctx: &Context, kernel: &Kernel, tally: &mut Tally) -> Result<()> {
 }
 
 /// The sums of the "test result:" lines of `cargo test`: passed and failed.
-fn counts(log: &str) -> (usize, usize) {
+pub fn counts(log: &str) -> (usize, usize) {
     let count = |line: &str, what: &str| {
         line.split([';', '.'])
             .find_map(|part| part.trim().strip_suffix(what)?.trim().parse().ok())
@@ -102,9 +110,10 @@ fn counts(log: &str) -> (usize, usize) {
 
 /// A host test that failed.
 #[derive(Debug, PartialEq)]
-struct Failure<'a> {
+pub struct Failure<'a> {
     name: &'a str,
-    output: String,
+    /// What it printed.
+    pub output: String,
 }
 
 impl Failure<'_> {
@@ -127,7 +136,7 @@ impl Failure<'_> {
 
 /// The tests whose output `cargo test` shows because they failed. The output has the
 /// file and line of the panic.
-fn failures(log: &str) -> Vec<Failure<'_>> {
+pub fn failures(log: &str) -> Vec<Failure<'_>> {
     let mut failures: Vec<Failure<'_>> = Vec::new();
     let mut inside = false;
     for line in log.lines() {

@@ -29,6 +29,7 @@ mod ktap;
 mod module;
 mod monitor;
 mod packages;
+mod planted;
 mod pump;
 mod qemu;
 mod saver;
@@ -82,6 +83,8 @@ enum Command {
     Deb,
     /// Unpack Intel's event lists from the kernel's source.
     EventLists,
+    /// Check that the tests catch the bugs of tests/planted.
+    Planted(planted::Options),
     /// Measure what the emulated PMU costs.
     Bench(bench::Options),
     /// Look for a newer kernel in the package index.
@@ -113,6 +116,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),
         Command::Deb => deb::deb(&ctx, &cli.kernel),
         Command::EventLists => event_lists::event_lists(&ctx, &cli.kernel),
+        Command::Planted(options) => planted::planted(&ctx, &cli.kernel, options),
         Command::Bench(options) => bench::bench(&ctx, &cli.kernel, options),
         Command::Update => kernel::update(&ctx, &cli.kernel),
         Command::Run { argv } => {

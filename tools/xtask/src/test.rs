@@ -232,6 +232,40 @@ fn guests_at_a_time() -> usize {
     kernel::jobs()
 }
 
+/// What came of a guest with tests.
+#[derive(Default)]
+pub struct Ran {
+    /// What it reported.
+    pub results: Results,
+    /// What is wrong besides the tests that failed.
+    pub trouble: Option<String>,
+    /// Whether it was stopped because it reported nothing any more.
+    pub hung: bool,
+}
+
+/// Runs some tests of a suite that needs nothing but rust_perf.ko, with this module.
+pub fn tests_with(
+    ctx: &Context,
+    parts: &Parts,
+    program: &Path,
+    module: &Path,
+    user: &guest::Options,
+    selected: &Selected,
+) -> Result<Ran> {
+    Runner {
+        ctx,
+        parts,
+        on_debian_qemu: None,
+        examples: &HashMap::new(),
+        test_modules: &HashMap::new(),
+        selftests: None,
+        program,
+        module,
+        user,
+    }
+    .suite(selected)
+}
+
 /// What came of a suite.
 struct Verdict {
     results: Results,
@@ -265,14 +299,15 @@ impl Runner<'_> {
                     let next = queue.lock().ok().and_then(|mut queue| queue.next());
                     let Some(selected) = next else { return };
                     let started = Instant::now();
-                    let (results, trouble) = self
-                        .suite(selected)
-                        .unwrap_or_else(|error| (Results::default(), Some(format!("{error:#}"))));
+                    let ran = self.suite(selected).unwrap_or_else(|error| Ran {
+                        trouble: Some(format!("{error:#}")),
+                        ..Ran::default()
+                    });
                     // After a signal the guest was killed, and no other may start.
                     signals::park_if_interrupted();
                     let verdict = Verdict {
-                        results,
-                        trouble,
+                        results: ran.results,
+                        trouble: ran.trouble,
                         elapsed: started.elapsed(),
                     };
                     // The receiver goes only when this whole function does.
@@ -294,8 +329,8 @@ impl Runner<'_> {
         good
     }
 
-    /// Runs a suite. Returns its results, and what is wrong besides.
-    fn suite(&self, selected: &Selected) -> Result<(Results, Option<String>)> {
+    /// Runs a suite.
+    fn suite(&self, selected: &Selected) -> Result<Ran> {
         let suite = selected.suite;
         let logs = self.ctx.guest_logs(&generations::log_name(suite))?;
         let mut command = "exec guest-tests".to_owned();
@@ -355,7 +390,11 @@ impl Runner<'_> {
             guest::complaint(&end.console)
                 .map(|complaint| format!("the kernel complained:\n{}", indent(&complaint)))
         });
-        Ok((results, trouble))
+        Ok(Ran {
+            results,
+            trouble,
+            hung: matches!(end.outcome, Outcome::TimedOut),
+        })
     }
 }
 
