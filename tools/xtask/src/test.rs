@@ -190,9 +190,12 @@ fn run_on(
         program: &program,
         module: &module,
         user: &options.guest,
+    };
+    let reporter = Reporter {
+        user: &options.guest,
         kernel,
     };
-    let good = runner.run(&selected, tally);
+    let good = runner.run(&selected, &reporter, tally);
     if request.is_full() && options.guest.are_usual() && is_stock && good {
         generations::keep(ctx)?;
     }
@@ -214,7 +217,6 @@ struct Runner<'a> {
     program: &'a Path,
     module: &'a Path,
     user: &'a guest::Options,
-    kernel: &'a kernel::Options,
 }
 
 /// Writes what the user reads about suites.
@@ -283,11 +285,7 @@ impl Verdict {
 
 impl Runner<'_> {
     /// Runs suites and reports each when it ends. Returns whether none failed.
-    fn run(&self, selected: &[Selected], tally: &mut Tally) -> bool {
-        let reporter = Reporter {
-            user: self.user,
-            kernel: self.kernel,
-        };
+    fn run(&self, selected: &[Selected], reporter: &Reporter<'_>, tally: &mut Tally) -> bool {
         let queue = Mutex::new(selected.iter());
         let (report, reports) = mpsc::channel();
         let mut good = true;
