@@ -407,10 +407,17 @@ fn counts_on_its_cores_only(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The counts of both PMUs add up, however often the task moves.
+/// The counts of both PMUs add up, however often the task moves. How much of it runs on which type
+/// of core is up to the host, which may keep a virtual CPU waiting: there are so many rounds that
+/// each type has counted.
 fn counts_a_task_that_moves(ctx: &Ctx) -> Result<()> {
+    const ROUNDS: usize = 200;
     let cpus = ctx.suite.cpus as usize;
-    for round in 0..3 {
+    let mut counted = [false; 2];
+    for round in 0..ROUNDS {
+        if round >= 3 && counted == [true; 2] {
+            return Ok(());
+        }
         let installed = LOOP.install()?;
         let child = installed.stopped()?;
         let open = |part: &Part| -> Result<Counter> {
@@ -443,17 +450,16 @@ fn counts_a_task_that_moves(ctx: &Ctx) -> Result<()> {
             sum,
             LOOP.instructions,
         )?;
-        ensure!(
-            counts.iter().all(|count| *count != 0),
-            "{counts:?} after {moves} moves"
-        );
+        for (counted, count) in counted.iter_mut().zip(counts) {
+            *counted |= count != 0;
+        }
         let [enabled, other] = [0, 1].map(|i: usize| data[i].time_enabled());
         let running = [0, 1].map(|i: usize| data[i].time_running());
         let enabled = enabled.max(other).context("no time")?;
         let running = running[0].context("no time")? + running[1].context("no time")?;
         ensure!(running <= enabled, "{running:?} of {enabled:?}");
     }
-    Ok(())
+    bail!("in {ROUNDS} rounds a type of core never counted: {counted:?}")
 }
 
 /// Counts and PMIs are right on each CPU.
