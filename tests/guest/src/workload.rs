@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::path::Path;
 use std::ptr::{self, NonNull};
 
 use anyhow::{ensure, Context, Result};
@@ -605,9 +606,11 @@ impl Memory {
         // replaced.
         let start = unsafe { mmap_anonymous(None, len, prot, flags) }.context("mmap")?;
         let memory = Self { start, len };
-        // A huge page would fault once for 512 pages.
-        // SAFETY: MADV_NOHUGEPAGE does not change the contents of the memory.
-        unsafe { madvise(start, len.get(), MmapAdvise::MADV_NOHUGEPAGE) }.context("madvise")?;
+        // A huge page would fault once for 512 pages. A kernel without them does not know this.
+        if Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            // SAFETY: MADV_NOHUGEPAGE does not change the contents of the memory.
+            unsafe { madvise(start, len.get(), MmapAdvise::MADV_NOHUGEPAGE) }.context("madvise")?;
+        }
         Ok(memory)
     }
 

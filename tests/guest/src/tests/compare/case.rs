@@ -624,7 +624,14 @@ impl Mount {
             None::<&str>,
         )
         .context("mount cgroup2")?;
-        Ok(Self(dir))
+        let this = Self(dir);
+        // Kernel 7.3.4 without a memory controller gives new cgroups no perf_event, which is
+        // implicit, before a controller was enabled once.
+        let control = this.path().join("cgroup.subtree_control");
+        for change in ["+pids", "-pids"] {
+            fs::write(&control, change).with_context(|| format!("cgroup controller {change}"))?;
+        }
+        Ok(this)
     }
 
     /// Where it is.
