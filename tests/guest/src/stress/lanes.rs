@@ -8,6 +8,8 @@ use std::slice;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicU8};
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 
@@ -38,8 +40,20 @@ pub struct Lane {
     pub records: AtomicU64,
     done: [AtomicU32; KINDS],
     refused: [AtomicU32; KINDS],
+    microseconds: [AtomicU64; KINDS],
     failed: AtomicBool,
     message: Message,
+}
+
+/// The operations of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// How many there were.
+    pub done: u64,
+    /// How many of them the kernel refused, or made no sense.
+    pub refused: u64,
+    /// How long all of them took.
+    pub microseconds: u64,
 }
 
 #[repr(C)]
@@ -52,20 +66,22 @@ impl Default for Message {
 }
 
 impl Lane {
-    /// Counts an operation, and whether the kernel refused it.
-    pub fn count(&self, kind: Kind, refused: bool) {
+    /// Counts an operation, how long it took, and whether the kernel refused it.
+    pub fn count(&self, kind: Kind, took: Duration, refused: bool) {
+        self.microseconds[kind as usize].fetch_add(took.as_micros() as u64, SeqCst);
         self.done[kind as usize].fetch_add(1, SeqCst);
         self.refused[kind as usize].fetch_add(refused.into(), SeqCst);
         self.steps.fetch_add(1, SeqCst);
     }
 
-    /// How many operations of a kind there were, and how many were refused.
-    pub fn counted(&self, kind: Kind) -> (u32, u32) {
+    /// The operations of a kind.
+    pub fn counted(&self, kind: Kind) -> Counted {
         let kind = kind as usize;
-        (
-            self.done[kind].load(SeqCst),
-            self.refused[kind].load(SeqCst),
-        )
+        Counted {
+            done: self.done[kind].load(SeqCst).into(),
+            refused: self.refused[kind].load(SeqCst).into(),
+            microseconds: self.microseconds[kind].load(SeqCst),
+        }
     }
 
     /// Tells why the worker ends. The first message stays.
@@ -151,10 +167,15 @@ mod tests {
     #[test]
     fn operations_are_counted() {
         let lanes = Lanes::new(1).unwrap();
-        lanes[0].count(Kind::Suspend, true);
-        lanes[0].count(Kind::Suspend, false);
-        assert_eq!(lanes[0].counted(Kind::Suspend), (2, 1));
-        assert_eq!(lanes[0].counted(Kind::Open), (0, 0));
+        lanes[0].count(Kind::Suspend, Duration::from_millis(2), true);
+        lanes[0].count(Kind::Suspend, Duration::from_millis(1), false);
+        let want = Counted {
+            done: 2,
+            refused: 1,
+            microseconds: 3_000,
+        };
+        assert_eq!(lanes[0].counted(Kind::Suspend), want);
+        assert_eq!(lanes[0].counted(Kind::Open), Counted::default());
         assert_eq!(lanes[0].steps.load(SeqCst), 2);
     }
 }

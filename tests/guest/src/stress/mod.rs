@@ -36,12 +36,13 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context, Result};
 
 use self::generate::Limits;
+use self::op::Op;
 use self::quiet::Quiet;
 use self::round::{Failure, Plan, Tally};
 use self::world::World;
 use crate::ctx::{Ctx, Test};
 use crate::module;
-use crate::setting::SampleRate;
+use crate::setting::{SampleRate, Setting};
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![
@@ -56,7 +57,10 @@ const ATTEMPTS: usize = 150;
 /// How often a shorter sequence is tried before it counts as good.
 const TRIES: u32 = 3;
 /// The samples a second: few enough that events are throttled.
-const SAMPLE_RATE: u64 = 25_000;
+const SAMPLE_RATE: u64 = 5_000;
+/// The part of the time that samples may take before perf lowers that number. An emulated CPU on a
+/// busy host could do nothing else.
+const TIME_PERCENT: u32 = 25;
 
 /// Stresses the module's PMUs with random operations.
 #[derive(Clone, Debug, clap::Args)]
@@ -73,9 +77,15 @@ pub struct Options {
     /// Run this round only.
     #[arg(long)]
     round: Option<u64>,
+    /// Run it so many times.
+    #[arg(long, requires = "round", default_value_t = 1)]
+    repeat: u64,
     /// Of this round, do these operations only, such as 3,17,203.
     #[arg(long, requires = "round", value_delimiter = ',')]
     keep: Vec<u32>,
+    /// Print the operations of the round, and run nothing.
+    #[arg(long, requires = "round")]
+    show: bool,
     /// Instead of rounds, unload and load the module so many times.
     #[arg(long, value_name = "CYCLES")]
     loads: Option<u64>,
@@ -105,7 +115,9 @@ fn short(ctx: &Ctx) -> Result<()> {
             operations: Some(5_000),
             seconds: None,
             round: None,
+            repeat: 1,
             keep: Vec::new(),
+            show: false,
             loads: None,
             hotplug: None,
             no_hotplug: false,
@@ -121,7 +133,10 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
     if !module::is_loaded() {
         module::insert(ctx)?.context("insmod")?;
     }
-    let _rate = SampleRate::limit(SAMPLE_RATE)?;
+    let rate = SampleRate::limit(SAMPLE_RATE)?;
+    rate.set_percent(TIME_PERCENT)?;
+    // Closing an event waits for RCU.
+    let _expedited = Setting::change("/sys/kernel/rcu_expedited", 1)?;
     let _suspend = match options.suspend {
         true => suspend::prepare()?,
         false => Vec::new(),
@@ -135,6 +150,10 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
     if options.loads.is_some() || options.hotplug.is_some() {
         return stress.cycles();
     }
+    if let (true, Some(number)) = (options.show, options.round) {
+        stress.print(&stress.plan(number));
+        return Ok(());
+    }
     let start = Instant::now();
     let mut shown = start;
     let mut tally = Tally::default();
@@ -142,23 +161,26 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
         Some(_) => None,
         None => Some(20_000),
     });
-    let first = options.round.unwrap_or(0);
-    for number in first.. {
+    for done in 1.. {
+        let number = options.round.unwrap_or(done - 1);
         tally.add(&stress.round(number)?);
         let by_operations = limit.is_some_and(|limit| tally.operations >= limit);
         let by_time = options
             .seconds
             .is_some_and(|seconds| start.elapsed() >= Duration::from_secs(seconds));
-        let ends = by_operations || by_time || options.round.is_some();
+        let ends = match options.round {
+            Some(_) => done == options.repeat,
+            None => by_operations || by_time,
+        };
         if ends || shown.elapsed() >= Duration::from_secs(options.progress) {
             shown = Instant::now();
-            show(&tally, number - first + 1, start);
+            show(&tally, done, start);
         }
         if ends {
             stress.check_machine()?;
-            return Ok(());
+            return quiet::no_memory_is_left();
         }
-        if number % ROUNDS == ROUNDS - 1 {
+        if done % ROUNDS == 0 {
             stress.check_machine()?;
         }
     }
@@ -170,13 +192,18 @@ fn show(tally: &Tally, rounds: u64, start: Instant) {
     let kinds: Vec<_> = tally
         .kinds
         .iter()
-        .map(|(kind, (done, refused))| match refused {
-            0 => format!("{kind} {done}"),
-            _ => format!("{kind} {done} ({refused} refused)"),
+        .map(|(kind, counted)| {
+            let refused = match counted.refused {
+                0 => String::new(),
+                refused => format!(" ({refused} refused)"),
+            };
+            let seconds = counted.microseconds as f64 / 1e6;
+            format!("{kind} {}{refused} {seconds:.1} s", counted.done)
         })
         .collect();
     println!(
-        "# stress: {} s, {rounds} rounds, {} operations, {} events opened, {} exact counts, {} records; {}",
+        "# stress: {} s, {rounds} rounds, {} operations, {} events opened, {} exact counts, \
+         {} records\n#   {}",
         start.elapsed().as_secs(),
         tally.operations,
         tally.opened,
@@ -194,20 +221,27 @@ struct Stress<'a> {
 }
 
 impl Stress<'_> {
-    /// Runs a round. If it fails, looks for a shorter one that does.
-    fn round(&mut self, number: u64) -> Result<Tally> {
+    /// The operations of a round.
+    fn plan(&self, number: u64) -> Plan {
         let limits = Limits {
             hotplug: !self.options.no_hotplug,
             suspend: self.options.suspend,
         };
         let seed = self.options.seed;
-        let mut plan = round::number(generate::round(&self.world, limits, seed, number));
-        if !self.options.keep.is_empty() {
-            let mut keep = self.options.keep.clone();
-            keep.sort();
-            plan = round::part(&plan, &keep);
+        let plan = round::number(generate::round(&self.world, limits, seed, number));
+        if self.options.keep.is_empty() {
+            return plan;
         }
-        let failure = match self.attempt(&plan) {
+        let mut keep = self.options.keep.clone();
+        keep.sort();
+        round::part(&plan, &keep)
+    }
+
+    /// Runs a round. If it fails, looks for a shorter one that does.
+    fn round(&mut self, number: u64) -> Result<Tally> {
+        let seed = self.options.seed;
+        let plan = self.plan(number);
+        let mut failure = match self.attempt(&plan) {
             Ok(tally) => return Ok(tally),
             Err(failure) => failure,
         };
@@ -216,20 +250,27 @@ impl Stress<'_> {
             indented(&failure.what)
         );
         let all: Vec<u32> = plan.iter().flatten().map(|(number, _)| *number).collect();
+        let kind = failure.kind();
         let kept = match failure.is_final {
             true => all,
             false => shrink::shrink(&all, ATTEMPTS, |keep| {
                 let part = round::part(&plan, keep);
-                let failed = (0..TRIES).any(|_| self.attempt(&part).is_err());
-                println!(
-                    "# {} operations: {}",
-                    keep.len(),
-                    if failed { "fail" } else { "pass" }
-                );
-                failed
+                let failed = (0..TRIES).find_map(|_| self.attempt(&part).err());
+                // Another failure is not what is looked for.
+                match failed.filter(|failed| failed.kind() == kind) {
+                    Some(failed) => {
+                        println!("# {} operations fail", keep.len());
+                        failure = failed;
+                        true
+                    }
+                    None => {
+                        println!("# {} operations pass", keep.len());
+                        false
+                    }
+                }
             }),
         };
-        print_plan(&round::part(&plan, &kept));
+        self.print(&round::part(&plan, &kept));
         let list: Vec<_> = kept.iter().map(u32::to_string).collect();
         bail!(
             "{}\nrepeat it: guest-tests stress --seed {seed} --round {number}{} --keep {}",
@@ -259,6 +300,19 @@ impl Stress<'_> {
         Ok(tally)
     }
 
+    /// Prints the operations.
+    fn print(&self, plan: &Plan) {
+        for (worker, ops) in plan.iter().enumerate() {
+            for (number, op) in ops {
+                let event = match op {
+                    Op::Open(open) => format!("{} ", self.world.events[open.event].name),
+                    _ => String::new(),
+                };
+                println!("# worker {worker}, {number}: {event}{op:?}");
+            }
+        }
+    }
+
     /// Does what is asked for instead of rounds.
     fn cycles(&mut self) -> Result<()> {
         let (seed, Options { loads, hotplug, .. }) = (self.options.seed, self.options);
@@ -268,21 +322,14 @@ impl Stress<'_> {
         if let Some(times) = *hotplug {
             cycles::hotplug(&self.world, &mut self.quiet, seed, times)?;
         }
-        self.quiet.check(&self.world)
+        self.quiet.check(&self.world)?;
+        quiet::no_memory_is_left()
     }
 
     /// Checks the counters, and loads the module again.
     fn check_machine(&mut self) -> Result<()> {
         self.quiet.check_counters(&self.world)?;
         self.quiet.reload(self.ctx, &mut self.world)
-    }
-}
-
-fn print_plan(plan: &Plan) {
-    for (worker, ops) in plan.iter().enumerate() {
-        for (number, op) in ops {
-            println!("# worker {worker}, {number}: {op:?}");
-        }
     }
 }
 

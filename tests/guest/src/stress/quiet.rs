@@ -2,6 +2,7 @@
 //! What must be true when no worker runs.
 
 use std::fs;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -75,6 +76,29 @@ impl Quiet {
         module::insert(ctx)?.context("insmod")?;
         world.find_events(ctx)
     }
+}
+
+/// Fails if the kernel can look for memory that nothing refers to (CONFIG_DEBUG_KMEMLEAK), and the
+/// module has left some.
+pub fn no_memory_is_left() -> Result<()> {
+    const KMEMLEAK: &str = "/sys/kernel/debug/kmemleak";
+    // It does not report what is younger than five seconds.
+    const MIN_AGE: Duration = Duration::from_secs(6);
+    if !Path::new(KMEMLEAK).exists() {
+        return Ok(());
+    }
+    sleep(MIN_AGE);
+    // What one scan misses, because it moved meanwhile, a second one finds again.
+    for _ in 0..2 {
+        fs::write(KMEMLEAK, "scan").context(KMEMLEAK)?;
+    }
+    let report = fs::read_to_string(KMEMLEAK).context(KMEMLEAK)?;
+    let ours: Vec<_> = report
+        .split("unreferenced object")
+        .filter(|object| object.contains("rust_perf"))
+        .collect();
+    ensure!(ours.is_empty(), "memory is left:\n{}", ours.join("\n"));
+    Ok(())
 }
 
 /// Waits until nothing refers to the module.

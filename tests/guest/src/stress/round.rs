@@ -16,7 +16,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, setpgid, ForkResult, Pid};
 
-use super::lanes::Lanes;
+use super::lanes::{Counted, Lanes};
 use super::op::{Kind, Op};
 use super::signals;
 use super::worker::Worker;
@@ -34,8 +34,8 @@ pub struct Tally {
     pub opened: u64,
     pub exact: u64,
     pub records: u64,
-    /// How many of each kind, and how many of these were refused.
-    pub kinds: BTreeMap<&'static str, (u64, u64)>,
+    /// By kind.
+    pub kinds: BTreeMap<&'static str, Counted>,
 }
 
 impl Tally {
@@ -46,11 +46,7 @@ impl Tally {
             tally.exact += lane.exact.load(SeqCst);
             tally.records += lane.records.load(SeqCst);
             for kind in Kind::ALL {
-                let (done, refused) = lane.counted(*kind);
-                let sum = tally.kinds.entry(kind.name()).or_default();
-                sum.0 += u64::from(done);
-                sum.1 += u64::from(refused);
-                tally.operations += u64::from(done);
+                tally.add_kind(kind.name(), lane.counted(*kind));
             }
         }
         tally
@@ -58,15 +54,20 @@ impl Tally {
 
     /// Adds another one.
     pub fn add(&mut self, other: &Self) {
-        self.operations += other.operations;
         self.opened += other.opened;
         self.exact += other.exact;
         self.records += other.records;
-        for (kind, (done, refused)) in &other.kinds {
-            let sum = self.kinds.entry(kind).or_default();
-            sum.0 += done;
-            sum.1 += refused;
+        for (kind, counted) in &other.kinds {
+            self.add_kind(kind, *counted);
         }
+    }
+
+    fn add_kind(&mut self, kind: &'static str, counted: Counted) {
+        let sum = self.kinds.entry(kind).or_default();
+        sum.done += counted.done;
+        sum.refused += counted.refused;
+        sum.microseconds += counted.microseconds;
+        self.operations += counted.done;
     }
 }
 
@@ -76,6 +77,15 @@ pub struct Failure {
     pub what: String,
     /// Whether processes are left that cannot be killed, so that nothing else can be tried.
     pub is_final: bool,
+}
+
+impl Failure {
+    /// The reason without the operation and the numbers.
+    pub fn kind(&self) -> String {
+        let line = self.what.lines().next().unwrap_or_default();
+        let reason = line.rsplit_once(": ").map_or(line, |(_, reason)| reason);
+        reason.replace(|c: char| c.is_ascii_digit(), "")
+    }
 }
 
 impl From<anyhow::Error> for Failure {
@@ -256,5 +266,34 @@ fn reap_orphans(patience: Duration) -> Result<()> {
             Ok(_) => {}
             Err(errno) => return Err(errno).context("waitpid"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_a_kind() {
+        let kind = |what: &str| {
+            let failure = Failure {
+                what: what.to_owned(),
+                is_final: false,
+            };
+            failure.kind()
+        };
+        let count =
+            "worker 2, operation 148: Read { slot: 5, len: 512 }: cpu/cycles/: 9, expected 8";
+        assert_eq!(kind(count), ", expected ");
+        assert_eq!(kind("in the kernel log:\nBUG: what"), "in the kernel log:");
+        assert_eq!(kind(""), "");
+    }
+
+    #[test]
+    fn a_part_of_a_plan() {
+        let plan = number(vec![vec![Op::Reap, Op::Loop(1)], vec![Op::Loop(2)]]);
+        assert_eq!(plan[1], [(2, Op::Loop(2))]);
+        let part = part(&plan, &[1, 2]);
+        assert_eq!(part, [vec![(1, Op::Loop(1))], vec![(2, Op::Loop(2))]]);
     }
 }

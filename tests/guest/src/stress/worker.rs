@@ -5,6 +5,7 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::errno::Errno;
@@ -88,8 +89,10 @@ impl<'a> Worker<'a> {
     pub fn run(&mut self, ops: &[(u32, Op)]) -> Result<()> {
         for (number, op) in ops {
             self.lane.at.store(*number, SeqCst);
+            let start = Instant::now();
             let outcome = self.apply(op).with_context(|| format!("{op:?}"))?;
-            self.lane.count(op.kind(), outcome == Refused);
+            self.lane
+                .count(op.kind(), start.elapsed(), outcome == Refused);
         }
         for slot in 0..SLOTS {
             self.check_count(slot)

@@ -35,8 +35,8 @@ pub enum Class {
     Clock,
     /// A trace point of rust_trace.
     TracePoint,
-    /// Page faults and CPU migrations of rust_trace, which have rules of their own.
-    TraceCount,
+    /// A trace point of rust_trace that cannot have all samples.
+    SpecialTracePoint,
     /// A kprobe or uprobe of rust_trace.
     Probe,
     /// Perf's own software events.
@@ -131,6 +131,11 @@ impl World {
     /// Looks at the machine, and makes the cgroups.
     pub fn new(ctx: &Ctx) -> Result<Self> {
         let mount = Mount::cgroup2()?;
+        // Cgroups have no events until the root has controlled its children once, for which any
+        // controller will do. An init system does so at boot; the guest has none.
+        let control = mount.path().join("cgroup.subtree_control");
+        fs::write(&control, "+pids").context("cgroup.subtree_control")?;
+        fs::write(&control, "-pids").context("cgroup.subtree_control")?;
         let mut cgroups = Vec::new();
         for i in 0..CGROUPS {
             let dir = mount.path().join(format!("rust-perf-stress-{i}"));
@@ -224,9 +229,10 @@ impl World {
             let Ok(config) = pmu.encode(terms.trim_end()) else {
                 continue;
             };
-            let counted = ["page-faults", "cpu-migrations"];
-            let class = match counted.iter().any(|end| name.ends_with(end)) {
-                true => Class::TraceCount,
+            // See docs/rust-trace.md.
+            let special = ["page-faults", "page_fault", "cpu-migrations", "irq_work"];
+            let class = match special.iter().any(|part| name.contains(part)) {
+                true => Class::SpecialTracePoint,
                 false => Class::TracePoint,
             };
             let name = format!("{RUST_TRACE}/{name}/");
