@@ -88,10 +88,14 @@ fn run(args: Args) -> Result<bool> {
     }
     let name = args.suite.context("name the suite: --suite NAME")?;
     let suite = suite::find(&name)?;
+    let pmu = match &args.command {
+        Some(Command::Stress(options)) => options.pmu.clone(),
+        None => args.pmu,
+    };
     let own = if suite.primary { IN_TREE } else { RUST_PMU };
     let ctx = Ctx {
         suite,
-        pmu: args.pmu.unwrap_or_else(|| own.to_owned()),
+        pmu: pmu.unwrap_or_else(|| own.to_owned()),
         seed: args.seed,
     };
     if let Some(Command::Stress(options)) = args.command {

@@ -80,7 +80,7 @@ fn hold_one_of_each(world: &World) -> Result<Vec<OwnedFd>> {
     world
         .events
         .iter()
-        .filter(|event| event.class.is_ours())
+        .filter(|event| event.is_ours)
         .map(|event| {
             let mut attr = Attr::default();
             attr.set(attr::SIZE, attr::LEN);

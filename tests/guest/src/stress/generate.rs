@@ -32,7 +32,7 @@ pub fn round(world: &World, limits: Limits, seed: u64, number: u64) -> Vec<Vec<O
     // these an event may fail with EBUSY.
     let shared = rng.u8(..6) == 0;
     let choices: Vec<usize> = (0..world.events.len())
-        .filter(|event| shared || world.events[*event].class != Class::InTree)
+        .filter(|event| shared || world.events[*event].class != Class::Other)
         .collect();
     (0..WORKERS)
         .map(|_| {

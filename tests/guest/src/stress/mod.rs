@@ -65,6 +65,9 @@ const TIME_PERCENT: u32 = 25;
 /// Stresses the module's PMUs with random operations.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
+    /// The PMU of the CPU's counters to test, `cpu` for example (default: the module's).
+    #[arg(long)]
+    pub pmu: Option<String>,
     /// The seed of the sequences.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -111,6 +114,7 @@ fn short(ctx: &Ctx) -> Result<()> {
     run(
         ctx,
         &Options {
+            pmu: None,
             seed: ctx.seed,
             operations: Some(5_000),
             seconds: None,

@@ -114,7 +114,7 @@ fn choose(rng: &mut Rng, world: &World, choices: &[usize]) -> usize {
         14 => Class::SpecialTracePoint,
         15 => Class::Probe,
         16..18 => Class::Software,
-        _ => Class::InTree,
+        _ => Class::Other,
     };
     let of_class: Vec<_> = choices
         .iter()
@@ -224,8 +224,8 @@ fn sampling(rng: &mut Rng, class: Class, attr: &mut Attr) {
         attr.set(attr::SAMPLE_PERIOD, rng.u64(1..500));
     } else {
         let least = match class {
-            Class::Core | Class::InTree if is_user => 500,
-            Class::Core | Class::InTree => 20_000,
+            Class::Core | Class::Other if is_user => 500,
+            Class::Core | Class::Other => 20_000,
             Class::Clock => 1_000_000,
             _ => 1,
         };

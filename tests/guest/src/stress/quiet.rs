@@ -57,7 +57,7 @@ impl Quiet {
             return Ok(());
         }
         let code = workload::tight_loop(10_000);
-        for pmu in world.core.iter().chain(&world.in_tree) {
+        for pmu in world.core.iter().chain(&world.other) {
             for cpu in cpus_of(pmu, world)? {
                 let _affinity = Affinity::pinned_to(cpu)?;
                 expect_exact(pmu, &code)

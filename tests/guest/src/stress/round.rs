@@ -125,12 +125,12 @@ pub fn part(plan: &Plan, keep: &[u32]) -> Plan {
 pub fn run(world: &World, plan: &Plan, patience: Duration) -> Result<Tally, Failure> {
     set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
     let lanes = Lanes::new(plan.len())?;
-    let in_tree = |op: &Op| match op {
-        Op::Open(open) => world.events[open.event].class == Class::InTree,
-        Op::CountProgram { event, .. } => world.events[*event].class == Class::InTree,
+    let of_other = |op: &Op| match op {
+        Op::Open(open) => world.events[open.event].class == Class::Other,
+        Op::CountProgram { event, .. } => world.events[*event].class == Class::Other,
         _ => false,
     };
-    let shared = plan.iter().flatten().any(|(_, op)| in_tree(op));
+    let shared = plan.iter().flatten().any(|(_, op)| of_other(op));
     let mut workers = Vec::new();
     for (number, ops) in plan.iter().enumerate() {
         // SAFETY: this program has only one thread here, so that no lock is held in the child.

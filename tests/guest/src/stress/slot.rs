@@ -11,7 +11,7 @@ use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 use perf_event_open_sys::bindings::{perf_event_header, perf_event_mmap_page};
 
 use super::op::{Open, Request};
-use super::world::{Class, Counts};
+use super::world::Counts;
 use crate::tests::compare::attr::Attr;
 
 const PAGE: usize = 4096;
@@ -29,7 +29,6 @@ pub enum Model {
 pub struct Slot {
     pub file: OwnedFd,
     pub open: Open,
-    pub class: Class,
     pub counts: Counts,
     pub model: Model,
     pub mapping: Option<Mapping>,

@@ -244,7 +244,6 @@ impl<'a> Worker<'a> {
                 self.slots[open.slot as usize] = Some(Slot {
                     file,
                     open,
-                    class: choice.class,
                     counts: choice.counts,
                     model,
                     mapping: None,
@@ -258,7 +257,7 @@ impl<'a> Worker<'a> {
                 let gone = matches!(errno, Errno::ESRCH | Errno::ENODEV);
                 let taken = self.shared
                     && errno == Errno::EBUSY
-                    && matches!(choice.class, Class::Core | Class::InTree);
+                    && matches!(choice.class, Class::Core | Class::Other);
                 // A leader that is in a group of another kind, or has ended.
                 let grouped = leader.is_some() && errno == Errno::EINVAL;
                 let expected = match open.sure {
@@ -550,11 +549,12 @@ impl<'a> Worker<'a> {
     }
 
     fn unload(&self) -> Result<Outcome> {
+        let events = &self.world.events;
         let in_use = self
             .slots
             .iter()
             .flatten()
-            .any(|event| event.class.is_ours());
+            .any(|it| events[it.open.event].is_ours);
         if !in_use || !self.world.is_module {
             return Ok(Refused);
         }

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::op::CGROUPS;
 use crate::clocks::RUST_CLOCK;
-use crate::ctx::{in_tree_name, Ctx, IN_TREE, RUST_PMU};
+use crate::ctx::{Ctx, IN_TREE, RUST_PMU};
 use crate::pmu::{is_tcg, CpuPmu, Event, Pmu, Vendor};
 use crate::probe::{c_path, place_of, RUST_TRACE};
 use crate::program::{Installed, MIXED};
@@ -29,7 +29,7 @@ pub const KERNEL_FUNCTION: &CStr = c"__x64_sys_getppid";
 /// Which PMU's event it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// The module's PMU of the CPU's counters.
+    /// The PMU under test, of the CPU's counters.
     Core,
     /// rust_clock.
     Clock,
@@ -41,15 +41,8 @@ pub enum Class {
     Probe,
     /// Perf's own software events.
     Software,
-    /// The in-tree driver's, which needs the same counters.
-    InTree,
-}
-
-impl Class {
-    /// Whether it is the module's.
-    pub fn is_ours(self) -> bool {
-        !matches!(self, Self::Software | Self::InTree)
-    }
+    /// The other driver's, which needs the same counters.
+    Other,
 }
 
 /// What a measured event counts of a known loop.
@@ -67,6 +60,8 @@ pub struct Choice {
     pub name: String,
     pub class: Class,
     pub counts: Counts,
+    /// Whether it is the module's.
+    pub is_ours: bool,
     type_: u32,
     config: u64,
     config1: u64,
@@ -79,6 +74,7 @@ impl Choice {
             name,
             class,
             counts: Counts::Other,
+            is_ours: true,
             type_,
             config,
             config1: 0,
@@ -100,10 +96,10 @@ impl Choice {
 /// Everything that operations refer to.
 pub struct World {
     pub events: Vec<Choice>,
-    /// The module's PMUs of the CPU's counters.
+    /// The PMUs under test, of the CPU's counters.
     pub core: Vec<Pmu>,
-    /// The in-tree driver's.
-    pub in_tree: Vec<Pmu>,
+    /// The other driver's.
+    pub other: Vec<Pmu>,
     /// Whether counts of user instructions and branches are exact.
     pub exact: bool,
     /// Whether the module can be unloaded.
@@ -154,7 +150,7 @@ impl World {
         let mut world = Self {
             events: Vec::new(),
             core: Vec::new(),
-            in_tree: Vec::new(),
+            other: Vec::new(),
             exact: is_tcg() && CpuPmu::probe().general > 0,
             is_module: !ctx.is_primary(),
             is_hybrid: false,
@@ -174,23 +170,34 @@ impl World {
 
     /// Finds the PMUs and events, whose numbers can change when the module is loaded again.
     pub fn find_events(&mut self, ctx: &Ctx) -> Result<()> {
-        let ours = if ctx.is_primary() { IN_TREE } else { RUST_PMU };
-        self.core = pmus_of(ours)?;
+        self.core = pmus_of(&ctx.pmu)?;
         self.is_hybrid = self.core.len() > 1;
-        self.in_tree = match ctx.is_primary() || CpuPmu::probe().vendor == Vendor::Zhaoxin {
-            // It does not count right on Zhaoxin's CPUs, see `Need::InTreeCounts`.
+        let is_in_tree = !ctx.is_rust_pmu();
+        let (this, other) = match is_in_tree {
+            true => (IN_TREE, RUST_PMU),
+            false => (RUST_PMU, IN_TREE),
+        };
+        self.other = match ctx.is_primary() || CpuPmu::probe().vendor == Vendor::Zhaoxin {
+            // The in-tree driver does not count right on Zhaoxin's CPUs, see `Need::InTreeCounts`.
             true => Vec::new(),
             false => {
-                let names = self.core.iter().map(|pmu| in_tree_name(&pmu.name));
+                let names = self
+                    .core
+                    .iter()
+                    .map(|pmu| pmu.name.replacen(this, other, 1));
                 names.filter_map(|name| Pmu::find(&name).ok()).collect()
             }
         };
         self.events.clear();
-        for pmu in &self.core {
-            self.events.extend(hardware(pmu, Class::Core));
-        }
-        for pmu in &self.in_tree {
-            self.events.extend(hardware(pmu, Class::InTree));
+        for (pmus, class, is_ours) in [
+            (&self.core, Class::Core, !is_in_tree),
+            (&self.other, Class::Other, is_in_tree),
+        ] {
+            for pmu in pmus {
+                let events = hardware(pmu, class).into_iter();
+                self.events
+                    .extend(events.map(|event| Choice { is_ours, ..event }));
+            }
         }
         let clock = Pmu::find(RUST_CLOCK)?;
         for config in [0, 1] {
@@ -203,8 +210,10 @@ impl World {
         // switches, dummy.
         for config in [0, 2, 3, 9] {
             let name = format!("software/{config}/");
-            self.events
-                .push(Choice::new(name, Class::Software, 1, config));
+            self.events.push(Choice {
+                is_ours: false,
+                ..Choice::new(name, Class::Software, 1, config)
+            });
         }
         ensure!(!self.events.is_empty(), "no events");
         self.files = self.find_files()?;
@@ -303,13 +312,9 @@ impl World {
 
     /// The file that says who may use RDPMC.
     pub fn rdpmc_file(&self) -> Option<String> {
-        let names = self
-            .in_tree
-            .first()
-            .or(self.core.first())
-            .map(|pmu| &pmu.name);
-        let file = format!("{DEVICES}/{}/rdpmc", names?);
-        Path::new(&file).exists().then_some(file)
+        let pmus = self.core.iter().chain(&self.other);
+        pmus.map(|pmu| format!("{DEVICES}/{}/rdpmc", pmu.name))
+            .find(|file| Path::new(file).exists())
     }
 
     /// Brings all CPUs online that were online at first.
