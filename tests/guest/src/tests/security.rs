@@ -282,8 +282,9 @@ fn share_of_time_in_nmis(ctx: &Ctx) -> Result<()> {
                 rate.get()?
             );
         }
+        // perf aims at a quarter of the time, and checks it now and then.
         ensure!(
-            shares[1] <= shares[0] + 50,
+            shares[1] < 500,
             "period {period}: {} of 1000, in-tree {}",
             shares[1],
             shares[0]
