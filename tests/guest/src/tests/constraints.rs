@@ -250,7 +250,8 @@ fn equal_events(ctx: &Ctx) -> Result<()> {
 const LOADS_AND_STORES: [u64; 2] = [0x81d0, 0x82d0];
 
 /// Events that not all counters can count are on counters that can: they count, alone and
-/// behind a group of other events that leaves one counter.
+/// behind a group of other events that leaves one counter. The other events, which may move to
+/// make room, count as well.
 fn counts(ctx: &Ctx) -> Result<()> {
     let mut report = Report::new(ctx);
     let general = CpuPmu::probe().general as usize;
@@ -289,12 +290,16 @@ fn counts(ctx: &Ctx) -> Result<()> {
                     ensure!(errno == 0, "{config:#06x}: {}", name(errno));
                 }
                 workload.measure(&group.events[0])?;
-                let event = group.events.last_mut().context("an empty group")?;
-                let (count, want) = (event.read()?, workload.instructions());
-                if count != want {
-                    report.wrong(format!(
-                        "{config:#06x} behind {fillers} other events: {count}, not {want}"
-                    ));
+                let events = iter::repeat_n(("a filler", workload.branches()), fillers)
+                    .chain([("the event", workload.instructions())]);
+                for ((what, want), event) in events.zip(&mut group.events) {
+                    let count = event.read()?;
+                    if count != want {
+                        report.wrong(format!(
+                            "{config:#06x} behind {fillers} other events, {what}: {count}, \
+                             not {want}"
+                        ));
+                    }
                 }
             }
         }
