@@ -42,11 +42,11 @@ const LEFT_OUT: &[&str] = &[".git", "out", "target"];
 /// Where the table of bugs is.
 const PAGE: &str = "docs/testing.md";
 
-/// The seconds after which a host test hangs.
-const HOST_LIMIT: u64 = 120;
+/// The seconds after which a test counts as one that hangs.
+const LIMIT: u64 = 600;
 
-/// The seconds without a result after which a guest hangs.
-const GUEST_LIMIT: u64 = 120;
+/// The same for a test that hangs because of its bug.
+const SHORT_LIMIT: u64 = 120;
 
 /// How many lines of the reason for a verdict are shown.
 const REASON_LINES: usize = 4;
@@ -60,9 +60,6 @@ pub struct Options {
     /// Only the bugs that match a glob.
     #[arg(long, env = "RUST_PERF_PLANTED", value_name = "GLOB…")]
     planted: Option<String>,
-    /// Seconds without a result after which a guest hangs.
-    #[arg(long, env = "RUST_PERF_TIMEOUT", default_value_t = GUEST_LIMIT)]
-    timeout: u64,
 }
 
 /// What a run of tests came to.
@@ -107,7 +104,7 @@ impl Outcome {
 pub fn planted(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
     let bugs = chosen(bug::all(ctx)?, options.planted.as_deref())?;
     let _lock = cache::lock(&ctx.out.join(".lock-planted"), "make planted")?;
-    let bench = Bench::new(ctx, kernel, &bugs, options)?;
+    let bench = Bench::new(ctx, kernel, &bugs)?;
     let started = Instant::now();
     let sound = bench.without_bugs(&bugs);
     let passing = |test: &Test| sound.get(test) == Some(&Outcome::Passed);
@@ -208,25 +205,15 @@ struct Bench {
 struct Guests {
     parts: Parts,
     program: PathBuf,
-    user: guest::Options,
 }
 
 impl Bench {
-    fn new(
-        ctx: &Context,
-        kernel: &kernel::Options,
-        bugs: &[Bug],
-        options: &Options,
-    ) -> Result<Self> {
+    fn new(ctx: &Context, kernel: &kernel::Options, bugs: &[Bug]) -> Result<Self> {
         let has_guests = bugs.iter().any(|bug| matches!(bug.test, Test::Guest(..)));
         let guests = match has_guests {
             true => Some(Guests {
                 parts: Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?,
                 program: guest_tests::build(ctx)?,
-                user: guest::Options {
-                    timeout: Some(options.timeout),
-                    ..guest::Options::default()
-                },
             }),
             false => None,
         };
@@ -262,11 +249,11 @@ impl Bench {
             alike.retain(|test| test.runs_with(&bug.test));
             alike.sort();
             alike.dedup();
-            let all = self.run("without-bugs", &alike);
+            let all = self.run("without-bugs", &alike, LIMIT);
             for test in &alike {
                 let outcome = match all {
                     Outcome::Passed => Outcome::Passed,
-                    _ => self.run("without-bugs", &[test]),
+                    _ => self.run("without-bugs", &[test], LIMIT),
                 };
                 outcomes.insert((*test).clone(), outcome);
             }
@@ -282,7 +269,11 @@ impl Bench {
             let why = String::from_utf8_lossy(&apply.stdout).into_owned();
             return Ok(Err(format!("the patch does not apply:\n{why}")));
         }
-        let outcome = self.run(&bug.name, &[&bug.test]);
+        let limit = match bug.sign {
+            Sign::Hang => SHORT_LIMIT,
+            Sign::Failure | Sign::KernelLog => LIMIT,
+        };
+        let outcome = self.run(&bug.name, &[&bug.test], limit);
         let remove = patch(&self.copy.top, &bug.patch)
             .arg("--reverse")
             .output()?;
@@ -295,25 +286,26 @@ impl Bench {
         Ok(outcome.verdict(bug.sign))
     }
 
-    /// Runs tests of one program or of one suite. `name` is that of the logs.
-    fn run(&self, name: &str, tests: &[&Test]) -> Outcome {
+    /// Runs tests of one program or of one suite. `name` is that of the logs. After
+    /// `limit` seconds they hang; those of a guest if it reports nothing for so long.
+    fn run(&self, name: &str, tests: &[&Test], limit: u64) -> Outcome {
         let names: Vec<_> = tests.iter().map(|test| test.name()).collect();
         let outcome = match tests.first() {
-            Some(Test::Host(program, _)) => self.host(name, program, &names),
-            Some(Test::Guest(suite, _)) => self.guest(suite, &names),
+            Some(Test::Host(program, _)) => self.host(name, program, &names, limit),
+            Some(Test::Guest(suite, _)) => self.guest(suite, &names, limit),
             None => Ok(Outcome::Passed),
         };
         signals::park_if_interrupted();
         outcome.unwrap_or_else(|error| Outcome::None(format!("{error:#}")))
     }
 
-    fn host(&self, log: &str, program: &HostTests, names: &[&str]) -> Result<Outcome> {
+    fn host(&self, log: &str, program: &HostTests, names: &[&str], limit: u64) -> Result<Outcome> {
         let step = Step::start(&self.copy, log, &format!("{log}: {program}"))?;
         let arguments = program.cargo_arguments();
         let build = ["--locked", "--no-run"];
         step.run(host::cargo(&self.copy, "test").args(&arguments).args(build))?;
         let ran = Command::new("timeout")
-            .args(["--kill-after=5", &HOST_LIMIT.to_string()])
+            .args(["--kill-after=5", &limit.to_string()])
             .args(["cargo", "test", "--locked"])
             .args(&arguments)
             .args(["--", "--exact"])
@@ -328,19 +320,23 @@ impl Bench {
         Ok(of_host(ran.status.code(), &text, names.len()))
     }
 
-    fn guest(&self, suite: &str, titles: &[&str]) -> Result<Outcome> {
+    fn guest(&self, suite: &str, titles: &[&str], limit: u64) -> Result<Outcome> {
         let guests = self.guests.as_ref().context("guests were not prepared")?;
         let module = module::for_kernel(&self.copy, &guests.parts.kernel)?;
         let selected = Selected {
             suite: select::suite(suite)?,
             tests: Some(titles.iter().map(|title| (*title).to_owned()).collect()),
         };
+        let user = guest::Options {
+            timeout: Some(limit),
+            ..guest::Options::default()
+        };
         let ran = test::tests_with(
             &self.copy,
             &guests.parts,
             &guests.program,
             &module,
-            &guests.user,
+            &user,
             &selected,
         )?;
         Ok(of_guest(&ran, titles))
