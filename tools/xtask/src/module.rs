@@ -103,14 +103,14 @@ pub fn examples(ctx: &Context) -> Result<Vec<String>> {
 }
 
 /// A kernel build tree.
-struct Tree {
+pub struct Tree {
     config: HashMap<String, String>,
     release: String,
 }
 
 impl Tree {
     /// Reads and checks a tree.
-    fn read(kdir: &Path) -> Result<Self> {
+    pub fn read(kdir: &Path) -> Result<Self> {
         let name = kdir.display();
         let read = |file: &str| fs::read_to_string(kdir.join(file));
         let (Ok(config), Ok(release)) = (
@@ -143,6 +143,14 @@ impl Tree {
 
     fn config(&self, name: &str) -> Option<&str> {
         self.config.get(name).map(String::as_str)
+    }
+
+    /// The version of the rustc that made its metadata, such as 1.85.1. No other can read it.
+    pub fn rustc(&self) -> Result<String> {
+        self.config("CONFIG_RUSTC_VERSION_TEXT")
+            .and_then(|text| text.split(' ').nth(1))
+            .map(str::to_owned)
+            .context("the kernel's configuration names no rustc")
     }
 }
 
@@ -342,6 +350,11 @@ mod tests {
             parse_config("CONFIG_RUST=y\nCONFIG_RUSTC_VERSION_TEXT=\"rustc 1.85.1 (x)\"\n");
         assert_eq!(config["CONFIG_RUST"], "y");
         assert_eq!(config["CONFIG_RUSTC_VERSION_TEXT"], "rustc 1.85.1 (x)");
+        let tree = Tree {
+            config,
+            release: String::new(),
+        };
+        assert_eq!(tree.rustc().unwrap(), "1.85.1");
     }
 
     #[test]

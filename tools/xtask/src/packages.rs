@@ -212,6 +212,29 @@ pub fn unpack_with_dependencies(ctx: &Context, step: &Step, name: &str, dir: &Pa
     Ok(())
 }
 
+/// The directory with apt's newest index.
+pub fn lists(ctx: &Context) -> PathBuf {
+    let lists = newer_lists(ctx);
+    match lists.is_dir() {
+        true => lists,
+        false => "/var/lib/apt/lists".into(),
+    }
+}
+
+/// Adds apt's index to a key: what [`download`] gets is what the index names.
+pub fn add_index(ctx: &Context, mut key: cache::Key) -> Result<cache::Key> {
+    let mut files: Vec<PathBuf> = fs::read_dir(lists(ctx))?
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|path| path.to_string_lossy().ends_with("_InRelease"))
+        .collect();
+    files.sort();
+    ensure!(!files.is_empty(), "apt has no index");
+    for file in &files {
+        key = key.file(file)?;
+    }
+    Ok(key)
+}
+
 /// apt-get for the installation of packages, whose files are in `archives`.
 fn apt_get_install(ctx: &Context, archives: &Path) -> Command {
     let mut command = apt_get(ctx);
