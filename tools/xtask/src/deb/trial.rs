@@ -32,6 +32,8 @@ pub fn install(ctx: &Context, kernel: &Kernel, built: &Packages, version: &Versi
         !module.exists() && log.contains("have no Rust metadata"),
         step.failure("without metadata, DKMS built the module or did not say why it cannot")
     );
+    // What the installation of a kernel runs, which must not fail.
+    step.run(Command::new("dkms").args(["autoinstall", "-k", &kernel.release]))?;
     install(&built.metadata)?;
     ensure!(module.exists(), step.failure("DKMS built no module"));
     let output = Command::new("modinfo")
