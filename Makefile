@@ -15,9 +15,9 @@ $(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL K
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test planted generations bench rust-headers deb event-lists update clean clean-cache help
+.PHONY: module demo shell guest test planted generations bench rust-headers deb install-test event-lists update clean clean-cache help
 
-module demo shell guest test planted generations bench rust-headers deb event-lists update:
+module demo shell guest test planted generations bench rust-headers deb install-test event-lists update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -61,6 +61,8 @@ define usage
 |                     print where it is and how to use it
 | make deb            build Debian packages in out/deb: the module by DKMS, and the Rust metadata
 |                     of the kernel's headers. They are installed and purged in a throw-away root
+| make install-test   install these packages on a fresh Debian 13 with the older supported kernel, boot
+|                     it, upgrade to the newer kernel, boot it, and purge them
 | make event-lists    unpack Intel's event lists from the kernel's source, and print where they
 |                     are; `make test` does so as well
 | make bench          measure what the emulated PMU costs

@@ -16,6 +16,8 @@ pub struct Context {
     pub cache: PathBuf,
     /// The build root, an entry of the cache.
     pub root: PathBuf,
+    /// A Debian with nothing else, an entry of the cache that is there for `make install-test`.
+    pub fresh: PathBuf,
     /// What this checkout builds.
     pub out: PathBuf,
     /// The logs of this run. No other run writes there.
@@ -44,6 +46,7 @@ impl Context {
         Ok(Self {
             cache: dir("RUST_PERF_CACHE")?,
             root: dir("RUST_PERF_ROOT")?,
+            fresh: dir("RUST_PERF_FRESH")?,
             logs: dir("RUST_PERF_LOGS")?,
             out: top.join("out"),
             top,

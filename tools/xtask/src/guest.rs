@@ -206,6 +206,8 @@ pub struct UserGuest {
 pub struct Parts {
     /// QEMU.
     pub qemu: Qemu,
+    /// The userland.
+    pub root: PathBuf,
     /// The kernel.
     pub kernel: Kernel,
     /// Its image and modules.
@@ -222,6 +224,7 @@ impl Parts {
         Ok(Self {
             initramfs: initramfs(ctx, &kernel, &image)?,
             qemu,
+            root: ctx.root.clone(),
             kernel,
             image,
         })
@@ -589,7 +592,7 @@ impl Guest<'_> {
             .args(["-serial", "chardev:console"])
             .args(["-device", "virtio-serial-pci"]);
         for (tag, path, access) in [
-            ("root", ctx.root.as_path(), ",readonly=on"),
+            ("root", parts.root.as_path(), ",readonly=on"),
             ("modules", &parts.image.modules, ",readonly=on"),
             ("checkout", &ctx.top, ",readonly=on"),
             ("run", run, ""),

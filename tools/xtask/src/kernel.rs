@@ -200,11 +200,16 @@ impl Kernel {
 /// The newest kernel whose packages are all there, of the newest supported series that
 /// has one. With `release`, that kernel.
 fn newest(index: &Index, release: Option<&str>) -> Result<Option<Kernel>> {
+    newest_of(index, SUPPORTED, release)
+}
+
+/// The same of these series.
+fn newest_of(index: &Index, series: &[&str], release: Option<&str>) -> Result<Option<Kernel>> {
     let wanted = |kernel: &Kernel, series: &str| match release {
         Some(release) => kernel.release == release,
         None => kernel.series() == series && kernel.release.ends_with(FLAVOUR),
     };
-    for series in SUPPORTED {
+    for series in series {
         let kernels = index
             .starting_with("linux-binary-")
             .map(|package| Kernel {
@@ -274,6 +279,48 @@ fn recorded(ctx: &Context, release: Option<&str>) -> Result<Kernel> {
     Ok(kernel)
 }
 
+/// Finds a kernel of the series before that of `kernel`, to upgrade from. Both must be in the
+/// package index, because apt installs them.
+pub fn before(ctx: &Context, kernel: &Kernel) -> Result<Kernel> {
+    let older = SUPPORTED.iter().skip_while(|it| **it != kernel.series());
+    let Some(series) = older.copied().nth(1) else {
+        bail!(
+            "no kernel to upgrade from: {} is of the oldest series that is supported ({})",
+            kernel.release,
+            SUPPORTED.join(", ")
+        );
+    };
+    let mut index = Index::read(ctx)?;
+    let record = record(ctx, Some(&format!("series-{series}")))?;
+    let find = |index: &Index| {
+        let recorded = Kernel::recorded(&record).filter(|it| it.available(index));
+        match recorded {
+            Some(kernel) => Ok(Some(kernel)),
+            None => newest_of(index, &[series], None),
+        }
+    };
+    let mut found = find(&index)?;
+    if found.is_none() || !kernel.available(&index) {
+        packages::update(ctx)?;
+        index = Index::read(ctx)?;
+        found = find(&index)?;
+    }
+    ensure!(
+        kernel.available(&index),
+        "the mirror no longer has {}, so that apt cannot install it: make update",
+        kernel.release
+    );
+    let found = found.with_context(|| {
+        format!(
+            "the mirror has no kernel to upgrade from. Looked in trixie-backports for \
+             VERSION{FLAVOUR} of the series {series}: linux-base, linux-binary, linux-modules, \
+             linux-headers and linux-source-{series}, all in one version"
+        )
+    })?;
+    found.record(&record)?;
+    Ok(found)
+}
+
 fn record(ctx: &Context, release: Option<&str>) -> Result<PathBuf> {
     let name = release.unwrap_or("default");
     ensure!(
@@ -324,6 +371,21 @@ pub struct Image {
     pub vmlinux: PathBuf,
     /// The directory that holds `RELEASE/modules.dep`.
     pub modules: PathBuf,
+}
+
+impl Image {
+    /// That of a Debian in which the kernel's packages are installed.
+    pub fn installed(root: &Path, kernel: &Kernel) -> Self {
+        let modules = root.join("usr/lib/modules");
+        let vmlinuz = root
+            .join("boot")
+            .join(format!("vmlinuz-{}", kernel.release));
+        Self {
+            vmlinux: vmlinuz.clone(),
+            vmlinuz,
+            modules,
+        }
+    }
 }
 
 /// The packages of an image. depmod needs modules.builtin and modules.order of "base".

@@ -81,6 +81,8 @@ enum Command {
     RustHeaders,
     /// Build Debian packages, and try them.
     Deb,
+    /// Install the packages on a Debian that has nothing else, and upgrade its kernel.
+    InstallTest,
     /// Unpack Intel's event lists from the kernel's source.
     EventLists,
     /// Check that the tests catch the bugs of tests/planted.
@@ -115,6 +117,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Module(options) => module::module(&ctx, &cli.kernel, options),
         Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),
         Command::Deb => deb::deb(&ctx, &cli.kernel),
+        Command::InstallTest => deb::install_test::install_test(&ctx, &cli.kernel),
         Command::EventLists => event_lists::event_lists(&ctx, &cli.kernel),
         Command::Planted(options) => planted::planted(&ctx, &cli.kernel, options),
         Command::Bench(options) => bench::bench(&ctx, &cli.kernel, options),

@@ -4,6 +4,7 @@
 
 use anyhow::{ensure, Context as _, Result};
 use deb822_fast::Deb822;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -254,6 +255,25 @@ pub fn download(ctx: &Context, step: &Step, names: &[&str], dir: &Path) -> Resul
     // apt wants it for downloads that are not complete.
     fs::create_dir(dir.join("partial"))?;
     step.run(apt_get_install(ctx, dir).arg("--download-only").args(names))
+}
+
+/// The same for the Debian in `root` instead of the build root. A name may be that of a file. apt
+/// prefers packages of `suite`.
+pub fn download_for<T: AsRef<OsStr>>(
+    ctx: &Context,
+    step: &Step,
+    names: impl IntoIterator<Item = T>,
+    (root, suite): (&Path, &str),
+    dir: &Path,
+) -> Result<()> {
+    fs::create_dir_all(dir.join("partial"))?;
+    let status = root.join("var/lib/dpkg/status");
+    step.run(
+        apt_get_install(ctx, dir)
+            .args(["-o", &format!("Dir::State::status={}", status.display())])
+            .args(["--download-only", "--target-release", suite])
+            .args(names),
+    )
 }
 
 /// Installs packages that [`download`] has put into `dir`. They are in the build root that this

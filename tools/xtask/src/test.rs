@@ -19,9 +19,10 @@ use suites::{Filter, Suite, SystemEvent, TestModule};
 
 use crate::cache;
 use crate::context::{Context, GuestLogs};
+use crate::deb;
 use crate::debug_kernel::Flavour;
 use crate::generations;
-use crate::guest::{self, Guest, LimitOf, Outcome, Parts};
+use crate::guest::{self, End, Guest, LimitOf, Outcome, Parts};
 use crate::guest_tests;
 use crate::host;
 use crate::kernel;
@@ -91,6 +92,24 @@ impl Tally {
             }
         }
     }
+
+    /// The same of a check with a name. `again` is the command that runs it alone.
+    pub fn check_named(&mut self, name: &str, again: &str, check: impl FnOnce() -> Result<()>) {
+        let started = Instant::now();
+        let failed = self.failed;
+        self.check(check);
+        let result = match self.failed == failed {
+            true => "PASS",
+            false => {
+                self.again.push(again.to_owned());
+                "FAIL"
+            }
+        };
+        eprintln!(
+            "{name:43} {:5.0} s  {result}",
+            started.elapsed().as_secs_f64()
+        );
+    }
 }
 
 /// `make test`.
@@ -152,6 +171,11 @@ fn run_on(
     let is_stock = parts.kernel.flavour.is_none();
     if request.suites.is_none() && request.tests.is_none() && is_stock {
         host::test(ctx, &parts.kernel, tally)?;
+        if request.all {
+            tally.check_named("installation test", "make install-test", || {
+                deb::install_test::run(ctx, &parts.kernel)
+            });
+        }
     }
     let program = guest_tests::build(ctx)?;
     let selected = request.select(&guest_tests::inventory(&program)?)?;
@@ -367,33 +391,39 @@ impl Runner<'_> {
             fs::write(logs.ktap(), &end.console)?;
         }
 
-        let results = read_results(&logs)?;
-        let trouble = match end.outcome {
-            Outcome::Exited(0) => results.trouble(),
-            Outcome::Exited(_) if !results.failures.is_empty() && results.missing() == 0 => {
-                results.trouble()
-            }
-            Outcome::Exited(status) => {
-                let stderr = fs::read(logs.stderr())?;
-                let stderr = String::from_utf8_lossy(&stderr);
-                Some(format!(
-                    "guest-tests exited with {status}:\n{}",
-                    indent(last_lines(&stderr, 15))
-                ))
-            }
-            Outcome::TimedOut | Outcome::Unread | Outcome::Died => Some(guest.explain(&end)),
-        };
-        let trouble = trouble.or_else(|| {
-            // The kernel may complain after the tests have ended.
-            guest::complaint(&end.console)
-                .map(|complaint| format!("the kernel complained:\n{}", indent(&complaint)))
-        });
+        let (results, trouble) = judge(&guest, &end)?;
         Ok(Ran {
             results,
             trouble,
             hung: matches!(end.outcome, Outcome::TimedOut),
         })
     }
+}
+
+/// The results of a guest that has run guest-tests, and what is wrong besides.
+pub fn judge(guest: &Guest, end: &End) -> Result<(Results, Option<String>)> {
+    let results = read_results(guest.logs)?;
+    let trouble = match end.outcome {
+        Outcome::Exited(0) => results.trouble(),
+        Outcome::Exited(_) if !results.failures.is_empty() && results.missing() == 0 => {
+            results.trouble()
+        }
+        Outcome::Exited(status) => {
+            let stderr = fs::read(guest.logs.stderr())?;
+            let stderr = String::from_utf8_lossy(&stderr);
+            Some(format!(
+                "guest-tests exited with {status}:\n{}",
+                indent(last_lines(&stderr, 15))
+            ))
+        }
+        Outcome::TimedOut | Outcome::Unread | Outcome::Died => Some(guest.explain(end)),
+    };
+    let trouble = trouble.or_else(|| {
+        // The kernel may complain after the tests have ended.
+        guest::complaint(&end.console)
+            .map(|complaint| format!("the kernel complained:\n{}", indent(&complaint)))
+    });
+    Ok((results, trouble))
 }
 
 impl Reporter<'_> {
@@ -488,6 +518,15 @@ mod tests {
             user: &user,
             kernel: &kernel::Options::default(),
         });
+    }
+
+    #[test]
+    fn a_named_check_is_counted_and_can_be_run_again() {
+        let mut tally = Tally::default();
+        tally.check_named("a", "make a", || Ok(()));
+        tally.check_named("b", "make b", || anyhow::bail!("no"));
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+        assert_eq!(tally.again, ["make b"]);
     }
 
     #[test]

@@ -17,8 +17,23 @@ use crate::step::Step;
 /// The manual page.
 const PAGE: &str = "rust_pmu.4";
 
+/// How much time the compression of packages may take.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Compression {
+    /// As dpkg does it.
+    Usual,
+    /// Little, for packages that are installed once.
+    Fast,
+}
+
 /// Builds the packages, and has lintian and mandoc check them. A warning is an error.
-pub fn build(ctx: &Context, kernel: &Kernel, kdir: &Path, version: &Version) -> Result<Packages> {
+pub fn build(
+    ctx: &Context,
+    kernel: &Kernel,
+    kdir: &Path,
+    version: &Version,
+    compression: Compression,
+) -> Result<Packages> {
     let title = format!("Debian packages for {}", kernel.release);
     let step = Step::start(ctx, &format!("deb-{}", kernel.release), &title)?;
     step.run(
@@ -45,6 +60,9 @@ pub fn build(ctx: &Context, kernel: &Kernel, kdir: &Path, version: &Version) -> 
         .env("HEADERS_VERSION", of_metadata)
         .env("SOURCE_DATE_EPOCH", &version.seconds)
         .current_dir(&source);
+    if compression == Compression::Fast {
+        build.env("DPKG_DEB_COMPRESSOR_LEVEL", "0");
+    }
     step.run(&mut build)?;
     for changes in files(work.path(), "changes")? {
         step.run(

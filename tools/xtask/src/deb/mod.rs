@@ -3,10 +3,14 @@
 //! Debian packages: the module by DKMS, and the Rust metadata that Debian's headers of a kernel
 //! lack.
 //!
-//! [`build`] makes the packages, and [`trial`] installs them in the build root that this process sees,
-//! which is thrown away when it ends.
+//! [`build`] makes the packages, [`trial`] installs them in the build root that this process sees,
+//! which is thrown away when it ends, and [`install_test`] installs them on a Debian that has
+//! nothing else.
 
 mod build;
+pub mod install_test;
+mod listing;
+mod machine;
 mod trial;
 mod version;
 
@@ -20,6 +24,7 @@ use crate::context::Context;
 use crate::kernel::{self, Kernel};
 use crate::packages;
 use crate::step::Step;
+use build::Compression;
 use version::Version;
 
 /// The package with the module's source.
@@ -42,7 +47,7 @@ pub fn deb(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
     let kdir = kernel::kdir(ctx, &kernel)?;
     install_tools(ctx)?;
     let version = Version::read(ctx)?;
-    let built = build::build(ctx, &kernel, &kdir, &version)?;
+    let built = build::build(ctx, &kernel, &kdir, &version, Compression::Usual)?;
     trial::install(ctx, &kernel, &built, &version)?;
     let out = ctx.out.join("deb");
     fs::create_dir_all(&out)?;

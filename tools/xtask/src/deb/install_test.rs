@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The installation test: a Debian 13 with a stock kernel gets the packages, and another kernel.
+//!
+//! The packages are installed by chroot, on the machine's own kernel, because rustc would take too
+//! long on an emulated CPU. What DKMS has built is tested in a guest that boots from this Debian,
+//! with its kernel.
+
+use anyhow::{ensure, Result};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use super::build::{self, Compression};
+use super::listing::Listing;
+use super::machine::Machine;
+use super::version::Version;
+use super::{metadata_package, Packages, DKMS};
+use crate::cache::{self, Entry, Key};
+use crate::context::Context;
+use crate::guest::{self, Guest, LimitOf, Parts};
+use crate::guest_tests;
+use crate::initramfs::initramfs;
+use crate::kernel::{self, Image, Kernel};
+use crate::packages;
+use crate::qemu::Qemu;
+use crate::step::{indent, Step};
+use crate::test;
+
+/// The suite whose machine the guests have.
+const SUITE: &str = "default";
+/// The tests that run in them: they assert exact numbers of instructions, that of a program by
+/// perf among them.
+const TESTS: &[&str] = &[
+    "perf_tool::stat",
+    "counting::loops_of_all_lengths",
+    "counting::branches",
+    "counting::page_faults",
+    "counting::syscalls",
+    "counting::moving_between_cpus",
+];
+
+const STABLE: &str = "trixie";
+const BACKPORTS: &str = "trixie-backports";
+
+/// `make install-test`.
+pub fn install_test(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
+    let kernel = kernel::resolve(ctx, options)?;
+    run(ctx, &kernel)?;
+    println!("PASS");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the test, which ends with this kernel.
+pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
+    ensure!(
+        ctx.fresh.is_dir(),
+        "there is no {}: start the test by make install-test, or make test ALL=1",
+        ctx.fresh.display()
+    );
+    let _lock = cache::lock(&ctx.out.join(".lock-install-test"), "the installation test")?;
+    let old = kernel::before(ctx, kernel)?;
+    let kernels = [&old, kernel];
+    let kdirs = [kernel::kdir(ctx, &old)?, kernel::kdir(ctx, kernel)?];
+    let qemu = Qemu::patched(ctx)?;
+    let program = guest_tests::build(ctx)?;
+    super::install_tools(ctx)?;
+    let version = Version::read(ctx)?;
+    let of_old = build::build(ctx, &old, &kdirs[0], &version, Compression::Fast)?;
+    let of_new = build::build(ctx, kernel, &kdirs[1], &version, Compression::Fast)?;
+    let test = Test {
+        ctx,
+        qemu,
+        program: &program,
+    };
+
+    let debs = downloads(ctx, kernels, [&of_old, &of_new])?;
+    let stock = stock(ctx, &old, &debs)?;
+
+    let title = format!("packages for {}, installed", old.release);
+    let step = Step::start(ctx, "install-packages", &title)?;
+    let machine = Machine::copy_of(ctx, &step, &stock, &debs)?;
+    let before = Listing::read(machine.root())?;
+    let files = [machine.copy(&of_old.dkms)?, machine.copy(&of_old.metadata)?];
+    machine.install(&step, STABLE, &files)?;
+    check_module(&machine, &step, &old)?;
+    step.done();
+    test.boot(&machine, &old)?;
+
+    let title = format!("kernel {}, upgraded to", kernel.release);
+    let step = Step::start(ctx, "install-kernel", &title)?;
+    machine.install(&step, BACKPORTS, kernel_packages(kernel))?;
+    let file = machine.copy(&of_new.metadata)?;
+    machine.install(&step, STABLE, [&file])?;
+    check_module(&machine, &step, kernel)?;
+    step.done();
+    test.boot(&machine, kernel)?;
+
+    let step = Step::start(ctx, "install-purge", "packages, purged")?;
+    let ours = [
+        DKMS.to_owned(),
+        metadata_package(&old),
+        metadata_package(kernel),
+    ];
+    machine.purge(&step, &ours)?;
+    // What would be left in the folders of the new kernel goes with it.
+    for kernel in kernels {
+        let module = module_file(kernel);
+        ensure!(
+            !machine.path(Path::new(&module)).exists(),
+            step.failure(&format!("{module} is left behind"))
+        );
+    }
+    // apt does not remove parts of a kernel by itself.
+    let parts = ["image", "headers", "binary", "modules", "base"];
+    machine.purge(&step, parts.map(|part| kernel.package(part)))?;
+    for file in files.iter().chain([&file]) {
+        fs::remove_file(machine.path(file))?;
+    }
+    check_nothing_left(&machine, &step, &before)?;
+    step.done();
+    Ok(())
+}
+
+/// Checks that the machine has the files that it had.
+fn check_nothing_left(machine: &Machine, step: &Step, before: &Listing) -> Result<()> {
+    let left = before.differences(&Listing::read(machine.root())?);
+    let some = left.iter().take(20).map(String::as_str).collect::<Vec<_>>();
+    ensure!(
+        left.is_empty(),
+        step.failure(&format!(
+            "{} files differ from before:\n{}",
+            left.len(),
+            indent(&some.join("\n"))
+        ))
+    );
+    Ok(())
+}
+
+/// The packages of a kernel that a user installs.
+fn kernel_packages(kernel: &Kernel) -> [String; 2] {
+    ["image", "headers"].map(|kind| kernel.package(kind))
+}
+
+/// Downloads what apt is going to install.
+fn downloads(ctx: &Context, kernels: [&Kernel; 2], built: [&Packages; 2]) -> Result<PathBuf> {
+    let mut names: Vec<String> = kernels.into_iter().flat_map(kernel_packages).collect();
+    names.push("linux-perf".to_owned());
+    let mut key = Key::new(ctx)
+        .text(&ctx.fresh.to_string_lossy())
+        .texts(&names);
+    for packages in built {
+        for deb in [&packages.dkms, &packages.metadata] {
+            key = key.text(&dependencies(deb)?);
+        }
+    }
+    Entry {
+        name: "install-debs",
+        key: packages::add_index(ctx, key)?.finish(),
+        title: "packages of the installation test".to_owned(),
+        megabytes: 1000,
+    }
+    .get(ctx, |step, dir| {
+        packages::download_for(ctx, step, &names, (&ctx.fresh, BACKPORTS), dir)?;
+        let ours = [&built[0].dkms, &built[0].metadata, &built[1].metadata];
+        packages::download_for(ctx, step, ours, (&ctx.fresh, STABLE), dir)
+    })
+}
+
+/// Makes a Debian with a stock kernel, its headers and perf.
+fn stock(ctx: &Context, kernel: &Kernel, debs: &Path) -> Result<PathBuf> {
+    let entry = Entry {
+        name: "install-stock",
+        key: Key::new(ctx)
+            .text(&debs.to_string_lossy())
+            .text(&kernel.release)
+            .finish(),
+        title: format!("Debian 13 with {}", kernel.release),
+        megabytes: 1500,
+    }
+    .get(ctx, |step, dir| {
+        let machine = Machine::made_in(ctx, step, &ctx.fresh, dir, debs)?;
+        let names = kernel_packages(kernel).into_iter();
+        machine.install(step, BACKPORTS, names.chain(["linux-perf".to_owned()]))
+    })?;
+    Ok(entry.join("root"))
+}
+
+/// What a package depends on.
+fn dependencies(deb: &Path) -> Result<String> {
+    let output = Command::new("dpkg-deb")
+        .arg("--field")
+        .arg(deb)
+        .arg("Depends")
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "dpkg-deb cannot read {}",
+        deb.display()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The file that DKMS makes.
+fn module_file(kernel: &Kernel) -> String {
+    format!(
+        "/usr/lib/modules/{}/updates/dkms/rust_perf.ko.xz",
+        kernel.release
+    )
+}
+
+/// Checks that DKMS has built the module for a kernel.
+fn check_module(machine: &Machine, step: &Step, kernel: &Kernel) -> Result<()> {
+    let path = module_file(kernel);
+    ensure!(
+        machine.path(Path::new(&path)).is_file(),
+        step.failure(&format!("DKMS built no {path}"))
+    );
+    let arguments = [
+        "--set-version",
+        &kernel.release,
+        "--field",
+        "vermagic",
+        "rust_perf",
+    ];
+    let vermagic = machine.output("modinfo", &arguments)?;
+    ensure!(
+        vermagic.split(' ').next() == Some(&kernel.release),
+        step.failure(&format!("the module is for {vermagic}"))
+    );
+    Ok(())
+}
+
+/// What all guests of the test have in common.
+struct Test<'a> {
+    ctx: &'a Context,
+    qemu: Qemu,
+    program: &'a Path,
+}
+
+impl Test<'_> {
+    /// Boots the machine with a kernel, loads the module and counts.
+    fn boot(&self, machine: &Machine, kernel: &Kernel) -> Result<()> {
+        let image = Image::installed(machine.root(), kernel);
+        let parts = Parts {
+            qemu: self.qemu.clone(),
+            root: machine.root().to_owned(),
+            kernel: kernel.clone(),
+            initramfs: initramfs(self.ctx, kernel, &image)?,
+            image,
+        };
+        let title = format!("guest with {}", kernel.release);
+        let name = format!("install-guest-{}", kernel.release);
+        let step = Step::start(self.ctx, &name, &title)?;
+        let command = format!(
+            "set -e\n\
+             test \"$(uname -r)\" = {}\n\
+             modprobe rust_perf\n\
+             perf stat -e rust_pmu/instructions/u true >&2\n\
+             exec guest-tests {}",
+            kernel.release,
+            TESTS.join(" ")
+        );
+        let logs = self.ctx.guest_logs("install")?;
+        let guest = Guest {
+            logs: &logs,
+            // The machine has its own.
+            module: None,
+            example: None,
+            test_module: None,
+            selftests: None,
+            command: Some(&command),
+            suite: suites::find(SUITE),
+            tests: Some(self.program),
+            limit: LimitOf::Silence,
+            options: &guest::Options::default(),
+        };
+        let end = guest.run(
+            self.ctx,
+            &parts,
+            Box::new(File::create(logs.ktap())?),
+            Box::new(File::create(logs.stderr())?),
+        )?;
+        let (results, trouble) = test::judge(&guest, &end)?;
+        let failures = results.failures.iter();
+        let mut wrong: Vec<_> = failures
+            .map(|it| format!("{}: {}", it.name, it.why.join("\n")))
+            .chain(trouble)
+            .collect();
+        if results.skipped() > 0 {
+            wrong.push(format!("{} tests were skipped", results.skipped()));
+        }
+        ensure!(
+            wrong.is_empty(),
+            step.failure(&format!("\n{}", indent(&wrong.join("\n"))))
+        );
+        step.end(&format!("{} tests passed", results.passed()));
+        Ok(())
+    }
+}
