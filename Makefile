@@ -10,14 +10,14 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR CLIPPY EXAMPLE SUITE TEST PLANTED ALL, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH CLIPPY EXAMPLE SUITE TEST PLANTED ALL, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test planted generations bench rust-headers deb install-test event-lists update clean clean-cache help
+.PHONY: module demo shell guest test planted generations bench rust-headers install uninstall deb install-test event-lists update clean clean-cache help
 
-module demo shell guest test planted generations bench rust-headers deb install-test event-lists update:
+module demo shell guest test planted generations bench rust-headers install uninstall deb install-test event-lists update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -59,6 +59,10 @@ define usage
 |   EXAMPLE=name      build out/name.ko from rust_perf/examples/name.rs instead
 | make rust-headers   make a stock Debian kernel's build tree fit for Rust modules, and
 |                     print where it is and how to use it
+| make install        build the module for the running kernel, if its headers have Rust metadata, and
+|                     install it in /lib/modules; make uninstall removes it
+|   KDIR=dir          for the kernel of that build tree
+|   DESTDIR=dir       below that directory (INSTALL_MOD_PATH= is the same)
 | make deb            build Debian packages in out/deb: the module by DKMS, and the Rust metadata
 |                     of the kernel's headers. They are installed and purged in a throw-away root
 | make install-test   install these packages on a fresh Debian 13 with the older supported kernel, boot

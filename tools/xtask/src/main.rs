@@ -24,6 +24,7 @@ mod guest_tests;
 mod hints;
 mod host;
 mod initramfs;
+mod install;
 mod kernel;
 mod ktap;
 mod module;
@@ -81,6 +82,10 @@ enum Command {
     RustHeaders,
     /// Build Debian packages, and try them.
     Deb,
+    /// Build the module for a kernel of this machine, and install it.
+    Install(install::Options),
+    /// Remove the module that was installed.
+    Uninstall(install::Options),
     /// Install the packages on a Debian that has nothing else, and upgrade its kernel.
     InstallTest,
     /// Unpack Intel's event lists from the kernel's source.
@@ -117,6 +122,8 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Module(options) => module::module(&ctx, &cli.kernel, options),
         Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),
         Command::Deb => deb::deb(&ctx, &cli.kernel),
+        Command::Install(options) => install::install(&ctx, options),
+        Command::Uninstall(options) => install::uninstall(&ctx, options),
         Command::InstallTest => deb::install_test::install_test(&ctx, &cli.kernel),
         Command::EventLists => event_lists::event_lists(&ctx, &cli.kernel),
         Command::Planted(options) => planted::planted(&ctx, &cli.kernel, options),

@@ -134,11 +134,17 @@ impl Tree {
         ensure!(
             kdir.join("rust/libkernel.rmeta").exists() && kdir.join("rust/libcore.rmeta").exists(),
             "KDIR={name} has no Rust metadata (rust/*.rmeta), as distributions' headers packages \
-             do not. For a Debian backports kernel, make rust-headers KERNEL={} makes them; \
-             in a kernel source: make prepare modules_prepare",
+             do not. For a Debian backports kernel, make deb KERNEL={0} makes a package of them, \
+             and make rust-headers KERNEL={0} a KDIR; in a kernel source: make prepare \
+             modules_prepare",
             tree.release
         );
         Ok(tree)
+    }
+
+    /// What `uname -r` says of its kernel.
+    pub fn release(&self) -> &str {
+        &self.release
     }
 
     fn config(&self, name: &str) -> Option<&str> {
@@ -163,7 +169,7 @@ fn parse_config(auto_conf: &str) -> HashMap<String, String> {
 }
 
 /// The tool chain that can read a tree's Rust metadata.
-enum ToolChain {
+pub enum ToolChain {
     /// The build root's.
     Root,
     /// The machine's own.
@@ -171,7 +177,8 @@ enum ToolChain {
 }
 
 impl ToolChain {
-    fn command(&self, program: &str) -> Command {
+    /// A command that runs one of its programs.
+    pub fn command(&self, program: &str) -> Command {
         match self {
             Self::Root => Command::new(program),
             Self::Host => {
@@ -236,6 +243,11 @@ pub fn module(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Res
 /// Builds the module for a Debian kernel.
 pub fn for_kernel(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
     build(ctx, &kernel::kdir(ctx, kernel)?, Target::Driver, false)
+}
+
+/// Builds the module for the kernel of a build tree.
+pub fn for_tree(ctx: &Context, kdir: &Path) -> Result<PathBuf> {
+    build(ctx, kdir, Target::Driver, false)
 }
 
 /// Builds an example for a Debian kernel.

@@ -21,7 +21,9 @@ use crate::context::Context;
 use crate::guest::{self, Guest, LimitOf, Parts};
 use crate::guest_tests;
 use crate::initramfs::initramfs;
+use crate::install;
 use crate::kernel::{self, Image, Kernel};
+use crate::module;
 use crate::packages;
 use crate::qemu::Qemu;
 use crate::step::{indent, Step};
@@ -117,6 +119,15 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
     for file in files.iter().chain([&file]) {
         fs::remove_file(machine.path(file))?;
     }
+    check_nothing_left(&machine, &step, &before)?;
+    step.done();
+
+    // What make install does, which needs no packages.
+    let target = install::Target::below(machine.root(), &old.release);
+    target.install(ctx, &module::for_kernel(ctx, &old)?)?;
+    test.boot(&machine, &old)?;
+    target.uninstall(ctx)?;
+    let step = Step::start(ctx, "install-uninstalled", "files left behind")?;
     check_nothing_left(&machine, &step, &before)?;
     step.done();
     Ok(())
