@@ -221,6 +221,7 @@ impl Bench {
             top: PathBuf::from(COPY),
             cache: ctx.cache.clone(),
             root: ctx.root.clone(),
+            fresh: ctx.fresh.clone(),
             out: ctx.out.join("planted"),
             logs: ctx.logs.clone(),
         };

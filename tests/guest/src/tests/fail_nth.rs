@@ -52,7 +52,7 @@ impl FailNth {
                 // Those that may wait fail as well.
                 Setting::change(format!("{FAILSLAB}/ignore-gfp-wait"), "N")?,
                 // No stack in the kernel log for each.
-                Setting::change("/sys/kernel/debug/fail_page_alloc/verbose", 0)?,
+                Setting::change(format!("{FAILSLAB}/verbose"), 0)?,
             ],
         })
     }
