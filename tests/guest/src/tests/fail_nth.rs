@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Each allocation of a call fails once. The kernel must be built with fault injection, as that of
+//! Allocations of a call fail, one in each attempt. The kernel must be built with fault injection, as that of
 //! `KERNEL=debug` is: Documentation/fault-injection/fault-injection.rst.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::{bail, ensure, Context, Result};
+use fastrand::Rng;
 use nix::errno::Errno;
 use perf_event::{Builder, Counter};
 
@@ -26,8 +28,11 @@ pub const TESTS: &[Test] = tests![
     all need [Root, Module, ExactCounts];
     each_allocation_of_an_open,
     each_allocation_of_a_ring_buffer,
-    each_allocation_of_insmod,
+    allocations_of_insmod,
 ];
+
+/// What came of loading the module.
+type Loaded = Result<(), Errno>;
 
 /// What makes allocations fail.
 struct FailNth {
@@ -165,51 +170,54 @@ fn each_allocation_of_a_ring_buffer(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000))
 }
 
-/// How many allocations the kernel makes before it calls the module's own code: a parameter that the
-/// module refuses at once ends the call there.
-fn allocations_before_init(ctx: &Ctx, fail: &FailNth) -> Result<usize> {
+/// How many allocations the kernel makes when it loads the module with these parameters, and what
+/// came of it.
+fn allocations(ctx: &Ctx, fail: &FailNth, parameters: &CStr) -> Result<(usize, Loaded)> {
     const MANY: usize = 1 << 20;
-    let insert = || module::insert_with(ctx, c"named_events=2");
+    let insert = || module::insert_with(ctx, parameters);
     let (result, left) = fail.left_of(MANY, insert)?;
-    ensure!(result? == Err(Errno::EINVAL), "a bad parameter is accepted");
-    Ok(MANY - left)
+    Ok((MANY - left, result?))
 }
 
 /// A module whose allocations fail is not loaded, or does without, and can be loaded afterwards.
-fn each_allocation_of_insmod(ctx: &Ctx) -> Result<()> {
+/// Some of its allocations fail, one in each attempt; with another seed, others.
+fn allocations_of_insmod(ctx: &Ctx) -> Result<()> {
+    const ATTEMPTS: usize = 60;
     let fail = FailNth::new()?;
     module::remove()?;
-    let before = allocations_before_init(ctx, &fail)?;
+    // The module refuses the parameter at once: all of these are the kernel's own.
+    let (before, result) = allocations(ctx, &fail, c"named_events=2")?;
+    ensure!(
+        result == Err(Errno::EINVAL),
+        "with a bad parameter: {result:?}"
+    );
+    let (all, result) = allocations(ctx, &fail, c"")?;
+    result.context("insmod")?;
+    module::remove()?;
+    let own = all - before;
+    println!("# {own} allocations, behind {before} of the kernel");
+    ensure!(own >= ATTEMPTS, "only {own} allocations");
+    let mut rng = Rng::with_seed(ctx.seed);
     let mut refused = 0;
-    let result = (|| {
-        for n in before + 1.. {
-            let Some(result) = fail.call(n, || module::insert(ctx))? else {
-                let all = n - 1 - before;
-                println!("# {all} allocations behind {before} of the kernel, {refused} needed");
-                ensure!(refused >= 50, "only {refused} were needed");
-                return Ok(());
-            };
-            let errno = match result {
-                Ok(Ok(())) => {
-                    module::remove().with_context(|| format!("rmmod, after {n} failed"))?;
-                    continue;
-                }
-                Ok(Err(errno)) => errno,
-                // The file could not be opened.
-                Err(error) => match error.downcast_ref::<io::Error>() {
-                    Some(error) => Errno::from_raw(error.raw_os_error().unwrap_or_default()),
-                    None => return Err(error),
-                },
-            };
-            ensure!(errno == Errno::ENOMEM, "allocation {n} failed: {errno}");
-            ensure!(!module::is_loaded(), "allocation {n} failed: loaded");
-            refused += 1;
+    let result = (0..ATTEMPTS).try_for_each(|attempt| {
+        let part = own * attempt / ATTEMPTS..own * (attempt + 1) / ATTEMPTS;
+        let n = before + 1 + rng.usize(part);
+        let result = fail.call(n, || module::insert(ctx))?;
+        match result.with_context(|| format!("no allocation {n}"))?? {
+            Ok(()) => module::remove().with_context(|| format!("rmmod, after {n} failed"))?,
+            Err(errno) => {
+                ensure!(errno == Errno::ENOMEM, "allocation {n} failed: {errno}");
+                ensure!(!module::is_loaded(), "allocation {n} failed: loaded");
+                refused += 1;
+            }
         }
         Ok(())
-    })();
+    });
     if !module::is_loaded() {
         module::insert(ctx)??;
     }
     result?;
+    println!("# {refused} of {ATTEMPTS} were needed");
+    ensure!(refused >= ATTEMPTS / 2, "only {refused} were needed");
     expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000))
 }
