@@ -52,8 +52,9 @@ pub const TESTS: &[Test] = tests![
 
 /// The rounds between two checks of the counters and loads of the module.
 const ROUNDS: u64 = 10;
-/// The attempts to find a shorter sequence.
+/// The attempts to find a shorter sequence, and how long they may take.
 const ATTEMPTS: usize = 150;
+const SHRINKING: Duration = Duration::from_secs(300);
 /// How often a shorter sequence is tried before it counts as good.
 const TRIES: u32 = 3;
 /// The samples a second: few enough that events are throttled.
@@ -254,10 +255,13 @@ impl Stress<'_> {
             indented(&failure.what)
         );
         let all: Vec<u32> = plan.iter().flatten().map(|(number, _)| *number).collect();
-        let kind = failure.kind();
+        let (kind, start) = (failure.kind(), Instant::now());
         let kept = match failure.is_final {
             true => all,
             false => shrink::shrink(&all, ATTEMPTS, |keep| {
+                if start.elapsed() > SHRINKING {
+                    return false;
+                }
                 let part = round::part(&plan, keep);
                 let failed = (0..TRIES).find_map(|_| self.attempt(&part).err());
                 // Another failure is not what is looked for.

@@ -2,11 +2,12 @@
 //! What must be true when no worker runs.
 
 use std::fs;
+use std::mem;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 
 use super::world::World;
 use crate::ctx::Ctx;
@@ -26,6 +27,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 pub struct Quiet {
     log: Kmsg,
     probes: Vec<String>,
+    /// References to the module. 0 unless some have been left, which a check has reported.
+    references: u64,
 }
 
 impl Quiet {
@@ -34,20 +37,31 @@ impl Quiet {
         Ok(Self {
             log: Kmsg::from_now()?,
             probes: kernel_probes().unwrap_or_default(),
+            references: 0,
         })
     }
 
-    /// What must be true after each round.
+    /// What must be true after each round. What is left is reported once.
     pub fn check(&mut self, world: &World) -> Result<()> {
         let online = world.bring_cpus_online();
         let bad = bad_lines(&mut self.log)?;
         ensure!(bad.is_empty(), "in the kernel log:\n{}", bad.join("\n"));
         online?;
         if world.is_module {
-            nothing_refers_to_the_module()?;
+            let before = self.references;
+            self.references = references_after(before)?;
+            ensure!(
+                self.references == before,
+                "references to the module: {}, expected {before}",
+                self.references
+            );
         }
-        let probes = kernel_probes().unwrap_or_default();
-        ensure!(probes == self.probes, "probes are left: {probes:?}");
+        let before = mem::replace(&mut self.probes, kernel_probes().unwrap_or_default());
+        ensure!(
+            self.probes == before,
+            "probes: {:?}, expected {before:?}",
+            self.probes
+        );
         Ok(())
     }
 
@@ -103,15 +117,24 @@ pub fn no_memory_is_left() -> Result<()> {
 
 /// Waits until nothing refers to the module.
 pub fn nothing_refers_to_the_module() -> Result<()> {
-    let mut references = String::new();
+    let references = references_after(0)?;
+    ensure!(references == 0, "references to the module: {references}");
+    Ok(())
+}
+
+/// The references to the module, after some time in which they can become `expected`.
+fn references_after(expected: u64) -> Result<u64> {
+    let mut references = 0;
     for _ in 0..LOOKS {
-        references = fs::read_to_string("/sys/module/rust_perf/refcnt")?;
-        if references.trim() == "0" {
-            return Ok(());
+        references = fs::read_to_string("/sys/module/rust_perf/refcnt")?
+            .trim()
+            .parse()?;
+        if references == expected {
+            break;
         }
         sleep(INTERVAL);
     }
-    bail!("references to the module are left: {}", references.trim())
+    Ok(references)
 }
 
 /// The CPUs that a PMU counts on.

@@ -221,8 +221,7 @@ impl Mapping {
                 )
             };
             let unused = 64 - u32::from(width);
-            let value = (u64::from(high) << 32) | u64::from(low);
-            let value = (value << unused) as i64 >> unused;
+            let value = (((u64::from(high) << 32) | u64::from(low)) << unused) as i64 >> unused;
             fence(SeqCst);
             // SAFETY: as above.
             if unsafe { (&raw const (*page).lock).read_volatile() } == lock {
