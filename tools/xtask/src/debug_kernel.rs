@@ -92,7 +92,7 @@ fn entry(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Entry<'static> {
             .texts([BASE, flavour.config()])
             .finish(),
         title: format!("kernel {}", kernel.release),
-        megabytes: 4500,
+        megabytes: 2500,
     }
 }
 
