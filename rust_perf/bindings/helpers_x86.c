@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shims for what only x86 has: RDPMC in user mode, the local APIC, MSRs and the
- * conditions of page faults.
+ * Shims for what only x86 has: RDPMC in user mode, the in-tree driver, the local
+ * APIC, MSRs and the conditions of page faults.
  */
 
 #include <linux/cpumask.h>
@@ -31,24 +31,19 @@ unsigned int rust_perf_threads_online(void)
 }
 
 DEFINE_STATIC_CALL_NULL(rust_perf_update_pce_call, cr4_update_pce);
-DEFINE_STATIC_CALL_NULL(rust_perf_clear_dirty_call, perf_clear_dirty_counters);
 DEFINE_STATIC_CALL_NULL(rust_perf_userpage_call, arch_perf_update_userpage);
 
 int rust_perf_user_rdpmc_init(void)
 {
 	void *update_pce = rust_perf_find_function("cr4_update_pce");
-	void *clear_dirty = rust_perf_find_function("perf_clear_dirty_counters");
 	void *userpage = rust_perf_find_function("arch_perf_update_userpage");
 
 	if (IS_ERR(update_pce))
 		return PTR_ERR(update_pce);
-	if (IS_ERR(clear_dirty))
-		return PTR_ERR(clear_dirty);
 	if (IS_ERR(userpage))
 		return PTR_ERR(userpage);
 	static_call_update(rust_perf_userpage_call, userpage);
 	static_call_update(rust_perf_update_pce_call, update_pce);
-	static_call_update(rust_perf_clear_dirty_call, clear_dirty);
 	return 0;
 }
 
@@ -93,9 +88,60 @@ bool rust_perf_user_rdpmc_allowed(void)
 	return native_read_cr4() & X86_CR4_PCE;
 }
 
-void rust_perf_clear_dirty_counters(void)
+/* Declared in arch/x86/events/perf_event.h, which modules cannot include. */
+struct pmu *x86_get_pmu(unsigned int cpu);
+
+DEFINE_STATIC_CALL_RET0(rust_perf_in_tree_pmu_call, x86_get_pmu);
+DEFINE_STATIC_CALL_NULL(rust_perf_pmu_disable_call, perf_pmu_disable);
+DEFINE_STATIC_CALL_NULL(rust_perf_pmu_enable_call, perf_pmu_enable);
+DEFINE_STATIC_CALL_NULL(rust_perf_clear_dirty_call, perf_clear_dirty_counters);
+
+int rust_perf_in_tree_init(void)
 {
+	void *pmu = rust_perf_find_function("x86_get_pmu");
+	void *disable = rust_perf_find_function("perf_pmu_disable");
+	void *enable = rust_perf_find_function("perf_pmu_enable");
+	void *clear_dirty = rust_perf_find_function("perf_clear_dirty_counters");
+
+	if (IS_ERR(pmu))
+		return PTR_ERR(pmu);
+	if (IS_ERR(disable))
+		return PTR_ERR(disable);
+	if (IS_ERR(enable))
+		return PTR_ERR(enable);
+	if (IS_ERR(clear_dirty))
+		return PTR_ERR(clear_dirty);
+	static_call_update(rust_perf_in_tree_pmu_call, pmu);
+	static_call_update(rust_perf_pmu_disable_call, disable);
+	static_call_update(rust_perf_pmu_enable_call, enable);
+	static_call_update(rust_perf_clear_dirty_call, clear_dirty);
+	return 0;
+}
+
+/* The in-tree driver's PMU of this CPU, or NULL if that driver has not come up. */
+static struct pmu *in_tree_pmu(void)
+{
+	struct pmu *pmu = static_call(rust_perf_in_tree_pmu_call)(smp_processor_id());
+
+	/* It is a static variable. perf_pmu_register() sets the pointer. */
+	return pmu->cpu_pmu_context ? pmu : NULL;
+}
+
+void rust_perf_in_tree_pause(void)
+{
+	struct pmu *pmu = in_tree_pmu();
+
+	if (pmu)
+		static_call_cond(rust_perf_pmu_disable_call)(pmu);
 	static_call_cond(rust_perf_clear_dirty_call)();
+}
+
+void rust_perf_in_tree_resume(void)
+{
+	struct pmu *pmu = in_tree_pmu();
+
+	if (pmu)
+		static_call_cond(rust_perf_pmu_enable_call)(pmu);
 }
 
 bool rust_perf_has_apic(void)

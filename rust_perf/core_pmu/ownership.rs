@@ -93,7 +93,7 @@ impl CorePmu {
         let mut owner = self.owner.lock();
         owner.events = owner.events.saturating_sub(1);
         if owner.events == 0 {
-            cpus.on_each(Cpu::is_ours, |on| self.give_back(on.state()));
+            cpus.on_each(Cpu::is_ours, |on| self.give_back(on));
             owner.reservation = None;
         }
     }
@@ -111,7 +111,7 @@ impl CorePmu {
             cpu.svm.store(enabled, Relaxed);
         }
         if !cpu.is_ours() {
-            hardware.user_rdpmc.clear_in_tree_dirty();
+            hardware.in_tree.pause(on.irqs_disabled());
             self.counters(cpu).take_over();
             hardware.apic.deliver_pmi_as_nmi();
             cpu.set_ownership(Ownership::Ours);
@@ -120,23 +120,25 @@ impl CorePmu {
     }
 
     /// Gives this CPU's counters back. Interrupts disabled.
-    fn give_back(&self, cpu: &Cpu) {
+    fn give_back(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
         cpu.set_ownership(Ownership::Free);
         // Another CPU may get this one's number. It may be a thread of another core.
         cpu.core.store(0, Relaxed);
         self.counters(cpu).give_back();
         // That has cleared all of them.
         cpu.dirty.store(0, Relaxed);
+        self.hardware.in_tree.resume(on.irqs_disabled());
     }
 
     /// The last event has left this CPU. Interrupts disabled, PMU disabled.
     pub(super) fn last_event_left(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
-        if cpu.offline.load(Relaxed) {
-            self.give_back(cpu);
-        } else {
+        if !cpu.offline.load(Relaxed) {
             // KVM's mediated vPMU may load a guest's values from now on.
             self.counters(cpu).forget();
+        } else if cpu.is_ours() {
+            self.give_back(on);
         }
     }
 
@@ -191,7 +193,7 @@ impl CorePmu {
             }
         }
         self.save_counts(on);
-        self.give_back(cpu);
+        self.give_back(on);
     }
 }
 
@@ -209,7 +211,7 @@ impl hotplug::Handler for Handler {
         // If there are events, the last one that leaves gives the counters back.
         cpu.offline.store(true, Relaxed);
         if cpu.is_ours() && cpu.placed().is_empty() {
-            self.driver().give_back(cpu);
+            self.driver().give_back(&on);
         }
     }
 }

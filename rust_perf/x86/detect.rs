@@ -9,6 +9,7 @@ use super::{
     cpu,
     reservation::Reservation,
     Hardware,
+    InTree,
     LocalApic,
     NoHardware,
     Options,
@@ -163,6 +164,7 @@ impl Hardware {
                 // registers on CPUs of its type only: perf puts its events on no other.
                 cpu: unsafe { ThisCpu::new() },
                 apic: apic()?,
+                in_tree: InTree::find()?,
                 user_rdpmc: UserRdpmc::find()?,
                 may_mask_lvtpc: generation.masks_lvtpc || hypervisor,
             };

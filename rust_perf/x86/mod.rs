@@ -8,6 +8,7 @@
 mod apic;
 mod cpu;
 mod detect;
+mod in_tree;
 pub(crate) mod nmi;
 mod rdpmc;
 mod regs;
@@ -39,6 +40,7 @@ pub(crate) use self::{
         Detected,
         Refused, //
     },
+    in_tree::InTree,
     rdpmc::UserRdpmc,
     regs::REGISTER_ARGUMENTS,
     reservation::{
@@ -60,6 +62,8 @@ pub(crate) struct Hardware {
     pub(crate) cpu: ThisCpu,
     /// Delivers their interrupts.
     pub(crate) apic: LocalApic,
+    /// The other driver of these counters.
+    pub(crate) in_tree: InTree,
     /// Controls who may read them in user mode.
     pub(crate) user_rdpmc: UserRdpmc,
     /// Whether a PMI may leave LVTPC masked, so that its handler must unmask it: on

@@ -35,8 +35,7 @@ impl UserRdpmc {
         // SAFETY: This is called in task context, as registering a kprobe requires.
         to_result(unsafe { bindings::rust_perf_user_rdpmc_init() }).inspect_err(|_| {
             pr_err!(
-                "cr4_update_pce(), perf_clear_dirty_counters() or arch_perf_update_userpage() \
-                 cannot be found with kprobes\n"
+                "cr4_update_pce() or arch_perf_update_userpage() cannot be found with kprobes\n"
             )
         })?;
         // SAFETY: The function it calls has been found, and this is task context.
@@ -72,17 +71,5 @@ impl UserRdpmc {
     pub(crate) fn is_allowed(&self) -> bool {
         // SAFETY: The function reads CR4, which is allowed at CPL 0.
         unsafe { bindings::rust_perf_user_rdpmc_allowed() }
-    }
-
-    /// Makes the in-tree driver clear what its events have left in this CPU's
-    /// counters.
-    ///
-    /// It would do so only when the kernel switches to a task that may use RDPMC. By
-    /// then the counters may be in use by us. To be called with interrupts disabled
-    /// after the counters have been reserved.
-    pub(crate) fn clear_in_tree_dirty(&self) {
-        // SAFETY: The function has been found, by the type invariant. It skips the counters that
-        // in-tree events are on, so that it writes none that is in use.
-        unsafe { bindings::rust_perf_clear_dirty_counters() };
     }
 }

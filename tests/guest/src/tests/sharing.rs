@@ -3,13 +3,16 @@
 //! and the last one releases them.
 
 use std::io;
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use perf_event::Counter;
 
 use super::expect_exact;
 use crate::ctx::{Ctx, Test};
-use crate::pmu::{Event, Mode, Pmu};
+use crate::pmu::{BuilderExt, Event, Mode, Pmu};
+use crate::setting::Affinity;
 use crate::tests;
 use crate::workload;
 
@@ -20,6 +23,7 @@ pub const TESTS: &[Test] = tests![
     alternating: [InTreeCounts],
     last_of_many_events: [Module, InTreeReserves],
     refused_open_reserves_nothing: [Module, InTreeCounts, InTreeReserves],
+    after_an_event_of_a_cpu: [Module, InTreeCounts, Root],
 ];
 
 fn open(pmu: &Pmu) -> io::Result<Counter> {
@@ -109,4 +113,38 @@ fn refused_open_reserves_nothing(ctx: &Ctx) -> Result<()> {
         ensure!(builder.build().is_err(), "precise_ip=3 was not refused");
     }
     expect_exact(&in_tree, &workload::tight_loop(1_000))
+}
+
+/// After an event of a CPU, perf disables and enables the in-tree PMU whenever it schedules pinned
+/// events on that CPU, whatever their PMU is. The in-tree driver then runs all counters. It must not
+/// while they are ours: a counter that runs while it is programmed counts the kernel's instructions
+/// for an event that excludes them.
+fn after_an_event_of_a_cpu(ctx: &Ctx) -> Result<()> {
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
+    let cpu = 0;
+    let _affinity = Affinity::pinned_to(cpu)?;
+    let of_cpu = in_tree
+        .event(Event::Instructions)
+        .any_pid()
+        .one_cpu(cpu)
+        .build()?;
+    drop(of_cpu);
+
+    let pinned = |mode| {
+        let mut event = pmu.event(Event::Instructions);
+        event.filter(mode).pinned(true).build()
+    };
+    let (with_kernel, mut user) = (pinned(Mode::Both)?, pinned(Mode::User)?);
+    let workload = workload::tight_loop(10_000);
+    for i in 1..=10 {
+        workload.measure(&with_kernel)?;
+        // The idle task has no events, so that perf schedules this task's events anew.
+        sleep(Duration::from_millis(5));
+        user.reset()?;
+        workload.measure(&user)?;
+        let (count, want) = (user.read()?, workload.instructions());
+        ensure!(count == want, "{count} in round {i}, expected {want}");
+    }
+    drop((with_kernel, user));
+    expect_exact(&in_tree, &workload).context("the in-tree PMU afterwards")
 }
