@@ -65,6 +65,8 @@ const TOLERATED: &[&str] = &[
     "cpu_atom PMU driver:",
     // A test takes the CPU offline that one of its threads is bound to.
     "no longer affine to cpu",
+    // The rate limit of that line.
+    "select_fallback_rq: ",
     // Samples or an NMI took long by the guest's clock, which runs on while the host does
     // not run the guest. One test provokes the first.
     "perf: interrupt took too long",
@@ -81,7 +83,7 @@ const TOLERATED: &[&str] = &[
     "TSC warped randomly between CPUs",
     "TSC ADJUST compensate",
     "hpet: Lost",
-    // The rate limit of that line.
+    // The rate limit of the last one.
     "hpet_rtc_timer_reinit: ",
 ];
 
@@ -314,6 +316,7 @@ mod tests {
             "INFO: NMI handler (perf_event_nmi_handler) took too long to run: 2.003 msecs",
             "NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.",
             "process 140 (guest-tests) no longer affine to cpu1",
+            "select_fallback_rq: 3 callbacks suppressed",
             "hrtimer: interrupt took 12345678 ns",
             "workqueue: pm_runtime_work hogged CPU for >10000us 4 times, consider switching to WQ_UNBOUND",
             "sched: RT throttling activated",

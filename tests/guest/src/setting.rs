@@ -108,6 +108,7 @@ impl SampleRate {
         Self::with(percent, rate, Self::NEVER_LOWERED)
     }
 
+    const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
     /// The percentage that keeps perf from lowering the rate.
     const NEVER_LOWERED: u32 = 0;
     /// The default percentage. The rate can only be set while perf may lower it.
@@ -115,17 +116,17 @@ impl SampleRate {
 
     fn with(percent: Setting, rate: u64, final_percent: impl Display) -> Result<Self> {
         percent.set(Self::DEFAULT_PERCENT)?;
-        let rate = Setting::change("/proc/sys/kernel/perf_event_max_sample_rate", rate)?;
+        let rate = Setting::change(Self::RATE, rate)?;
         percent.set(final_percent)?;
         Ok(Self { rate, percent })
     }
 
-    /// The number of samples that is allowed now.
-    pub fn get(&self) -> Result<u64> {
-        self.rate
-            .get()?
+    /// The number of samples a second that is allowed now.
+    pub fn now() -> Result<u64> {
+        fs::read_to_string(Self::RATE)?
+            .trim_end()
             .parse()
-            .context("perf_event_max_sample_rate")
+            .context(Self::RATE)
     }
 
     /// Has perf lower the rate if samples take more than this part of the time.

@@ -20,6 +20,7 @@ use super::world::{mux_file, online_file, Class, Counts, World};
 use super::{child, signals};
 use crate::bpf;
 use crate::module;
+use crate::setting::SampleRate;
 use crate::tests::compare::attr;
 use crate::tests::compare::case::PID_CGROUP;
 use crate::workload;
@@ -260,8 +261,11 @@ impl<'a> Worker<'a> {
                     && matches!(choice.class, Class::Core | Class::Other);
                 // A leader that is in a group of another kind, or has ended.
                 let grouped = leader.is_some() && errno == Errno::EINVAL;
+                let too_often = errno == Errno::EINVAL
+                    && attr.has(attr::FREQ)
+                    && attr.get(attr::SAMPLE_PERIOD) > SampleRate::now()?;
                 let expected = match open.sure {
-                    true => gone || taken || grouped,
+                    true => gone || taken || grouped || too_often,
                     false => REFUSALS.contains(&errno),
                 };
                 ensure!(expected, "{}: {errno}", choice.name);

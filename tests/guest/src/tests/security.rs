@@ -279,7 +279,7 @@ fn share_of_time_in_nmis(ctx: &Ctx) -> Result<()> {
                 "# {}: period {period}: {} of 1000, then {} samples a second",
                 pmu.name,
                 shares[shares.len() - 1],
-                rate.get()?
+                SampleRate::now()?
             );
         }
         // perf aims at a quarter of the time, and checks it now and then.
