@@ -3,8 +3,9 @@
 //! The in-tree driver, beside which this module uses the counters.
 //!
 //! The reservation keeps that driver's events away, but not the driver itself. Once there has been
-//! an event of a CPU, perf disables and enables the PMU together with others of that CPU, with or
-//! without events (`perf_ctx_enable()` in `kernel/events/core.c`). On each of these occasions
+//! an event of a CPU, which the detector of hard lockups opens at boot, perf disables and enables
+//! the PMU together with others of that CPU, with or without events (`perf_ctx_enable()` in
+//! `kernel/events/core.c`). On each of these occasions
 //! `x86_pmu_enable()` (`arch/x86/events/core.c`) writes GLOBAL_CTRL, so that all counters run.
 //!
 //! perf nests the two calls. A PMU that has been disabled once more than it was enabled stays

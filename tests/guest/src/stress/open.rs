@@ -4,7 +4,7 @@
 use fastrand::Rng;
 
 use super::generate::WORKERS;
-use super::op::{Op, Open, Target, CGROUPS, SLOTS};
+use super::op::{Op, Open, Request, Target, CGROUPS, SLOTS};
 use super::world::{Choice, Class, Counts, World};
 use crate::tests::compare::attr::{self, Attr};
 use crate::tests::compare::case::FD_CLOEXEC;
@@ -62,6 +62,38 @@ pub fn open(rng: &mut Rng, world: &World, choices: &[usize], ops: &mut Vec<Op>) 
             open.sure = false;
         }
     }
+    if rng.u8(..3) == 0 {
+        use_mapped(rng, slot, ops);
+    }
+}
+
+/// Adds operations that map an event, have it count and sample, and read it through the mapping.
+fn use_mapped(rng: &mut Rng, slot: u8, ops: &mut Vec<Op>) {
+    ops.push(Op::Map {
+        slot,
+        order: rng.u8(1..5),
+        write: rng.u8(..8) > 0,
+    });
+    if rng.bool() {
+        ops.push(Op::Ioctl {
+            slot,
+            request: Request::Enable,
+            group: rng.bool(),
+        });
+    }
+    for _ in 0..rng.u8(1..4) {
+        ops.push(match rng.u8(..4) {
+            0 => Op::SystemCalls(rng.u32(1..200)),
+            1 => Op::PageFaults(rng.u8(1..40)),
+            2 => Op::Probed(rng.u32(1..50)),
+            _ => Op::Loop(rng.u32(1..100_000)),
+        });
+        ops.push(Op::Rdpmc(slot));
+    }
+    ops.push(Op::Drain(slot));
+    if rng.u8(..4) == 0 {
+        ops.push(Op::Unmap(slot));
+    }
 }
 
 /// Whether the count of a known loop is known.
@@ -95,7 +127,15 @@ fn open_measured(rng: &mut Rng, measured: &[usize], slot: u8, ops: &mut Vec<Op>)
             sure: number == 0,
         }));
     }
-    if rng.bool() {
+    let mapped = rng.u8(..4) == 0;
+    if mapped {
+        ops.push(Op::Map {
+            slot,
+            order: 0,
+            write: rng.bool(),
+        });
+    }
+    if mapped || rng.bool() {
         ops.push(Op::Measure {
             slot,
             rounds: rng.u32(1..100_000),
