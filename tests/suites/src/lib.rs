@@ -23,7 +23,7 @@ pub use fault::Fault;
 pub use filter::{nearest, Filter};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
 pub use race::in_other_races;
-pub use suite::{find, Suite, SystemEvent, TestGroup, TestModule, Timing, SUITES};
+pub use suite::{find, OtherKernel, Suite, SystemEvent, TestGroup, TestModule, Timing, SUITES};
 
 /// The titles (`theme::name`) of the tests of each group, by the group's name.
 ///

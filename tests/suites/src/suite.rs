@@ -300,10 +300,19 @@ pub struct Suite {
     /// The suite with another CPU whose tables are the same. CI runs only that.
     pub like: Option<&'static str>,
     /// Whether CI leaves it out: its tests are others' programs, which have limits by the host's
-    /// clock, or not all that they find is understood.
+    /// clock.
     is_left_out_by_ci: bool,
-    /// Whether CI runs it on a kernel that checks itself, too.
-    is_for_checks: bool,
+    /// The kernels on which `ALL=1` runs it besides the usual one.
+    also_on: &'static [OtherKernel],
+}
+
+/// A kernel on which `ALL=1` runs some suites, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherKernel {
+    /// Debian's of the series before the usual one.
+    Older,
+    /// One that checks itself, by KASAN and lockdep among others.
+    Checking,
 }
 
 /// A kernel module in C that is for tests alone.
@@ -352,7 +361,7 @@ impl Suite {
             by_default: true,
             like: None,
             is_left_out_by_ci: false,
-            is_for_checks: false,
+            also_on: &[],
         }
     }
 
@@ -475,16 +484,13 @@ impl Suite {
         }
     }
 
-    const fn with_checks(self) -> Self {
-        Self {
-            is_for_checks: true,
-            ..self
-        }
+    const fn also_on(self, also_on: &'static [OtherKernel]) -> Self {
+        Self { also_on, ..self }
     }
 
-    /// Whether CI runs it on a kernel that checks itself, too.
-    pub fn is_for_checks(&self) -> bool {
-        self.is_for_checks
+    /// Whether `ALL=1` runs it on this kernel, too.
+    pub fn is_also_on(&self, kernel: OtherKernel) -> bool {
+        self.also_on.contains(&kernel)
     }
 
     /// Whether CI runs it.
@@ -558,6 +564,7 @@ pub fn find(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name)
 }
 
+use OtherKernel::{Checking, Older};
 use TestGroup::*;
 
 /// Exact counts, which must be exact on any machine.
@@ -718,7 +725,7 @@ const fn chain<const N: usize>(first: &[Suite], second: &[Suite]) -> [Suite; N] 
 
 /// The suites about a generation, a part of the driver, or a fault.
 const GENERAL: &[Suite] = &[
-    Suite::new("default", &[DEFAULT]),
+    Suite::new("default", &[DEFAULT]).also_on(&[Older]),
     Suite::new("one-cpu", &[&[PerfTool, Counting, Modes, Events, Sampling]])
         .cpus(1)
         .with_all(),
@@ -733,7 +740,9 @@ const GENERAL: &[Suite] = &[
         .unloaded()
         .without_ci()
         .with_all(),
-    Suite::new("lifecycle", &[&[Lifecycle, Parameters, Beside]]).unloaded(),
+    Suite::new("lifecycle", &[&[Lifecycle, Parameters, Beside]])
+        .unloaded()
+        .also_on(&[Older]),
     Suite::new("sleep", &[&[Sleep]]).event(SystemEvent::Sleep),
     Suite::new("saved", &[&[Saved, SavedKinds]])
         .event(SystemEvent::Saved)
@@ -752,26 +761,24 @@ const GENERAL: &[Suite] = &[
         .on(machine::V4_TSC)
         .cpus(1)
         .timing(Timing::Icount),
-    Suite::new("stress", &[&[Stress]]).with_all().without_ci(),
+    Suite::new("stress", &[&[Stress]]).also_on(&[Checking]),
     Suite::new("stress-amd-v2", &[&[Stress]])
         .on(machine::AMD_V2)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("stress-amd-legacy", &[&[Stress]])
         .on(machine::AMD_LEGACY)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("stress-v1", &[&[Stress]])
         .on(machine::V1)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("stress-hybrid", &[&[Stress]])
         .on(machine::ALDER_LAKE)
         .cpus(4)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hw-v5", &[HARDWARE, COMPARE, &[Topdown]]).on(machine::V5_MOST),
-    Suite::new("amd-v2", &[HARDWARE, &[Pairs]]).on(machine::AMD_V2_MOST),
+    Suite::new("amd-v2", &[HARDWARE, &[Pairs]])
+        .on(machine::AMD_V2_MOST)
+        .also_on(&[Older]),
     Suite::new("amd-core", &[HARDWARE, COMPARE, REGISTERS, &[Pairs]]).on(machine::AMD_CORE),
     Suite::new("amd-legacy", &[HARDWARE, COMPARE, REGISTERS]).on(machine::AMD_LEGACY),
     Suite::new("hw-v1", &[HARDWARE]).on(machine::V1_MOST),
@@ -897,7 +904,8 @@ const GENERAL: &[Suite] = &[
         .with_all(),
     Suite::new("primary", PRIMARY)
         .on(machine::SKYLAKE_DEFAULT)
-        .primary(),
+        .primary()
+        .also_on(&[Older]),
     Suite::new("primary-sleep", &[&[Sleep]])
         .event(SystemEvent::Sleep)
         .primary()
@@ -979,7 +987,7 @@ const GENERAL: &[Suite] = &[
     )
     .cpus(1)
     .timing(Timing::Icount),
-    Suite::new("fail-nth", &[&[FailNth]]).with_checks(),
+    Suite::new("fail-nth", &[&[FailNth]]).also_on(&[Checking]),
     Suite::new("security", &[&[Security, SecurityCost]])
         .cpus(1)
         .timing(Timing::Icount),
@@ -1195,8 +1203,6 @@ mod tests {
                 CompareSysfs => &Compare,
                 // It takes minutes.
                 PerfTest => continue,
-                // Of what it finds, not all is understood: docs/testing.md.
-                Stress => continue,
                 group => group,
             };
             assert!(

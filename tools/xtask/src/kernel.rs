@@ -79,6 +79,17 @@ impl Options {
         }
     }
 
+    /// What is written behind a suite that runs on it.
+    pub fn suffix(&self) -> String {
+        let name = self.kernel.as_deref();
+        name.map_or_else(String::new, |name| format!(" on {name}"))
+    }
+
+    /// Whether it is a certain kernel, and not the newest that is supported.
+    pub fn is_named(&self) -> bool {
+        self.kernel.is_some()
+    }
+
     /// The variable that chooses this kernel again, for a `make` command.
     pub fn variable(&self) -> String {
         match &self.kernel {

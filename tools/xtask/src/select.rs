@@ -4,7 +4,7 @@
 
 use anyhow::{bail, ensure, Result};
 use std::collections::HashSet;
-use suites::{Filter, Inventory, Suite, SUITES};
+use suites::{Filter, Inventory, OtherKernel, Suite, SUITES};
 
 /// A suite to run.
 #[derive(Debug, PartialEq)]
@@ -22,7 +22,7 @@ impl Selected {
 }
 
 /// What the user asked for.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Request {
     /// Globs of suites.
     pub suites: Option<Filter>,
@@ -32,15 +32,19 @@ pub struct Request {
     pub all: bool,
     /// Whether to leave out suites that are not for CI ([`Suite::is_for_ci`]).
     pub ci: bool,
-    /// Whether to leave out those that CI does not run on a kernel that checks itself
-    /// ([`Suite::is_for_checks`]).
-    pub checks: bool,
+    /// Whether to leave out those that are not for this kernel besides the usual one.
+    pub on: Option<OtherKernel>,
 }
 
 impl Request {
-    /// Whether this is a run of all suites, whole.
+    /// Whether nothing is left out but what is not for this kernel or not for CI.
+    pub fn is_everything(&self) -> bool {
+        self.all && self.suites.is_none() && self.tests.is_none()
+    }
+
+    /// Whether this is a run of all suites, whole, on the usual kernel.
     pub fn is_full(&self) -> bool {
-        self.all && !self.ci && self.suites.is_none() && self.tests.is_none()
+        self.is_everything() && !self.ci && self.on.is_none()
     }
 
     /// The suites to run, in the order of [`SUITES`].
@@ -88,7 +92,7 @@ impl Request {
         let Some(filter) = &self.suites else {
             let wanted = |suite: &&Suite| suite.by_default || self.all || self.tests.is_some();
             let left_out = |suite: &&Suite| {
-                self.ci && !suite.is_for_ci() || self.checks && !suite.is_for_checks()
+                self.ci && !suite.is_for_ci() || self.on.is_some_and(|it| !suite.is_also_on(it))
             };
             let suites = SUITES.iter().filter(wanted);
             return Ok(suites.filter(|suite| !left_out(suite)).collect());

@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
-use suites::{Filter, Suite, SystemEvent, TestModule};
+use suites::{Filter, OtherKernel, Suite, SystemEvent, TestModule};
 
 use crate::cache;
 use crate::context::{Context, GuestLogs};
@@ -25,7 +25,7 @@ use crate::generations;
 use crate::guest::{self, End, Guest, LimitOf, Outcome, Parts};
 use crate::guest_tests;
 use crate::host;
-use crate::kernel;
+use crate::kernel::{self, Kernel};
 use crate::ktap::{Failure, Results};
 use crate::module;
 use crate::qemu::{Choice, Qemu};
@@ -63,7 +63,7 @@ impl Options {
             tests: filter(&self.test),
             all: self.all || (self.ci && !named),
             ci: self.ci && !self.all && !named,
-            checks: false,
+            on: None,
         }
     }
 }
@@ -147,29 +147,42 @@ fn run(
         !options.guest.primary,
         "PRIMARY=1 is for demo, guest and shell; to test it: make test SUITE='primary*'"
     );
-    run_on(ctx, kernel, options, &request, tally)?;
-    if request.ci {
-        let debug = kernel::Options::named(Flavour::Kasan.name());
-        let request = Request {
-            checks: true,
-            ..request
+    let usual = run_on(ctx, kernel, options, &request, tally)?;
+    if !request.is_everything() || kernel.is_named() {
+        return Ok(());
+    }
+    for other in [OtherKernel::Older, OtherKernel::Checking] {
+        let name = match other {
+            OtherKernel::Older => kernel::before(ctx, &usual)?.release,
+            OtherKernel::Checking => Flavour::Kasan.name().to_owned(),
         };
-        run_on(ctx, &debug, options, &request, tally)?;
+        let request = Request {
+            on: Some(other),
+            ..request.clone()
+        };
+        run_on(
+            ctx,
+            &kernel::Options::named(&name),
+            options,
+            &request,
+            tally,
+        )?;
     }
     Ok(())
 }
 
-/// Runs what is asked for on a kernel.
+/// Runs what is asked for on a kernel. Returns the kernel.
 fn run_on(
     ctx: &Context,
     kernel: &kernel::Options,
     options: &Options,
     request: &Request,
     tally: &mut Tally,
-) -> Result<()> {
+) -> Result<Kernel> {
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     let is_stock = parts.kernel.flavour.is_none();
-    if request.suites.is_none() && request.tests.is_none() && is_stock {
+    let is_usual = is_stock && request.on.is_none();
+    if request.suites.is_none() && request.tests.is_none() && is_usual {
         host::test(ctx, &parts.kernel, tally)?;
         if request.all {
             tally.check_named("installation test", "make install-test", || {
@@ -223,7 +236,7 @@ fn run_on(
     if request.is_full() && options.guest.are_usual() && is_stock && good {
         generations::keep(ctx)?;
     }
-    Ok(())
+    Ok(parts.kernel)
 }
 
 /// What all suites of a run have in common.
@@ -456,7 +469,7 @@ impl Reporter<'_> {
         let results = &verdict.results;
         let mut text = format!(
             "{:43} {:5.0} s  {} passed, {} failed",
-            format!("suite {}", suite.name),
+            format!("suite {}{}", suite.name, self.kernel.suffix()),
             verdict.elapsed.as_secs_f64(),
             results.passed(),
             verdict.failed()
