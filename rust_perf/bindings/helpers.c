@@ -21,11 +21,27 @@
 #include "helpers.h"
 
 /*
+ * With IBT the address of a kprobe is behind the function's ENDBR, or behind the
+ * NOP that replaced it because nothing takes the function's address.
+ */
+#ifdef CONFIG_X86_KERNEL_IBT
+static void *start_of_function(void *addr)
+{
+	u32 *insn = addr - ENDBR_INSN_SIZE;
+
+	return __is_endbr(*insn) ? insn : addr;
+}
+#else
+static void *start_of_function(void *addr)
+{
+	return addr;
+}
+#endif
+
+/*
  * Some kernel functions are not exported. A kprobe that is never armed finds
  * their addresses, and static calls, which are patched into direct calls, reach
- * them. With IBT the probe's address is behind the function's ENDBR, or behind
- * the NOP that replaced it because nothing takes the function's address. In the
- * latter case an indirect call would fault (#CP).
+ * them. An indirect call would fault (#CP) where the ENDBR was replaced.
  */
 void *rust_perf_find_function(const char *name)
 {
@@ -33,21 +49,13 @@ void *rust_perf_find_function(const char *name)
 		.symbol_name = name,
 		.flags = KPROBE_FLAG_DISABLED,
 	};
-	void *func;
-	u32 insn;
 	int ret;
 
 	ret = register_kprobe(&probe);
 	if (ret)
 		return ERR_PTR(ret);
-	func = probe.addr;
 	unregister_kprobe(&probe);
-
-	insn = *(u32 *)(func - ENDBR_INSN_SIZE);
-	if (IS_ENABLED(CONFIG_X86_KERNEL_IBT) &&
-	    (insn == gen_endbr() || insn == gen_endbr_poison()))
-		func -= ENDBR_INSN_SIZE;
-	return func;
+	return start_of_function(probe.addr);
 }
 
 DEFINE_STATIC_CALL_NULL(rust_perf_event_took_call, perf_sample_event_took);

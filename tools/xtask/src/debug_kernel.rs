@@ -4,11 +4,15 @@
 //! (KASAN), errors of locking (lockdep), leaks and undefined behaviour, `KERNEL=debug-kcsan` finds
 //! data races and indirect calls of functions of another type (kCFI).
 //!
+//! Unlike Debian's kernel, the first one has no IBT, and the second one exports what the module can
+//! make use of: so the module is built and tested in these cases, too.
+//!
 //! They are built by clang, as Rust and KASAN need. Their configuration is `allnoconfig` and the
 //! files in tools/xtask/kernel.
 
 use anyhow::{ensure, Context as _, Result};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -73,6 +77,14 @@ impl Flavour {
         }
     }
 
+    /// The functions that it exports besides those of Debian's kernel, and where they are.
+    fn exports(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Kasan => &[],
+            Self::Kcsan => &[("kernel/events/core.c", "perf_event_overflow")],
+        }
+    }
+
     /// The release of a kernel of this version, such as 7.3.4-debug.
     pub fn release(self, version: &str) -> String {
         format!("{version}-{}", self.name())
@@ -90,6 +102,7 @@ fn entry(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Entry<'static> {
             .texts(MAKE_ARGS)
             .texts(NOT_NEEDED)
             .texts([BASE, flavour.config()])
+            .texts(flavour.exports().iter().flat_map(|it| [it.0, it.1]))
             .finish(),
         title: format!("kernel {}", kernel.release),
         megabytes: 2500,
@@ -105,6 +118,10 @@ pub fn tree(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf>
             ..Part::default()
         };
         source.unpack(step, &part, tree)?;
+        for (file, function) in flavour.exports() {
+            let mut file = File::options().append(true).open(tree.join(file))?;
+            writeln!(file, "EXPORT_SYMBOL_GPL({function});")?;
+        }
         let wanted = format!(
             "{BASE}{}CONFIG_LOCALVERSION=\"-{}\"\n",
             flavour.config(),
