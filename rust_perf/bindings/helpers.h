@@ -36,6 +36,7 @@ void rust_perf_user_rdpmc_allow(struct mm_struct *mm);
 void rust_perf_user_rdpmc_disallow(struct mm_struct *mm);
 bool rust_perf_user_rdpmc_allowed(void);
 int rust_perf_in_tree_init(void);
+void rust_perf_in_tree_clear_dirty(void);
 void rust_perf_in_tree_pause(void);
 void rust_perf_in_tree_resume(void);
 void rust_perf_sample_event_took(u64 ns);

@@ -92,56 +92,53 @@ bool rust_perf_user_rdpmc_allowed(void)
 struct pmu *x86_get_pmu(unsigned int cpu);
 
 DEFINE_STATIC_CALL_RET0(rust_perf_in_tree_pmu_call, x86_get_pmu);
-DEFINE_STATIC_CALL_NULL(rust_perf_pmu_disable_call, perf_pmu_disable);
-DEFINE_STATIC_CALL_NULL(rust_perf_pmu_enable_call, perf_pmu_enable);
 DEFINE_STATIC_CALL_NULL(rust_perf_clear_dirty_call, perf_clear_dirty_counters);
 
 int rust_perf_in_tree_init(void)
 {
 	void *pmu = rust_perf_find_function("x86_get_pmu");
-	void *disable = rust_perf_find_function("perf_pmu_disable");
-	void *enable = rust_perf_find_function("perf_pmu_enable");
 	void *clear_dirty = rust_perf_find_function("perf_clear_dirty_counters");
 
 	if (IS_ERR(pmu))
 		return PTR_ERR(pmu);
-	if (IS_ERR(disable))
-		return PTR_ERR(disable);
-	if (IS_ERR(enable))
-		return PTR_ERR(enable);
 	if (IS_ERR(clear_dirty))
 		return PTR_ERR(clear_dirty);
 	static_call_update(rust_perf_in_tree_pmu_call, pmu);
-	static_call_update(rust_perf_pmu_disable_call, disable);
-	static_call_update(rust_perf_pmu_enable_call, enable);
 	static_call_update(rust_perf_clear_dirty_call, clear_dirty);
 	return 0;
 }
 
-/* The in-tree driver's PMU of this CPU, or NULL if that driver has not come up. */
-static struct pmu *in_tree_pmu(void)
+void rust_perf_in_tree_clear_dirty(void)
 {
-	struct pmu *pmu = static_call(rust_perf_in_tree_pmu_call)(smp_processor_id());
-
-	/* It is a static variable. perf_pmu_register() sets the pointer. */
-	return pmu->cpu_pmu_context ? pmu : NULL;
-}
-
-void rust_perf_in_tree_pause(void)
-{
-	struct pmu *pmu = in_tree_pmu();
-
-	if (pmu)
-		static_call_cond(rust_perf_pmu_disable_call)(pmu);
 	static_call_cond(rust_perf_clear_dirty_call)();
 }
 
+/* How often perf has disabled the PMU on this CPU. */
+static int *disable_count(struct pmu *pmu)
+{
+	return &(*this_cpu_ptr(pmu->cpu_pmu_context))->pmu_disable_count;
+}
+
+/*
+ * perf_pmu_disable() without a call of the driver: for the driver the PMU stays
+ * enabled, or is enabled now. Its NMI handler, which also runs for Intel PT,
+ * leaves GLOBAL_CTRL at 0 while the PMU is disabled.
+ */
+void rust_perf_in_tree_pause(void)
+{
+	struct pmu *pmu = static_call(rust_perf_in_tree_pmu_call)(smp_processor_id());
+
+	if ((*disable_count(pmu))++)
+		pmu->pmu_enable(pmu);
+}
+
+/* If perf has the PMU disabled by now, its driver is to know, as perf enables it. */
 void rust_perf_in_tree_resume(void)
 {
-	struct pmu *pmu = in_tree_pmu();
+	struct pmu *pmu = static_call(rust_perf_in_tree_pmu_call)(smp_processor_id());
 
-	if (pmu)
-		static_call_cond(rust_perf_pmu_enable_call)(pmu);
+	if (--(*disable_count(pmu)))
+		pmu->pmu_disable(pmu);
 }
 
 bool rust_perf_has_apic(void)

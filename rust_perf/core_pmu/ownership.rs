@@ -99,10 +99,12 @@ impl CorePmu {
     }
 
     /// Takes this CPU's counters over, if they are not ours yet. Fails with `EAGAIN` if
-    /// the system is shutting down. Interrupts disabled.
+    /// the system is shutting down, or this CPU: nobody might give its counters back. Interrupts
+    /// disabled.
     pub(super) fn take_over(&self, on: &OnCpu<'_, Self>) -> Result {
         let cpu = on.state();
-        if self.shut_down.load(Relaxed) {
+        let goes_offline = cpu.offline.load(Relaxed) && !cpu.is_ours();
+        if goes_offline || self.shut_down.load(Relaxed) {
             return Err(EAGAIN);
         }
         let hardware = &self.hardware;

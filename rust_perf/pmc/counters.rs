@@ -21,6 +21,9 @@
 //!   GLOBAL_CTRL as a whole, which repairs that. After an NMI for which no counter
 //!   has overflowed, the driver calls [`Counters::forget_running`].
 //!
+//! - The in-tree driver does so whenever perf enables its PMU, which goes on without events. The
+//!   caller must keep perf from that.
+//!
 //! While an event of Intel PT or BTS is open, the in-tree NMI handler runs behind
 //! ours and may leave GLOBAL_CTRL at 0. Then the counters stop until perf next
 //! disables and enables the PMU. Do not use these together.

@@ -148,6 +148,7 @@ impl Hardware {
         }
         drop(reservation);
 
+        let both_count = !reservable && options.unreserved;
         let reservable = Arc::pin_init(Reservable::new(generation, gp), GFP_KERNEL)?;
         let mut all = KVec::new();
         for Found {
@@ -164,7 +165,7 @@ impl Hardware {
                 // registers on CPUs of its type only: perf puts its events on no other.
                 cpu: unsafe { ThisCpu::new() },
                 apic: apic()?,
-                in_tree: InTree::find()?,
+                in_tree: InTree::find(both_count)?,
                 user_rdpmc: UserRdpmc::find()?,
                 may_mask_lvtpc: generation.masks_lvtpc || hypervisor,
             };

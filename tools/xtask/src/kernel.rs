@@ -290,18 +290,30 @@ fn recorded(ctx: &Context, release: Option<&str>) -> Result<Kernel> {
     Ok(kernel)
 }
 
-/// Finds a kernel of the series before that of `kernel`, to upgrade from. Both must be in the
-/// package index, because apt installs them.
+/// Finds a kernel to upgrade to `kernel` from, as [`older`]. Both must be in the package index, because
+/// apt installs them.
 pub fn before(ctx: &Context, kernel: &Kernel) -> Result<Kernel> {
+    if !kernel.available(&Index::read(ctx)?) {
+        packages::update(ctx)?;
+    }
+    ensure!(
+        kernel.available(&Index::read(ctx)?),
+        "the mirror no longer has {}, so that apt cannot install it: make update",
+        kernel.release
+    );
+    older(ctx, kernel)
+}
+
+/// Finds a kernel of the series before that of `kernel`.
+pub fn older(ctx: &Context, kernel: &Kernel) -> Result<Kernel> {
     let older = SUPPORTED.iter().skip_while(|it| **it != kernel.series());
     let Some(series) = older.copied().nth(1) else {
         bail!(
-            "no kernel to upgrade from: {} is of the oldest series that is supported ({})",
+            "no older kernel: {} is of the oldest series that is supported ({})",
             kernel.release,
             SUPPORTED.join(", ")
         );
     };
-    let mut index = Index::read(ctx)?;
     let record = record(ctx, Some(&format!("series-{series}")))?;
     let find = |index: &Index| {
         let recorded = Kernel::recorded(&record).filter(|it| it.available(index));
@@ -310,20 +322,14 @@ pub fn before(ctx: &Context, kernel: &Kernel) -> Result<Kernel> {
             None => newest_of(index, &[series], None),
         }
     };
-    let mut found = find(&index)?;
-    if found.is_none() || !kernel.available(&index) {
+    let mut found = find(&Index::read(ctx)?)?;
+    if found.is_none() {
         packages::update(ctx)?;
-        index = Index::read(ctx)?;
-        found = find(&index)?;
+        found = find(&Index::read(ctx)?)?;
     }
-    ensure!(
-        kernel.available(&index),
-        "the mirror no longer has {}, so that apt cannot install it: make update",
-        kernel.release
-    );
     let found = found.with_context(|| {
         format!(
-            "the mirror has no kernel to upgrade from. Looked in trixie-backports for \
+            "the mirror has no older kernel. Looked in trixie-backports for \
              VERSION{FLAVOUR} of the series {series}: linux-base, linux-binary, linux-modules, \
              linux-headers and linux-source-{series}, all in one version"
         )

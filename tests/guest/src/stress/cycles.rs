@@ -16,11 +16,11 @@ use super::slot::perf_event_open;
 use super::world::{online_file, World};
 use crate::ctx::Ctx;
 use crate::module;
-use crate::pmu::{Event, Mode, Pmu};
+use crate::pmu::Event;
 use crate::setting::Setting;
 use crate::tests::compare::attr::{self, Attr};
-use crate::tests::expect_exact;
-use crate::workload::{self, Workload};
+use crate::tests::{count_until, expect_exact};
+use crate::workload;
 
 /// How often the progress is printed, in cycles.
 const SHOWN: u64 = 50;
@@ -101,7 +101,7 @@ pub fn hotplug(world: &World, quiet: &mut Quiet, seed: u64, cycles: u64) -> Resu
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let loads: Vec<_> = (0..world.cpus.len() + 1)
-            .map(|_| scope.spawn(|| count_until(world, &done)))
+            .map(|_| scope.spawn(|| count_until(&world.core, world.exact, &done)))
             .collect();
         let result = (1..=cycles).try_for_each(|cycle| -> Result<()> {
             let cpu = world.removable[rng.usize(..world.removable.len())];
@@ -146,31 +146,4 @@ fn count_cpu(world: &World, cpu: usize) -> Result<Vec<Counter>> {
         }
     }
     Ok(counters)
-}
-
-/// Counts a loop again and again. Returns how many counts were compared: on a hybrid CPU, those of
-/// loops that ran on one type of core.
-fn count_until(world: &World, done: &AtomicBool) -> Result<u64> {
-    let code = workload::tight_loop(100_000);
-    let mut exact = 0;
-    while !done.load(SeqCst) {
-        for pmu in &world.core {
-            exact += u64::from(count_once(pmu, &code, world.exact)?);
-        }
-    }
-    Ok(exact)
-}
-
-/// Counts a loop. Returns whether the event had a counter all the time.
-fn count_once(pmu: &Pmu, code: &Workload, exact: bool) -> Result<bool> {
-    let mut counter = pmu.open(Event::Instructions, Mode::User)?;
-    code.measure(&counter)?;
-    let data = counter.read_full()?;
-    let all_the_time = data.time_enabled() == data.time_running();
-    if !exact || !all_the_time {
-        return Ok(false);
-    }
-    let (count, want) = (data.count(), code.instructions());
-    ensure!(count == want, "{}: {count}, expected {want}", pmu.name);
-    Ok(true)
 }

@@ -2,10 +2,11 @@
 //! CPU hotplug.
 
 use anyhow::{ensure, Context, Result};
+use perf_event::Counter;
 
 use super::{cpus, expect, expect_exact};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::{Event, Mode};
+use crate::pmu::{Event, Mode, Pmu};
 use crate::setting::{Affinity, Setting};
 use crate::tests;
 use crate::workload;
@@ -16,6 +17,7 @@ pub const TESTS: &[Test] = tests![
     while_nothing_counts,
     while_the_task_counts,
     while_the_cpu_counts,
+    in_tree_driver_afterwards: [Module, InTreeCounts],
 ];
 
 /// Takes CPU 1 offline, calls `between`, and brings the CPU online again.
@@ -84,15 +86,15 @@ fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
     counts_and_samples_on_all_cpus(ctx)
 }
 
+fn count_cpu_1(pmu: &Pmu) -> Result<Counter> {
+    let mut event = pmu.event(Event::Instructions);
+    Ok(event.any_pid().one_cpu(1).enabled(true).build()?)
+}
+
 /// A CPU-wide event stops when its CPU goes offline.
 fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let mut counter = pmu
-        .event(Event::Instructions)
-        .any_pid()
-        .one_cpu(1)
-        .build()?;
-    counter.enable()?;
+    let mut counter = count_cpu_1(&pmu)?;
     replug(|| {
         let (first, second) = (counter.read()?, counter.read()?);
         expect("CPU offline", "instructions", second, first)
@@ -100,4 +102,22 @@ fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
     drop(counter);
     ensure!(cpus()? >= 2, "CPU 1 did not come online again");
     counts_and_samples_on_all_cpus(ctx)
+}
+
+/// The in-tree driver counts on each CPU again, whether the last event of a CPU that was offline is
+/// closed before or after it is online again.
+fn in_tree_driver_afterwards(ctx: &Ctx) -> Result<()> {
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
+    let workload = workload::tight_loop(10_000);
+    let affinity = Affinity::save()?;
+    let counter = count_cpu_1(&pmu)?;
+    replug(|| Ok(drop(counter)))?;
+    let counter = count_cpu_1(&pmu)?;
+    replug(|| Ok(()))?;
+    drop(counter);
+    for cpu in 0..cpus()? {
+        affinity.pin(cpu)?;
+        expect_exact(&in_tree, &workload).with_context(|| format!("on CPU {cpu}"))?;
+    }
+    Ok(())
 }

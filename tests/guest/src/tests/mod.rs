@@ -70,6 +70,7 @@ pub mod user_read;
 pub mod watchdog;
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::sys::resource::{getrusage, UsageWho};
@@ -77,7 +78,7 @@ use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
-use crate::workload::Workload;
+use crate::workload::{self, Workload};
 
 /// Counts a workload's user instructions and branches; both must be exact.
 pub fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
@@ -100,6 +101,25 @@ pub fn expect_exact(pmu: &Pmu, workload: &Workload) -> Result<()> {
         branches.read()?,
         workload.branches(),
     )
+}
+
+/// Counts a loop again and again, on each of the PMUs. Returns how many counts were compared: if
+/// they are `exact`, those of loops during which the event had a counter all the time.
+pub fn count_until(pmus: &[Pmu], exact: bool, done: &AtomicBool) -> Result<u64> {
+    let code = workload::tight_loop(100_000);
+    let mut compared = 0;
+    while !done.load(SeqCst) {
+        for pmu in pmus {
+            let mut counter = pmu.open(Event::Instructions, Mode::User)?;
+            code.measure(&counter)?;
+            let data = counter.read_full()?;
+            if exact && data.time_enabled() == data.time_running() {
+                expect_count(&code, data.count()).with_context(|| pmu.name.clone())?;
+                compared += 1;
+            }
+        }
+    }
+    Ok(compared)
 }
 
 /// Measures a workload without a context switch, for events that the model

@@ -7,13 +7,15 @@
 use std::backtrace::Backtrace;
 use std::fs::{self, File};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
 
 use anyhow::{ensure, Context, Result};
 use nix::sys::mman::{mlockall, MlockAllFlags};
 use nix::sys::termios::tcdrain;
 use nix::unistd::{dup2_stderr, dup2_stdout, sync};
 
-use super::{cpus, expect, expect_exact, interrupts};
+use super::{count_until, cpus, expect, expect_exact, interrupts};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::Event;
 use crate::setting::{Affinity, Setting};
@@ -24,6 +26,7 @@ pub const TESTS: &[Test] = tests![
     all need [Root, ExactCounts, ZeroSkid];
     to_ram,
     to_idle,
+    under_load,
     counts_as_before: [InTree],
 ];
 
@@ -136,6 +139,30 @@ fn to_idle(ctx: &Ctx) -> Result<()> {
     let _delay = Setting::change("/sys/module/suspend/parameters/pm_test_delay", 1)?;
     let _test = Setting::change("/sys/power/pm_test", "platform")?;
     across(ctx, "s2idle")
+}
+
+/// Tasks count while the system is suspended again and again, up to the last step: the other CPUs are
+/// offline by then, and the driver sleeps as well.
+fn under_load(ctx: &Ctx) -> Result<()> {
+    const CYCLES: u32 = 5;
+    let pmus = [ctx.pmu()?];
+    let _delay = Setting::change("/sys/module/suspend/parameters/pm_test_delay", 0)?;
+    let _test = Setting::change("/sys/power/pm_test", "core")?;
+    let loads = 2 * cpus()?;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let loads: Vec<_> = (0..loads)
+            .map(|_| scope.spawn(|| count_until(&pmus, true, &done)))
+            .collect();
+        let result = (1..=CYCLES)
+            .try_for_each(|cycle| sleep("deep").with_context(|| format!("cycle {cycle}")));
+        done.store(true, SeqCst);
+        for load in loads {
+            let compared = load.join().expect("a load does not panic")?;
+            ensure!(compared > 0, "a task has no count that could be compared");
+        }
+        result
+    })
 }
 
 /// Events of both PMUs that are opened after sleep count exactly.

@@ -61,7 +61,7 @@ fn refused_beside_the_watchdog(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// A user who knows better gets the counters. The watchdog keeps its own.
+/// A user who knows better gets the counters.
 fn loaded_if_unreserved_is_set(ctx: &Ctx) -> Result<()> {
     let mut log = ctx.module_log()?;
     module::insert_with(ctx, c"unreserved=1")?.context("insmod unreserved=1")?;
