@@ -258,6 +258,8 @@ pub enum ConfigError {
     /// [`Defect::MaskLvtpc`](crate::Defect::MaskLvtpc) on a vendor whose local APIC always
     /// masks LVTPC.
     MaskLvtpc,
+    /// [`Defect::Foreign`](crate::Defect::Foreign) names a register that the PMU does not have.
+    Foreign,
     /// The table has no hybrid processor with this signature.
     NotHybrid,
     /// The hybrid processor has no cores of this type.
@@ -286,6 +288,7 @@ impl fmt::Display for ConfigError {
             ConfigError::Status => "the PMU has no counter with this bit in GLOBAL_STATUS",
             ConfigError::Msr => "the PMU has no register at this address",
             ConfigError::MaskLvtpc => "the local APIC of this vendor always masks LVTPC",
+            ConfigError::Foreign => "the PMU does not have the register that is to change",
             ConfigError::NotHybrid => "the processor is not a hybrid one that the model knows",
             ConfigError::NoSuchCore => "the hybrid processor has no cores of this type",
         })

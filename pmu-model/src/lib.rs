@@ -114,7 +114,7 @@ pub use config::{
     Config, ConfigError, RefCycles, Shape, Vendor, MAX_FIXED, MAX_GENERAL, MAX_INTEL_GENERAL,
 };
 pub use event::{Mode, Retired};
-pub use pmi::{Defect, PmiFault};
+pub use pmi::{Defect, Foreign, PmiFault};
 pub use pmu::{GeneralProtection, MsrError, Pmu, RestoreError, SavedPmu};
 pub use processor::{CoreType, Signature};
 pub use smt::SmtCore;

@@ -20,6 +20,8 @@ use crate::{
 
 /// The merge event.
 const MERGE: u16 = 0xfff;
+/// An EVENTSEL with the merge event that merges the counter with the one before.
+pub(crate) const MERGE_EVENTSEL: u64 = EventSel::EN | (0xf << 32) | 0xff;
 /// Retired floating-point operations.
 const FLOPS: u16 = 0x003;
 

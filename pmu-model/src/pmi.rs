@@ -58,6 +58,38 @@ pub enum Defect {
     /// does. KVM's emulated local APIC did so before Linux commit 49ff3b4aec51
     /// ("KVM: x86/pmu: Do not mask LVTPC when handling a PMI on AMD platforms").
     MaskLvtpc,
+    /// At RESET the registers that can be written hold what follows from this seed, as firmware or
+    /// a kernel before a kexec may leave it: about half of the counters count instructions, or will
+    /// as soon as they are enabled, and half of them overflow within 2^20 events. GLOBAL_STATUS
+    /// may say that the counters are frozen. Registers that the threads of a core share hold 0.
+    Garbage(NonZeroU64),
+    /// A register changes as if firmware, a hypervisor or another driver had written it, whenever
+    /// this many more instructions have retired. Instructions of both modes are included, but only
+    /// those that retire while at least one counter counts.
+    Foreign {
+        /// Which register.
+        what: Foreign,
+        /// The number of instructions.
+        every: NonZeroU64,
+        /// What is written, and which counter it concerns if there are several, follows from this.
+        seed: u64,
+    },
+}
+
+/// The registers that change in [`Defect::Foreign`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Foreign {
+    /// EVENTSEL of a general-purpose counter that counts gets another value.
+    EventSel,
+    /// FIXED_CTR_CTRL: each fixed-function counter counts in the modes in which it did not.
+    FixedCtrCtrl,
+    /// A counter that counts is set to 0.
+    Counter,
+    /// GLOBAL_CTRL: no counter that counts goes on.
+    GlobalCtrl,
+    /// GLOBAL_CTRL, FIXED_CTR_CTRL, all EVENTSELs and all counters are set to 0, as by KVM's
+    /// mediated vPMU.
+    Zero,
 }
 
 /// The PMIs that counters have requested and the local APIC has not delivered.
@@ -115,7 +147,9 @@ impl PmiDelivery {
             | Defect::Spurious(_)
             | Defect::Status(_)
             | Defect::GeneralProtection { .. }
-            | Defect::MaskLvtpc => None,
+            | Defect::MaskLvtpc
+            | Defect::Garbage(_)
+            | Defect::Foreign { .. } => None,
         }
     }
 

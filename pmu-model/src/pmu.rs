@@ -2,6 +2,7 @@
 
 //! The PMU of one logical processor: the state of its registers and what they do.
 
+mod garbage;
 mod saved;
 
 use core::{cell::Cell, fmt};
@@ -129,6 +130,11 @@ struct State {
     /// The accesses that [`Defect::GeneralProtection`] has let through since RESET. It is a
     /// cell because RDMSR, which changes nothing else, is counted too.
     accesses: Cell<u64>,
+    /// [`Defect::Foreign`]: the instructions that have retired since the last change while at
+    /// least one counter counted.
+    since_change: u64,
+    /// The number of such changes.
+    changes: u64,
 }
 
 /// The PMU of one logical processor.
@@ -161,8 +167,8 @@ impl Pmu {
         Pmu::with_defect(config, Defect::None)
     }
 
-    /// Creates a PMU with a defect. Fails with [`ConfigError::Status`],
-    /// [`ConfigError::Msr`] or [`ConfigError::MaskLvtpc`] if this PMU cannot have it.
+    /// Creates a PMU with a defect. Fails with [`ConfigError::Status`], [`ConfigError::Msr`],
+    /// [`ConfigError::MaskLvtpc`] or [`ConfigError::Foreign`] if this PMU cannot have it.
     pub fn with_defect(config: Config, defect: Defect) -> Result<Pmu, ConfigError> {
         let pmu = Pmu::at_power_up(config, config.generation()?, defect);
         match defect {
@@ -171,6 +177,7 @@ impl Pmu {
                 Err(ConfigError::Msr)
             }
             Defect::MaskLvtpc if pmu.generation.pmi_masks_lvtpc() => Err(ConfigError::MaskLvtpc),
+            Defect::Foreign { what, .. } if !pmu.has_foreign(what) => Err(ConfigError::Foreign),
             _ => Ok(pmu),
         }
     }
@@ -192,8 +199,10 @@ impl Pmu {
             defect,
             smt: None,
         };
-        if let Defect::Status(bits) = defect {
-            pmu.inject_status(bits);
+        match defect {
+            Defect::Status(bits) => pmu.inject_status(bits),
+            Defect::Garbage(seed) => pmu.fill(seed.get()),
+            _ => {}
         }
         pmu
     }
@@ -371,10 +380,9 @@ impl Pmu {
             *totals = totals.after(*retired, tsc);
         }
         let [user, kernel] = retired;
-        self.state.pmi.retire(
-            user.instructions.saturating_add(kernel.instructions),
-            !self.active.is_empty(),
-        );
+        let instructions = user.instructions.saturating_add(kernel.instructions);
+        let counting = !self.active.is_empty();
+        self.state.pmi.retire(instructions, counting);
 
         let mut overflowed = 0;
         let mut pmi = false;
@@ -416,6 +424,9 @@ impl Pmu {
         if pmi {
             self.freeze();
             self.state.pmi.request();
+        }
+        if counting {
+            self.retire_towards_change(instructions);
         }
     }
 
@@ -770,6 +781,14 @@ impl Pmu {
         };
         self.count_access(msr)?;
         self.take_disturbed();
+        self.write(register, value);
+        self.update_active();
+        Ok(())
+    }
+
+    /// Writes a register that exists and can have this value. The caller must restore the
+    /// invariant of `active`.
+    fn write(&mut self, register: Register, value: u64) {
         match register {
             Register::EventSel(i) => {
                 let eventsel = EventSel(value);
@@ -804,8 +823,6 @@ impl Pmu {
                 unreachable!("a write to a read-only register raises #GP")
             }
         }
-        self.update_active();
-        Ok(())
     }
 
     /// RDPMC, given whether CPL is 0 and whether CR4.PCE is set (SDM vol. 2B, RDPMC). All
@@ -892,9 +909,10 @@ impl Pmu {
                 budget[current] = budget[current].min(n);
             }
         }
-        if let Some(until_pmi) = self.state.pmi.until_next(!self.active.is_empty()) {
-            budget[other] = budget[other].min(until_pmi / 4);
-            budget[current] = budget[current].min(until_pmi - until_pmi / 4);
+        let until_pmi = self.state.pmi.until_next(!self.active.is_empty());
+        if let Some(until) = until_pmi.into_iter().chain(self.until_change()).min() {
+            budget[other] = budget[other].min(until / 4);
+            budget[current] = budget[current].min(until - until / 4);
         }
         budget
     }

@@ -101,9 +101,12 @@ fn expected_pmis(defect: Defect, period: u64, total: u64) -> BTreeSet<u64> {
     let requested = || (1..=total / period).map(move |k| (k, k * period));
     let affected = |k: u64, every: NonZeroU64| k % every == 0;
     let pmis: BTreeSet<u64> = match defect {
-        Defect::None | Defect::Status(_) | Defect::GeneralProtection { .. } | Defect::MaskLvtpc => {
-            requested().map(|(_, at)| at).collect()
-        }
+        Defect::None
+        | Defect::Status(_)
+        | Defect::GeneralProtection { .. }
+        | Defect::MaskLvtpc
+        | Defect::Garbage(_)
+        | Defect::Foreign { .. } => requested().map(|(_, at)| at).collect(),
         Defect::Pmi {
             every,
             fault: PmiFault::Lose,

@@ -8,8 +8,8 @@ use std::{num::NonZeroU64, sync::Arc};
 
 use operations::Operation;
 use pmu_model::{
-    msr::*, Config, Defect, Mode, MsrError, PmiFault, Pmu, RefCycles, RestoreError, Retired,
-    SavedPmu, Signature, SmtCore, Vendor,
+    msr::*, Config, Defect, Foreign, Mode, MsrError, PmiFault, Pmu, RefCycles, RestoreError,
+    Retired, SavedPmu, Signature, SmtCore, Vendor,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -136,6 +136,12 @@ fn defective() -> impl Strategy<Value = (Config, Defect)> {
         }),
         Just(Defect::Status(1)),
         Just(Defect::MaskLvtpc),
+        (1..100_u64).prop_map(move |seed| Defect::Garbage(number(seed))),
+        (1..100_u64, any::<u64>()).prop_map(move |(n, seed)| Defect::Foreign {
+            what: Foreign::Zero,
+            every: number(n),
+            seed,
+        }),
     ];
     (config(), defect).prop_map(|(config, defect)| {
         let possible = Pmu::with_defect(config, defect).is_ok();

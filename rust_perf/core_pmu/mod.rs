@@ -19,6 +19,7 @@
 //! | `topdown.rs` | metrics, and slots with metrics |
 //! | `group_read.rs` | reads of these |
 //! | `ownership.rs` | who has the counters: reservation, hotplug, sleep, shutdown |
+//! | `foreign.rs` | who else writes the registers |
 //! | `user_read.rs` | RDPMC in user mode |
 //!
 //! # NMIs
@@ -44,6 +45,7 @@
 mod attr;
 mod count;
 mod extra;
+mod foreign;
 mod group_read;
 mod hybrid;
 mod nmi_window;
@@ -158,6 +160,8 @@ pub(crate) struct Cpu {
     group_read: GroupRead,
     /// NMIs take expected PMIs out of it.
     window: NmiWindow,
+    /// The time in jiffies from which on the driver may look for writes of others.
+    look_at: AtomicUsize,
     /// Whether SVM was enabled when the first event was put on the CPU.
     svm: AtomicBool,
     /// The index of the CPU's [`Core`], plus 1. 0 if it has not been looked up.
@@ -201,6 +205,8 @@ pub(crate) struct CorePmu {
     named: KVec<u64>,
     /// Whether the system is shutting down: no counter may be started any more.
     shut_down: AtomicBool,
+    /// Whether someone else has written the registers of counters that counted.
+    foreign_writes: AtomicBool,
 }
 
 impl CorePmu {
@@ -219,6 +225,7 @@ impl CorePmu {
             sampling,
             owner <- new_mutex!(Owner::default()),
             shut_down: AtomicBool::new(false),
+            foreign_writes: AtomicBool::new(false),
         })
     }
 
@@ -274,6 +281,7 @@ impl Pmu for CorePmu {
 
     fn disable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
         let cpu = on.state();
+        self.look_for_foreign_writes(cpu);
         cpu.enabled.store(false, Relaxed);
         self.counters(cpu).run(CounterSet::EMPTY);
     }

@@ -90,6 +90,7 @@ impl CorePmu {
 
     /// Releases what one event reserved. Task context, may sleep.
     pub(super) fn release(&self, cpus: &PerCpu<Self>) {
+        self.report_foreign_writes();
         let mut owner = self.owner.lock();
         owner.events = owner.events.saturating_sub(1);
         if owner.events == 0 {

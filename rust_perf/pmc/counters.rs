@@ -20,6 +20,10 @@
 //!   reverse. The next [`Counters::run`] that starts or stops a counter writes
 //!   GLOBAL_CTRL as a whole, which repairs that. After an NMI for which no counter
 //!   has overflowed, the driver calls [`Counters::forget_running`].
+//! - Firmware may use counters, in SMIs as well. [`Counters::are_as_written`] finds what it has
+//!   left in them, and the driver says so.
+//! - Whoever had the counters before may have left anything in them, and may have had PMIs freeze
+//!   them: CTR_FRZ in GLOBAL_STATUS stops all counters, and is cleared with the overflows.
 //!
 //! - The in-tree driver does so whenever perf enables its PMU, which goes on without events. The
 //!   caller must keep perf from that.
@@ -39,7 +43,10 @@ use super::{
         FixedCtrCtrl, //
     },
     extra::Extra,
-    generation::GlobalRegisters,
+    generation::{
+        GlobalRegisters,
+        CTR_FRZ, //
+    },
     msr::Msr,
     period,
     shadow::{
@@ -101,7 +108,8 @@ impl<'a, R: Registers> Counters<'a, R> {
     pub fn reset(&self) {
         if let Some(global) = self.caps.any_global() {
             self.regs.wrmsr(global.ctrl, 0);
-            self.clear_status(global, self.caps.with_status());
+            let frozen = self.regs.rdmsr(global.status) & CTR_FRZ;
+            self.clear_status(global, self.caps.with_status().bits() | frozen);
         }
         self.shadow.running.set(0);
         self.shadow.merged.set(0);
@@ -143,7 +151,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
         if let Some(global) = self.caps.any_global() {
             // The next user must not find this driver's overflows.
-            self.clear_status(global, self.caps.with_status());
+            self.clear_status(global, self.caps.with_status().bits());
             self.regs
                 .wrmsr(global.ctrl, self.shadow.saved_global_ctrl.get());
         }
@@ -310,13 +318,13 @@ impl<'a, R: Registers> Counters<'a, R> {
         let mut overflowed = CounterSet::EMPTY;
         loop {
             // The other bits of GLOBAL_STATUS belong to others, such as Processor Trace.
-            let status = CounterSet::from_bits(self.regs.rdmsr(global.status));
-            let new = status & self.caps.with_status() & !overflowed;
+            let status = self.regs.rdmsr(global.status);
+            let new = CounterSet::from_bits(status) & self.caps.with_status() & !overflowed;
             if new.is_empty() {
                 return overflowed;
             }
             overflowed = overflowed | new;
-            self.clear_status(global, new);
+            self.clear_status(global, new.bits() | status & CTR_FRZ);
             if !global.clears_while_on {
                 return overflowed;
             }
@@ -325,12 +333,12 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
-    /// Clears the status bits of `counters`. No counter is running.
-    fn clear_status(&self, global: &GlobalRegisters, counters: CounterSet) {
+    /// Clears bits of GLOBAL_STATUS, which must exist. No counter is running.
+    fn clear_status(&self, global: &GlobalRegisters, bits: u64) {
         if global.clears_while_on {
             self.regs.wrmsr(global.ctrl, self.caps.counters.bits());
         }
-        self.regs.wrmsr(global.clear, counters.bits());
+        self.regs.wrmsr(global.clear, bits);
         if global.clears_while_on {
             self.regs.wrmsr(global.ctrl, 0);
         }

@@ -16,6 +16,11 @@ use super::{
     }, //
 };
 
+/// The bit of GLOBAL_STATUS that says that a PMI has frozen all counters (SDM vol. 3, "Enhancement
+/// in IA32_PERF_GLOBAL_STATUS"). A CPU that has no such bit reads it as 0. The driver does not ask
+/// for that, but others may have (DEBUGCTL.FREEZE_PERFMON_ON_PMI).
+pub(super) const CTR_FRZ: u64 = 1 << 59;
+
 /// A generation of counters: which registers it has, and how they behave.
 pub struct Generation {
     /// The name, for the kernel log.

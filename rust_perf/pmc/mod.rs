@@ -6,7 +6,8 @@
 //! which one it gets, or which two ([`assign`], [`siblings`]), which register holds the rest of
 //! it (`extra`), how a period is counted ([`period`]), and how the registers are written
 //! ([`counters`]), two counters for one event (`pair`) and PERF_METRICS ([`metrics`]) with them, and what some
-//! CPUs need before they count (`selection`). How sysfs names the events is in `files`.
+//! CPUs need before they count (`selection`), and whether someone else has written the registers
+//! (`foreign`). How sysfs names the events is in `files`.
 //! [`detect`] finds out what a CPU has.
 //! Each vendor has a folder with its registers, generations, detection and
 //! events. A new model is a file there with its table of events, and a line in
@@ -35,6 +36,7 @@ mod detect;
 pub mod event;
 mod extra;
 mod files;
+mod foreign;
 mod generation;
 mod intel;
 pub mod metrics;

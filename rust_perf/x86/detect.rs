@@ -113,12 +113,22 @@ impl Hardware {
             })?;
         }
         let Types { mut found, refused } = types;
-        let mut shared = reservation.is_err();
-        if !reservable {
+        let is_in_use = || {
             // SAFETY: The registers of each type were just found to exist. `is_in_use` accesses them
             // on CPUs of the type only.
             let this_cpu = unsafe { ThisCpu::new() };
-            shared = found.iter().any(|it| it.is_in_use(&this_cpu));
+            found.iter().any(|it| it.is_in_use(&this_cpu))
+        };
+        let mut shared = reservation.is_err();
+        if reservable && !shared && is_in_use() {
+            // In-tree: `check_hw_exists()`.
+            pr_warn!(
+                "[Firmware Bug]: counters count that nobody has reserved. The first event stops \
+                 them; if firmware starts them again, counts will be wrong\n"
+            );
+        }
+        if !reservable {
+            shared = is_in_use();
             if !options.unreserved && shared {
                 pr_err!(
                     "the counters are in use, by events of the in-tree `cpu` PMU or the NMI \

@@ -126,6 +126,10 @@ impl Pmu {
             Defect::GeneralProtection { after, .. } => after,
             _ => 0,
         };
+        let changes_every = match self.defect {
+            Defect::Foreign { every, .. } => every.get(),
+            _ => 1,
+        };
         general
             && fixed
             && state.fixed_ctr_ctrl & !fixed_ctr_ctrl == 0
@@ -140,5 +144,6 @@ impl Pmu {
             && state.totals.iter().all(Totals::are_possible)
             && state.pmi.is_possible()
             && state.accesses.get() <= most_accesses
+            && state.since_change < changes_every
     }
 }

@@ -4,12 +4,16 @@
 
 use std::num::NonZeroU64;
 
-use pmu_model::{Defect, PmiFault};
+use pmu_model::{Defect, Foreign, PmiFault};
 
 /// Parses `text`. `None` if it is not a [`Defect`].
 pub fn parse(text: &str) -> Option<Defect> {
     let mut fields = text.split(':');
     let kind = fields.next()?;
+    let what = match kind {
+        "foreign" => Some(parse_foreign(fields.next()?)?),
+        _ => None,
+    };
     let mut number_or_0 = || parse_number(fields.next()?);
     let mut number = || number_or_0().and_then(NonZeroU64::new);
     let defect = match kind {
@@ -32,9 +36,26 @@ pub fn parse(text: &str) -> Option<Defect> {
             after: number_or_0()?,
         },
         "mask-lvtpc" => Defect::MaskLvtpc,
+        "garbage" => Defect::Garbage(number()?),
+        "foreign" => Defect::Foreign {
+            what: what?,
+            every: number()?,
+            seed: number_or_0()?,
+        },
         _ => return None,
     };
     fields.next().is_none().then_some(defect)
+}
+
+fn parse_foreign(text: &str) -> Option<Foreign> {
+    Some(match text {
+        "eventsel" => Foreign::EventSel,
+        "fixed-ctr-ctrl" => Foreign::FixedCtrCtrl,
+        "counter" => Foreign::Counter,
+        "global-ctrl" => Foreign::GlobalCtrl,
+        "zero" => Foreign::Zero,
+        _ => return None,
+    })
 }
 
 fn parse_number(text: &str) -> Option<u64> {
@@ -55,6 +76,11 @@ mod tests {
             every: every(n),
             fault,
         };
+        let foreign = |what, n, seed| Defect::Foreign {
+            what,
+            every: every(n),
+            seed,
+        };
         let gp = |msr, after| Defect::GeneralProtection { msr, after };
         for (text, defect) in [
             ("lose:3", pmi(3, PmiFault::Lose)),
@@ -65,6 +91,21 @@ mod tests {
             ("gp:0x38f:0", gp(0x38f, 0)),
             ("gp:0xc0010200:1000", gp(0xc001_0200, 1000)),
             ("mask-lvtpc", Defect::MaskLvtpc),
+            ("garbage:0x1f", Defect::Garbage(every(31))),
+            (
+                "foreign:eventsel:1000:7",
+                foreign(Foreign::EventSel, 1000, 7),
+            ),
+            (
+                "foreign:fixed-ctr-ctrl:1:0",
+                foreign(Foreign::FixedCtrCtrl, 1, 0),
+            ),
+            ("foreign:counter:5:1", foreign(Foreign::Counter, 5, 1)),
+            (
+                "foreign:global-ctrl:5:1",
+                foreign(Foreign::GlobalCtrl, 5, 1),
+            ),
+            ("foreign:zero:5:0", foreign(Foreign::Zero, 5, 0)),
         ] {
             assert_eq!(parse(text), Some(defect), "{text}");
         }
@@ -102,6 +143,16 @@ mod tests {
             "mask",
             "lose:3 ",
             "lost:3",
+            "garbage",
+            "garbage:0",
+            "garbage:1:2",
+            "foreign",
+            "foreign:5:1",
+            "foreign:lvtpc:5:1",
+            "foreign:counter",
+            "foreign:counter:0:1",
+            "foreign:counter:5",
+            "foreign:counter:5:1:2",
         ] {
             assert_eq!(parse(text), None, "{text:?}");
         }

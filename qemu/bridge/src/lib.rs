@@ -206,8 +206,10 @@ fn defect(fault: Option<&CStr>, core_type: Option<CoreType>) -> Result<Defect, &
     }
     let defect = fault::parse(fault).ok_or(
         c"pmu-fault must be lose:N, delay:N:INSNS, repeat:N:INSNS, spurious:INSNS, \
-          status:BITS, gp:ADDRESS:AFTER or mask-lvtpc, with efficient: before it or not; \
-          numbers are decimal or 0x..., and only AFTER may be 0",
+          status:BITS, gp:ADDRESS:AFTER, mask-lvtpc, garbage:SEED or \
+          foreign:REGISTER:INSNS:SEED, where REGISTER is eventsel, fixed-ctr-ctrl, counter, \
+          global-ctrl or zero; with efficient: before it or not; numbers are decimal or 0x..., \
+          and only AFTER and foreign's SEED may be 0",
     )?;
     let concerned = !of_efficient || core_type == Some(CoreType::Efficient);
     Ok(if concerned { defect } else { Defect::None })
@@ -291,6 +293,7 @@ fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
         (_, ConfigError::Msr) => {
             c"pmu-fault=gp: must name the address of a register that this PMU has"
         }
+        (_, ConfigError::Foreign) => c"pmu-fault=foreign: must name a register that this PMU has",
         (_, ConfigError::MaskLvtpc) => c"pmu-fault=mask-lvtpc is for AMD only",
         (_, ConfigError::NotHybrid) => {
             c"pmu-hybrid needs a hybrid processor that the model knows, such as \

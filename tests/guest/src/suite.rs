@@ -9,12 +9,12 @@ use crate::stress;
 use crate::tests::{
     attr, beside, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, fail_nth, faults,
-    foreign_writes, gp_fault, groups, hotplug, hybrid, kernel_selftests, kexec, kinds, lifecycle,
-    lockup, lvtpc, memory_map, metrics, mixed, model_events, modes, no_pmu, offline, overflow,
-    pairs, parameters, perf_test, perf_tool, primary, probes, processor, programs, random_groups,
-    ref_cycles, rotation, sampling, saved, security, shared_registers, sharing, siblings, sleep,
-    svm, sysfs, tasks, throttled, topdown, trace, trace_compare, trace_cost, unreserved, user_read,
-    watchdog,
+    foreign_fault, foreign_writes, garbage, gp_fault, groups, hotplug, hybrid, kernel_selftests,
+    kexec, kinds, lifecycle, load_faults, lockup, lvtpc, memory_map, metrics, mixed, model_events,
+    modes, no_pmu, offline, overflow, pairs, parameters, perf_test, perf_tool, primary, probes,
+    processor, programs, random_groups, ref_cycles, rotation, sampling, saved, security,
+    shared_registers, sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown, trace,
+    trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -42,6 +42,8 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::FailNth => fail_nth::TESTS,
         TestGroup::FaultsDelay => faults::DELAY,
         TestGroup::FaultsDelayLong => faults::DELAY_LONG,
+        TestGroup::FaultsForeign => foreign_fault::TESTS,
+        TestGroup::FaultsGarbage => garbage::TESTS,
         TestGroup::FaultsLose => faults::LOSE,
         TestGroup::FaultsRepeat => faults::REPEAT,
         TestGroup::FaultsRepeatAtOnce => faults::REPEAT_AT_ONCE,
@@ -58,6 +60,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::Kexec => kexec::TESTS,
         TestGroup::Kinds => kinds::TESTS,
         TestGroup::Lifecycle => lifecycle::TESTS,
+        TestGroup::LoadFaults => load_faults::TESTS,
         TestGroup::Lockup => lockup::TESTS,
         TestGroup::Lvtpc => lvtpc::TESTS,
         TestGroup::MemoryMap => memory_map::TESTS,

@@ -53,6 +53,47 @@ pub enum Fault {
     },
     /// The delivery of a PMI masks LVTPC on AMD as well.
     MaskLvtpc,
+    /// The registers hold garbage at RESET.
+    Garbage {
+        /// What it follows from.
+        seed: u64,
+    },
+    /// A register changes behind the driver's back.
+    Foreign {
+        /// Which register.
+        register: Foreign,
+        /// Once per this many instructions, of any mode, while a counter counts.
+        instructions: u64,
+        /// What the value follows from.
+        seed: u64,
+    },
+}
+
+/// The registers that change in [`Fault::Foreign`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// EVENTSEL of a general counter that counts.
+    EventSel,
+    /// FIXED_CTR_CTRL.
+    FixedCtrCtrl,
+    /// A counter that counts.
+    Counter,
+    /// GLOBAL_CTRL.
+    GlobalCtrl,
+    /// All of them, to 0.
+    Zero,
+}
+
+impl Foreign {
+    fn name(self) -> &'static str {
+        match self {
+            Self::EventSel => "eventsel",
+            Self::FixedCtrCtrl => "fixed-ctr-ctrl",
+            Self::Counter => "counter",
+            Self::GlobalCtrl => "global-ctrl",
+            Self::Zero => "zero",
+        }
+    }
 }
 
 /// The value of the property `pmu-fault`.
@@ -73,6 +114,12 @@ impl fmt::Display for Fault {
             Self::Gp { msr, after } => write!(f, "gp:{msr:#x}:{after}"),
             Self::EfficientGp { msr } => write!(f, "efficient:gp:{msr:#x}:0"),
             Self::MaskLvtpc => f.write_str("mask-lvtpc"),
+            Self::Garbage { seed } => write!(f, "garbage:{seed}"),
+            Self::Foreign {
+                register,
+                instructions,
+                seed,
+            } => write!(f, "foreign:{}:{instructions}:{seed}", register.name()),
         }
     }
 }
@@ -121,6 +168,15 @@ mod tests {
             ),
             (Fault::EfficientGp { msr: 0x187 }, "efficient:gp:0x187:0"),
             (Fault::MaskLvtpc, "mask-lvtpc"),
+            (Fault::Garbage { seed: 7 }, "garbage:7"),
+            (
+                Fault::Foreign {
+                    register: Foreign::FixedCtrCtrl,
+                    instructions: 5,
+                    seed: 1,
+                },
+                "foreign:fixed-ctr-ctrl:5:1",
+            ),
         ] {
             assert_eq!(fault.to_string(), text);
         }

@@ -19,7 +19,7 @@ mod suite;
 use std::collections::BTreeMap;
 
 pub use cpus::CPUS;
-pub use fault::Fault;
+pub use fault::{Fault, Foreign};
 pub use filter::{nearest, Filter};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
 pub use race::in_other_races;

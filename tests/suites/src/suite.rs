@@ -3,7 +3,7 @@
 //! The suites: which tests run together, and in which guest.
 
 use crate::cpus::CPUS;
-use crate::fault::Fault;
+use crate::fault::{Fault, Foreign};
 use crate::machine::{self, Machine};
 
 macro_rules! test_groups {
@@ -75,6 +75,10 @@ test_groups! {
     FaultsDelay,
     /// faults.rs: needs a [`Fault::Delay`] that outlasts the closing of an event
     FaultsDelayLong,
+    /// foreign_fault.rs: needs [`Fault::Foreign`]
+    FaultsForeign,
+    /// garbage.rs: needs [`Fault::Garbage`], and that no event was open before
+    FaultsGarbage,
     /// faults.rs: needs [`Fault::Lose`]
     FaultsLose,
     /// faults.rs: needs [`Fault::Repeat`]
@@ -110,6 +114,8 @@ test_groups! {
     Kinds,
     /// lifecycle.rs: needs that the module is not loaded
     Lifecycle,
+    /// load_faults.rs: needs that the module is not loaded, and claims.ko
+    LoadFaults,
     /// lockup.rs: needs the module in the place of the in-tree driver, and lockup.ko
     Lockup,
     /// lvtpc.rs: needs [`Fault::MaskLvtpc`]
@@ -322,6 +328,8 @@ pub enum TestModule {
     InTreeCounters,
     /// lockup.ko
     Lockup,
+    /// claims.ko
+    Claims,
 }
 
 impl TestModule {
@@ -330,6 +338,7 @@ impl TestModule {
         match self {
             Self::InTreeCounters => "in_tree_counters",
             Self::Lockup => "lockup",
+            Self::Claims => "claims",
         }
     }
 
@@ -338,6 +347,7 @@ impl TestModule {
         match self {
             Self::InTreeCounters => "tests/in_tree",
             Self::Lockup => "tests/lockup",
+            Self::Claims => "tests/claims",
         }
     }
 }
@@ -517,6 +527,8 @@ impl Suite {
             Some(TestModule::InTreeCounters)
         } else if self.has(&[Lockup]) {
             Some(TestModule::Lockup)
+        } else if self.has(&[LoadFaults]) {
+            Some(TestModule::Claims)
         } else {
             None
         }
@@ -682,9 +694,26 @@ const GP_CLEAR: Fault = Fault::Gp {
     after: 250,
 };
 const NO_EVENTSEL_1: Fault = Fault::EfficientGp { msr: 0x187 };
+const GP_CLEAR_AMD: Fault = Fault::Gp {
+    // PerfCntrGlobalStatusClr.
+    msr: 0xc000_0302,
+    after: 250,
+};
 const SPURIOUS: Fault = Fault::Spurious {
     instructions: 100_003,
 };
+const GARBAGE: Fault = Fault::Garbage { seed: 1 };
+const GARBAGE_TESTS: &[&[TestGroup]] =
+    &[&[FaultsGarbage, CountingQuick, SamplingQuick, OverflowQuick]];
+
+/// A register changes so often that each test meets it.
+const fn foreign(register: Foreign) -> Fault {
+    Fault::Foreign {
+        register,
+        instructions: 1_000_003,
+        seed: 1,
+    }
+}
 
 /// All suites.
 ///
@@ -1137,6 +1166,102 @@ const GENERAL: &[Suite] = &[
     )
     .on(machine::V2)
     .with_all(),
+    Suite::fault("faults-spurious-v1", SPURIOUS, &[&[FaultsSpurious]])
+        .on(machine::V1)
+        .with_all(),
+    // Without the status nothing tells a PMI from another NMI there.
+    Suite::fault("faults-gp-clear-amd-v2", GP_CLEAR_AMD, &[&[GpFault]])
+        .on(machine::AMD_V2)
+        .with_all(),
+    Suite::fault("faults-garbage", GARBAGE, GARBAGE_TESTS),
+    Suite::fault("faults-garbage-v1", GARBAGE, GARBAGE_TESTS)
+        .on(machine::V1)
+        .with_all(),
+    Suite::fault("faults-garbage-amd-legacy", GARBAGE, GARBAGE_TESTS).on(machine::AMD_LEGACY),
+    // With pairs.
+    Suite::fault("faults-garbage-amd-v2", GARBAGE, GARBAGE_TESTS)
+        .on(machine::ZEN_4_DEFAULT)
+        .with_all(),
+    // With extra registers and PERF_METRICS.
+    Suite::fault("faults-garbage-primary", GARBAGE, GARBAGE_TESTS)
+        .on(machine::SAPPHIRE_RAPIDS_DEFAULT)
+        .primary()
+        .with_all(),
+    Suite::fault(
+        "faults-foreign-eventsel",
+        foreign(Foreign::EventSel),
+        &[&[FaultsForeign]],
+    ),
+    Suite::fault(
+        "faults-foreign-eventsel-v1",
+        foreign(Foreign::EventSel),
+        &[&[FaultsForeign]],
+    )
+    .on(machine::V1)
+    .with_all(),
+    Suite::fault(
+        "faults-foreign-eventsel-amd-legacy",
+        foreign(Foreign::EventSel),
+        &[&[FaultsForeign]],
+    )
+    .on(machine::AMD_LEGACY),
+    Suite::fault(
+        "faults-foreign-eventsel-amd-v2",
+        foreign(Foreign::EventSel),
+        &[&[FaultsForeign]],
+    )
+    .on(machine::AMD_V2)
+    .with_all(),
+    Suite::fault(
+        "faults-foreign-fixed",
+        foreign(Foreign::FixedCtrCtrl),
+        &[&[FaultsForeign]],
+    )
+    .with_all(),
+    Suite::fault(
+        "faults-foreign-counter",
+        foreign(Foreign::Counter),
+        &[&[FaultsForeign]],
+    )
+    .with_all(),
+    Suite::fault(
+        "faults-foreign-counter-amd-v2",
+        foreign(Foreign::Counter),
+        &[&[FaultsForeign]],
+    )
+    .on(machine::AMD_V2)
+    .with_all(),
+    Suite::fault(
+        "faults-foreign-global-ctrl",
+        foreign(Foreign::GlobalCtrl),
+        &[&[FaultsForeign]],
+    )
+    .with_all(),
+    Suite::fault(
+        "faults-foreign-global-ctrl-amd-v2",
+        foreign(Foreign::GlobalCtrl),
+        &[&[FaultsForeign]],
+    )
+    .on(machine::AMD_V2)
+    .with_all(),
+    Suite::fault(
+        "faults-foreign-zero",
+        foreign(Foreign::Zero),
+        &[&[FaultsForeign]],
+    )
+    .with_all(),
+    Suite::fault(
+        "faults-foreign-zero-amd-legacy",
+        foreign(Foreign::Zero),
+        &[&[FaultsForeign]],
+    )
+    .on(machine::AMD_LEGACY)
+    .with_all(),
+    Suite::new("load-faults", &[&[LoadFaults]]).unloaded(),
+    Suite::new("load-faults-amd-legacy", &[&[LoadFaults]])
+        .on(machine::AMD_LEGACY)
+        .unloaded()
+        .with_all(),
 ];
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use pmc::{
     event::{EventSel, Modes},
     Capabilities, Counters, CpuidLeaf, Msr, Registers, Shadow,
 };
-use pmu_model::{Config, Pmu, Retired, Signature, Vendor};
+use pmu_model::{Config, Defect, Pmu, Retired, Signature, Vendor};
 use std::cell::{Cell, RefCell};
 
 /// The PMU model as a CPU. It counts the accesses to its registers.
@@ -30,8 +30,13 @@ pub struct Cpu {
 impl Cpu {
     /// A CPU with this PMU, after a reset.
     pub fn new(config: Config) -> Self {
+        Self::with_defect(config, Defect::None)
+    }
+
+    /// A CPU whose PMU has a defect.
+    pub fn with_defect(config: Config, defect: Defect) -> Self {
         Cpu {
-            pmu: RefCell::new(Pmu::new(config).unwrap()),
+            pmu: RefCell::new(Pmu::with_defect(config, defect).unwrap()),
             vendor: config.vendor,
             signature: config.signature,
             reads: Cell::new(0),
