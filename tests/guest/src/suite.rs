@@ -7,14 +7,14 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 use crate::ctx::Test;
 use crate::stress;
 use crate::tests::{
-    attr, beside, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
-    counting, delivery, event_zero, events, example, exclude, extra_registers, fail_nth, faults,
-    foreign_writes, gp_fault, groups, hotplug, hybrid, kernel_selftests, kexec, kinds, lifecycle,
-    lockup, lvtpc, memory_map, metrics, mixed, model_events, modes, no_pmu, offline, overflow,
-    pairs, parameters, perf_test, perf_tool, primary, probes, processor, programs, random_groups,
-    ref_cycles, rotation, sampling, saved, security, shared_registers, sharing, siblings, sleep,
-    svm, sysfs, tasks, throttled, topdown, trace, trace_compare, trace_cost, unreserved, user_read,
-    watchdog,
+    attr, beside, bounds, clock, clock_compare, clock_icount, codes, compare, constraints,
+    contents, cost, counting, delivery, event_zero, events, example, exclude, extra_registers,
+    fail_nth, faults, foreign_writes, gp_fault, groups, hotplug, hybrid, kernel_selftests, kexec,
+    kinds, lifecycle, lockup, lvtpc, memory_map, metrics, mixed, model_events, modes, no_pmu,
+    offline, overflow, pairs, parameters, perf_test, perf_tool, primary, probes, processor,
+    programs, random_groups, ref_cycles, rotation, sampling, saved, security, shared_registers,
+    sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown, trace, trace_compare,
+    trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.
@@ -22,6 +22,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
     match group {
         TestGroup::Attr => attr::TESTS,
         TestGroup::Beside => beside::TESTS,
+        TestGroup::Bounds => bounds::TESTS,
         TestGroup::Clock => clock::TESTS,
         TestGroup::ClockCompare => clock_compare::TESTS,
         TestGroup::ClockIcount => clock_icount::TESTS,
@@ -112,12 +113,18 @@ fn tests(group: TestGroup) -> &'static [Test] {
     }
 }
 
+/// All groups with their tests.
+pub fn groups() -> impl Iterator<Item = (TestGroup, &'static [Test])> {
+    TestGroup::ALL.iter().map(|group| (*group, tests(*group)))
+}
+
 /// The titles of all tests.
 pub fn inventory() -> Inventory {
-    let titles = |group: &TestGroup| tests(*group).iter().map(Test::title).collect();
-    TestGroup::ALL
-        .iter()
-        .map(|group| (group.name().to_owned(), titles(group)))
+    groups()
+        .map(|(group, tests)| {
+            let titles = tests.iter().map(Test::title).collect();
+            (group.name().to_owned(), titles)
+        })
         .collect()
 }
 
