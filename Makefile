@@ -10,14 +10,14 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH CLIPPY EXAMPLE SUITE TEST PLANTED ALL, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED ALL, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test planted generations bench rust-headers install uninstall deb install-test event-lists update clean clean-cache help
+.PHONY: module demo shell guest test planted generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update clean clean-cache help
 
-module demo shell guest test planted generations bench rust-headers install uninstall deb install-test event-lists update:
+module demo shell guest test planted generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -68,6 +68,10 @@ define usage
 |                     of the kernel's headers. They are installed and purged in a throw-away root
 | make install-test   install these packages on a fresh Debian 13 with the older supported kernel, boot
 |                     it, upgrade to the newer kernel, boot it, and purge them
+| make kselftest-install
+|                     install the guest tests as a kselftest collection, to be run on any
+|                     machine with the module: run_kselftest.sh, or rust_perf/rust-perf-tests
+|   INSTALL_PATH=dir  in that directory (default: out/kselftest)
 | make event-lists    unpack Intel's event lists from the kernel's source, and print where they
 |                     are; `make test` does so as well
 | make bench          measure what the emulated PMU costs

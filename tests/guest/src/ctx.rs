@@ -9,7 +9,9 @@ use anyhow::{ensure, Context, Result};
 use suites::Suite;
 
 use crate::kmsg::Kmsg;
+use crate::need::{self, Need};
 use crate::pmu::Pmu;
+use crate::setting::Affinity;
 
 /// The PMU that the module registers. On a hybrid CPU there are several, whose names begin
 /// with this.
@@ -23,9 +25,10 @@ pub struct Test {
     pub module: &'static str,
     /// The name of its function.
     pub name: &'static str,
-    /// Checks what the test needs, then runs it. The error is [`Skipped`] if a need is
-    /// not met.
-    pub run: fn(&Ctx) -> Result<()>,
+    /// What all tests of its list need, and what it needs besides.
+    pub needs: [&'static [Need]; 2],
+    /// The function.
+    pub function: fn(&Ctx) -> Result<()>,
 }
 
 impl Test {
@@ -33,6 +36,19 @@ impl Test {
     pub fn title(&self) -> String {
         let theme = self.module.rsplit("::").next().unwrap_or_default();
         format!("{theme}::{}", self.name)
+    }
+
+    /// Checks what the test needs, then runs it. The error is [`Skipped`] if a need is
+    /// not met.
+    pub fn run(&self, ctx: &Ctx) -> Result<()> {
+        need::check(ctx, self.needs.concat().as_slice())?;
+        (self.function)(ctx)
+    }
+
+    /// Whether it may run on a machine that is not the guest of a suite.
+    pub fn is_for_any_machine(&self) -> bool {
+        let is_guest = |need: &Need| matches!(need, Need::Guest(_));
+        !self.needs.into_iter().flatten().any(is_guest)
     }
 }
 
@@ -53,13 +69,12 @@ macro_rules! tests {
         &[$($crate::ctx::Test {
             module: module_path!(),
             name: stringify!($name),
-            run: |ctx| {
+            needs: {
                 #[allow(unused_imports, reason = "a test may have no needs")]
                 use $crate::need::Need::*;
-                $crate::need::check(ctx, &$common)?;
-                $crate::need::check(ctx, &[$($($need),*)?])?;
-                $name(ctx)
+                [&$common, &[$($($need),*)?]]
             },
+            function: $name,
         }),*]
     };
     (all need $common:tt; $($name:ident $(: $needs:tt)?),* $(,)?) => {
@@ -78,12 +93,26 @@ pub struct Ctx {
     pub pmu: String,
     /// The seed of random choices.
     pub seed: u64,
+    /// Why no test can count by the PMU, if that is known.
+    pub no_counters: Option<String>,
+    /// The CPUs to run on, if not all.
+    pub cpus: Option<Vec<usize>>,
 }
 
 impl Ctx {
     /// The PMU under test.
     pub fn pmu(&self) -> Result<Pmu> {
         Pmu::find(&self.pmu)
+    }
+
+    /// Restricts the calling thread to the CPUs to run on, until the result is dropped.
+    pub fn enter(&self) -> Result<Option<Affinity>> {
+        let Some(cpus) = &self.cpus else {
+            return Ok(None);
+        };
+        let affinity = Affinity::save()?;
+        affinity.restrict_to(cpus)?;
+        Ok(Some(affinity))
     }
 
     /// Whether the module is in the place of the in-tree driver, whose PMUs' names it has.

@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Error, Result};
 
 use crate::ctx::{Ctx, Skipped, Test};
-use crate::kmsg::{self, Kmsg};
+use crate::kmsg::{self, Kmsg, Machine};
 
 /// Where this program's source is in the checkout.
 const SOURCE: &str = "tests/guest/src/";
@@ -129,16 +129,44 @@ fn source(module: &str) -> String {
     format!("{SOURCE}{path}.rs")
 }
 
-/// Runs the tests, then checks what the kernel has logged meanwhile. Returns
-/// whether nothing failed.
-pub fn run(ctx: &Ctx, tests: &[&Test]) -> Result<bool> {
+/// A test that is to be run.
+pub struct Entry<'a> {
+    /// What it is given.
+    pub ctx: &'a Ctx,
+    /// The test.
+    pub test: &'static Test,
+    /// Its name in the report.
+    pub title: String,
+}
+
+/// How many tests ended how.
+#[derive(Default)]
+pub struct Totals {
+    /// Those that passed.
+    pub passed: usize,
+    /// Those that did not apply.
+    pub skipped: usize,
+    /// Those that failed.
+    pub failed: usize,
+}
+
+/// Reports that no test can be run.
+pub fn skip_all(why: &str) {
+    println!("KTAP version 1\n1..0 # SKIP {why}");
+}
+
+/// Runs the tests, then checks what the kernel has logged meanwhile.
+pub fn run(tests: &[Entry<'_>], machine: Machine) -> Result<Totals> {
     let mut log = Kmsg::from_now()?;
     println!("KTAP version 1\n1..{}", tests.len() + 1);
 
-    let mut good = true;
-    for (test, number) in tests.iter().zip(1..) {
+    let mut totals = Totals::default();
+    for (Entry { ctx, test, title }, number) in tests.iter().zip(1..) {
         let started = Instant::now();
-        let mut result = catch(|| (test.run)(ctx));
+        let mut result = catch(|| {
+            let _affinity = ctx.enter()?;
+            test.run(ctx)
+        });
         if let Outcome::Failed(failure) = &mut result {
             // A test that returns an error of the system's at once may leave no frame: the
             // compiler turns the call that makes the error into a jump.
@@ -146,16 +174,30 @@ pub fn run(ctx: &Ctx, tests: &[&Test]) -> Result<bool> {
                 failure.places.push(source(test.module));
             }
         }
-        good &= report(number, &test.title(), result, started);
+        totals.add(&result);
+        report(number, title, result, started);
     }
-    let result = catch(|| kmsg::check_clean(&mut log));
-    good &= report(
+    let result = catch(|| kmsg::check_clean(&mut log, machine));
+    if let Outcome::Failed(_) = result {
+        totals.failed += 1;
+    }
+    report(
         tests.len() + 1,
         "kernel_log_is_clean",
         result,
         Instant::now(),
     );
-    Ok(good)
+    Ok(totals)
+}
+
+impl Totals {
+    fn add(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Passed => self.passed += 1,
+            Outcome::Skipped(_) => self.skipped += 1,
+            Outcome::Failed(_) => self.failed += 1,
+        }
+    }
 }
 
 /// What came of a test.
@@ -180,8 +222,8 @@ fn catch(run: impl FnOnce() -> Result<()>) -> Outcome {
     }
 }
 
-/// Prints the result line of a test. Returns whether it did not fail.
-fn report(number: usize, name: &str, outcome: Outcome, started: Instant) -> bool {
+/// Prints the result line of a test.
+fn report(number: usize, name: &str, outcome: Outcome, started: Instant) {
     let elapsed = started.elapsed().as_millis();
     match outcome {
         Outcome::Passed => println!("ok {number} {name}\n# {name}: {elapsed} ms"),
@@ -189,10 +231,8 @@ fn report(number: usize, name: &str, outcome: Outcome, started: Instant) -> bool
         Outcome::Failed(failure) => {
             let first = failure.diagnose();
             println!("not ok {number} {name} # {first}");
-            return false;
         }
     }
-    true
 }
 
 #[cfg(test)]

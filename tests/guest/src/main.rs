@@ -5,15 +5,20 @@
 //! workloads are assembly with a known number of instructions, so a test expects
 //! an exact count, not a range.
 //!
+//! Without a suite, they run those tests that any machine may run: [`machine`].
+//!
 //! `--pmu cpu` runs the same tests on the in-tree driver, which tells a fault of
 //! the driver from one of the emulated hardware.
 
 mod bpf;
 mod clocks;
 mod ctx;
+mod keeper;
 mod kmsg;
 mod ktap;
 mod kvm;
+mod list;
+mod machine;
 mod module;
 mod msr;
 mod need;
@@ -27,24 +32,29 @@ mod suite;
 mod tests;
 mod tool;
 mod trace;
+mod undo;
 mod workload;
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{bail, Result};
 use clap::{Parser, Subcommand};
 use suites::SystemEvent;
 
 use crate::ctx::{Ctx, IN_TREE, RUST_PMU};
+use crate::kmsg::Machine;
+use crate::ktap::Entry;
 use crate::setting::SampleRate;
 
-/// Runs tests of rust_pmu in the guest, as root, and reports in KTAP.
+/// Runs tests of the module rust_perf, as root, and reports in KTAP.
+///
+/// Exits with 0 if no test failed, with 1 if one did, and with 4 if none applies.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The suite whose guest this is.
+    /// The suite whose guest this is. Without it, only tests run that leave the machine as it is.
     #[arg(long, value_name = "NAME", env = "RUST_PERF_SUITE")]
     suite: Option<String>,
     /// Run only the tests that match a glob, such as `sampling::*`.
@@ -59,6 +69,9 @@ struct Args {
     /// Print the names of all tests as JSON, by group, and run none.
     #[arg(long)]
     names: bool,
+    /// Print what each test asserts, and run none.
+    #[arg(long)]
+    list: bool,
 }
 
 /// What else there is than tests.
@@ -71,8 +84,7 @@ enum Command {
 fn main() -> ExitCode {
     ktap::record_locations();
     match run(Args::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(e) => {
             eprintln!("guest-tests: {e:#}");
             ExitCode::FAILURE
@@ -80,13 +92,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether no test failed.
-fn run(args: Args) -> Result<bool> {
+fn run(args: Args) -> Result<ExitCode> {
     if args.names {
         println!("{}", serde_json::to_string(&suite::inventory())?);
-        return Ok(true);
+        return Ok(ExitCode::SUCCESS);
     }
-    let name = args.suite.context("name the suite: --suite NAME")?;
+    if args.list {
+        print!("{}", list::markdown());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let name = match (args.suite, &args.command) {
+        (Some(name), _) => name,
+        (None, None) => return machine::run(&args.tests, args.pmu.as_deref(), args.seed),
+        (None, Some(_)) => bail!("stress needs the guest of a suite: --suite NAME"),
+    };
     let suite = suite::find(&name)?;
     let pmu = match &args.command {
         Some(Command::Stress(options)) => options.pmu.clone(),
@@ -97,11 +116,20 @@ fn run(args: Args) -> Result<bool> {
         suite,
         pmu: pmu.unwrap_or_else(|| own.to_owned()),
         seed: args.seed,
+        no_counters: None,
+        cpus: None,
     };
     if let Some(Command::Stress(options)) = args.command {
-        return stress::run(&ctx, &options).map(|()| true);
+        return stress::run(&ctx, &options).map(|()| ExitCode::SUCCESS);
     }
-    let selected = suite::select(suite, &args.tests)?;
+    let selected = suite::select(suite, &args.tests)?.into_iter();
+    let selected: Vec<_> = selected
+        .map(|test| Entry {
+            ctx: &ctx,
+            test,
+            title: test.title(),
+        })
+        .collect();
     // Per tick that is more samples than any test takes, also if the host delays ticks.
     let rate = SampleRate::fixed(1_000_000_000)?;
     match suite.event {
@@ -109,10 +137,13 @@ fn run(args: Args) -> Result<bool> {
         SystemEvent::Kexec => tests::kexec::reboot_once(&ctx)?,
         SystemEvent::Sleep => tests::sleep::prepare()?,
     }
-    let good = ktap::run(&ctx, &selected)?;
+    let totals = ktap::run(&selected, Machine::Guest)?;
     drop(rate);
     if suite.event == SystemEvent::Sleep {
         tests::sleep::power_off();
     }
-    Ok(good)
+    Ok(match totals.failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }

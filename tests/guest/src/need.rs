@@ -18,10 +18,15 @@ use crate::workload;
 /// A condition without which a test says nothing. [`tests!`](crate::tests) lists the
 /// needs of each test; a test is skipped, with the reason, if one is not met.
 ///
-/// The first three hold on the emulated PMU only. They are apart because a test is
+/// Three hold on the emulated PMU only. They are apart because a test is
 /// right on other hardware as far as it does without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
+    /// The machine is the guest of a suite, because the test does this: see
+    /// [`suites::TestGroup::elsewhere`].
+    Guest(&'static str),
+    /// The PMU under test is there, and its counters are free. Most other needs include that.
+    Counters,
     /// Counts of user instructions and branches are exact. Most CPUs count an
     /// instruction more for each interrupt and page fault.
     ExactCounts,
@@ -79,6 +84,9 @@ pub fn check(ctx: &Ctx, needs: &[Need]) -> Result<()> {
 impl Need {
     /// The reason to skip, if the need is not met.
     fn missing(self, ctx: &Ctx) -> Option<String> {
+        if self.is_of_counters() && ctx.no_counters.is_some() {
+            return ctx.no_counters.clone();
+        }
         let pmu = ctx.pmu.as_str();
         let cpu = CpuPmu::probe();
         let exists = |pmu: &str| Pmu::find(pmu).is_ok();
@@ -90,6 +98,8 @@ impl Need {
         // Nothing enumerates AMD's legacy counters: a driver has to find that they work.
         let has_pmu = || exists(pmu) || exists(&format!("{pmu}_core")) || in_tree();
         let (met, has) = match self {
+            Self::Guest(_) => (ctx.suite.is_guest(), String::new()),
+            Self::Counters => (true, String::new()),
             Self::ExactCounts | Self::EmulatedPmu | Self::ZeroSkid => {
                 let met = cpu.general > 0 && crate::pmu::is_tcg() && has_pmu();
                 (met, String::new())
@@ -114,8 +124,11 @@ impl Need {
                 format!("{:?}, family {:#x}", cpu.vendor, cpu.family),
             ),
             Self::Cpus(n) => {
-                let online = online_cpus();
-                (online >= n, online.to_string())
+                let cpus = match ctx.suite.is_guest() {
+                    true => online_cpus().len(),
+                    false => first_cpus(pmu),
+                };
+                (cpus >= n, cpus.to_string())
             }
             Self::Module => (ctx.is_rust_pmu(), pmu.to_string()),
             Self::InTree => (in_tree(), String::new()),
@@ -124,6 +137,7 @@ impl Need {
             // The kernel has no reservation for the MSRs of version 6.
             Self::InTreeReserves => (in_tree() && cpu.version < 6, String::new()),
             Self::Root => (geteuid().is_root(), String::new()),
+            Self::Msrs if !ctx.suite.is_guest() => (false, String::new()),
             Self::Msrs => match msr::load_driver() {
                 Ok(()) => (true, String::new()),
                 Err(error) => (false, format!("{error:#}")),
@@ -136,11 +150,42 @@ impl Need {
             (false, has) => Some(format!("needs {self}, here: {has}")),
         }
     }
+
+    /// Whether a test with this need counts by the PMU under test.
+    fn is_of_counters(self) -> bool {
+        match self {
+            Self::Counters
+            | Self::ExactCounts
+            | Self::EmulatedPmu
+            | Self::ZeroSkid
+            | Self::General(_)
+            | Self::Fixed(_)
+            | Self::FixedAtMost(_)
+            | Self::WidthAtMost(_)
+            | Self::GlobalControl
+            | Self::LargeIncrements
+            | Self::Family15h
+            | Self::InTree
+            | Self::InTreeCounts
+            | Self::InTreeReserves => true,
+            Self::Guest(_)
+            | Self::Icount
+            | Self::Intel
+            | Self::Amd
+            | Self::Cpus(_)
+            | Self::Module
+            | Self::Root
+            | Self::Msrs
+            | Self::PerfTool => false,
+        }
+    }
 }
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Guest(what) => write!(f, "a guest of a suite: the test {what}"),
+            Self::Counters => f.write_str("counters"),
             Self::ExactCounts => f.write_str("the emulated PMU: exact counts"),
             Self::EmulatedPmu => f.write_str("the emulated PMU: its definitions of events"),
             Self::ZeroSkid => f.write_str("the emulated PMU: no skid"),
@@ -166,21 +211,36 @@ impl fmt::Display for Need {
     }
 }
 
-/// The number of CPUs that are online, whatever this thread's affinity is.
-fn online_cpus() -> usize {
+/// The CPUs that are online, whatever this thread's affinity is.
+fn online_cpus() -> Vec<usize> {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    count_list(online.trim()).unwrap_or(1)
+    parse_list(online.trim()).unwrap_or_else(|| vec![0])
 }
 
-/// The number of elements of a list such as `0-3,5`.
-fn count_list(list: &str) -> Option<usize> {
-    list.split(',')
-        .map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-            (last + 1).checked_sub(first)
-        })
-        .sum()
+/// The CPUs of a PMU of one type of core, `None` if it is on all.
+pub fn cpus_of(pmu: &str) -> Option<Vec<usize>> {
+    let file = format!("/sys/bus/event_source/devices/{pmu}/cpus");
+    parse_list(fs::read_to_string(file).ok()?.trim())
+}
+
+/// How many CPUs, from the first one on, are online and have the PMU. Tests choose those.
+fn first_cpus(pmu: &str) -> usize {
+    let (online, of_pmu) = (online_cpus(), cpus_of(pmu));
+    let is_of_pmu = |cpu: &usize| of_pmu.as_ref().is_none_or(|cpus| cpus.contains(cpu));
+    (0..)
+        .take_while(|cpu| online.contains(cpu) && is_of_pmu(cpu))
+        .count()
+}
+
+/// The elements of a list such as `0-3,5`.
+fn parse_list(list: &str) -> Option<Vec<usize>> {
+    let ranges = list.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last).then_some(first..=last)
+    });
+    let ranges: Vec<_> = ranges.collect::<Option<_>>()?;
+    Some(ranges.into_iter().flatten().collect())
 }
 
 /// Whether the TSC advances by one with each instruction.
@@ -218,11 +278,15 @@ mod tests {
 
     #[test]
     fn lists_of_cpus() {
-        for (list, count) in [("0", 1), ("0-3", 4), ("0,2-3,7", 4)] {
-            assert_eq!(count_list(list), Some(count), "{list}");
+        for (list, cpus) in [
+            ("0", &[0][..]),
+            ("0-3", &[0, 1, 2, 3]),
+            ("0,2-3,7", &[0, 2, 3, 7]),
+        ] {
+            assert_eq!(parse_list(list).as_deref(), Some(cpus), "{list}");
         }
         for bad in ["", "3-1", "a"] {
-            assert_eq!(count_list(bad), None, "{bad}");
+            assert_eq!(parse_list(bad), None, "{bad}");
         }
     }
 
@@ -232,6 +296,8 @@ mod tests {
             suite: suites::find(suite).expect("a suite"),
             pmu: pmu.to_owned(),
             seed: 1,
+            no_counters: None,
+            cpus: None,
         };
         let in_tree = ctx("cpu", "default");
         assert_eq!(Need::Cpus(1).missing(&in_tree), None);

@@ -4,11 +4,13 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::unistd::{gettid, Pid};
+
+use crate::undo;
 
 /// A file of /proc/sys or /sys, which has its first value again after this is dropped.
 pub struct Setting {
@@ -26,6 +28,7 @@ impl Setting {
             restored: false,
         };
         setting.before = setting.get()?;
+        undo::record(&setting.file, &setting.before)?;
         Ok(setting)
     }
 
@@ -89,14 +92,14 @@ fn chosen(text: &str) -> &str {
 ///
 /// Perf lowers it if samples take more than `perf_cpu_time_max_percent` of the time.
 pub struct SampleRate {
-    rate: Setting,
+    _rate: Setting,
     percent: Setting,
 }
 
 impl SampleRate {
     /// Allows this many samples a second. The percentage stays what it is.
     pub fn limit(rate: u64) -> Result<Self> {
-        let percent = Setting::save("/proc/sys/kernel/perf_cpu_time_max_percent")?;
+        let percent = Setting::save(Self::PERCENT)?;
         let before = percent.before().to_string();
         Self::with(percent, rate, before)
     }
@@ -104,11 +107,12 @@ impl SampleRate {
     /// Allows this many samples a second, and never fewer: an emulated CPU is so slow
     /// that perf would lower the number.
     pub fn fixed(rate: u64) -> Result<Self> {
-        let percent = Setting::save("/proc/sys/kernel/perf_cpu_time_max_percent")?;
+        let percent = Setting::save(Self::PERCENT)?;
         Self::with(percent, rate, Self::NEVER_LOWERED)
     }
 
     const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+    const PERCENT: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
     /// The percentage that keeps perf from lowering the rate.
     const NEVER_LOWERED: u32 = 0;
     /// The default percentage. The rate can only be set while perf may lower it.
@@ -116,9 +120,11 @@ impl SampleRate {
 
     fn with(percent: Setting, rate: u64, final_percent: impl Display) -> Result<Self> {
         percent.set(Self::DEFAULT_PERCENT)?;
-        let rate = Setting::change(Self::RATE, rate)?;
+        let _rate = Setting::change(Self::RATE, rate)?;
+        // Undone first.
+        undo::record(Path::new(Self::PERCENT), Self::DEFAULT_PERCENT)?;
         percent.set(final_percent)?;
-        Ok(Self { rate, percent })
+        Ok(Self { _rate, percent })
     }
 
     /// The number of samples a second that is allowed now.
@@ -161,6 +167,15 @@ impl Affinity {
         let affinity = Self::save()?;
         affinity.pin(cpu)?;
         Ok(affinity)
+    }
+
+    /// Lets the thread run on these CPUs only.
+    pub fn restrict_to(&self, cpus: &[usize]) -> Result<()> {
+        let mut set = CpuSet::new();
+        for cpu in cpus {
+            set.set(*cpu)?;
+        }
+        sched_setaffinity(self.thread, &set).with_context(|| format!("cannot run on {cpus:?}"))
     }
 
     /// Binds the thread to another CPU.

@@ -7,7 +7,7 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 use crate::ctx::Test;
 use crate::stress;
 use crate::tests::{
-    attr, beside, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
+    attr, beside, bounds, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
     counting, delivery, event_zero, events, example, exclude, extra_registers, fail_nth, faults,
     foreign_fault, foreign_writes, garbage, gp_fault, groups, hotplug, hybrid, kernel_selftests,
     kexec, kinds, lifecycle, load_faults, lockup, lvtpc, memory_map, metrics, mixed, model_events,
@@ -22,6 +22,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
     match group {
         TestGroup::Attr => attr::TESTS,
         TestGroup::Beside => beside::TESTS,
+        TestGroup::Bounds => bounds::TESTS,
         TestGroup::Clock => clock::TESTS,
         TestGroup::ClockCompare => clock_compare::TESTS,
         TestGroup::ClockIcount => clock_icount::TESTS,
@@ -115,12 +116,18 @@ fn tests(group: TestGroup) -> &'static [Test] {
     }
 }
 
+/// All groups with their tests.
+pub fn groups() -> impl Iterator<Item = (TestGroup, &'static [Test])> {
+    TestGroup::ALL.iter().map(|group| (*group, tests(*group)))
+}
+
 /// The titles of all tests.
 pub fn inventory() -> Inventory {
-    let titles = |group: &TestGroup| tests(*group).iter().map(Test::title).collect();
-    TestGroup::ALL
-        .iter()
-        .map(|group| (group.name().to_owned(), titles(group)))
+    groups()
+        .map(|(group, tests)| {
+            let titles = tests.iter().map(Test::title).collect();
+            (group.name().to_owned(), titles)
+        })
         .collect()
 }
 

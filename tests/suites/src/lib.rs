@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod cpus;
+mod elsewhere;
 mod fault;
 mod filter;
 mod machine;
@@ -19,11 +20,15 @@ mod suite;
 use std::collections::BTreeMap;
 
 pub use cpus::CPUS;
+pub use elsewhere::Elsewhere;
 pub use fault::{Fault, Foreign};
 pub use filter::{nearest, Filter};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
 pub use race::in_other_races;
-pub use suite::{find, OtherKernel, Suite, SystemEvent, TestGroup, TestModule, Timing, SUITES};
+pub use suite::{
+    find, OtherKernel, Suite, SystemEvent, TestGroup, TestModule, Timing, NO_SUITE,
+    NO_SUITE_PRIMARY, SUITES,
+};
 
 /// The titles (`theme::name`) of the tests of each group, by the group's name.
 ///

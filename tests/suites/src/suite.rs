@@ -34,6 +34,8 @@ test_groups! {
     Attr,
     /// beside.rs: needs that the module is not loaded, and the in-tree driver
     Beside,
+    /// bounds.rs
+    Bounds,
     /// clock.rs
     Clock,
     /// clock_compare.rs
@@ -498,6 +500,11 @@ impl Suite {
         Self { also_on, ..self }
     }
 
+    /// Whether the machine is the guest of a suite, with which the tests may do what they like.
+    pub fn is_guest(&self) -> bool {
+        !self.name.is_empty()
+    }
+
     /// Whether `ALL=1` runs it on this kernel, too.
     pub fn is_also_on(&self, kernel: OtherKernel) -> bool {
         self.also_on.contains(&kernel)
@@ -571,6 +578,11 @@ fn join<T: AsRef<str>>(parts: &[T], separator: &str) -> String {
     parts.join(separator)
 }
 
+/// Stands for a machine that is not the guest of a suite: see [`TestGroup::elsewhere`].
+pub const NO_SUITE: Suite = Suite::new("", &[]);
+/// The same, with the module in the place of the in-tree driver.
+pub const NO_SUITE_PRIMARY: Suite = NO_SUITE.primary();
+
 /// Finds a suite by its name.
 pub fn find(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name)
@@ -585,6 +597,7 @@ const EXACT: &[TestGroup] = &[Counting, Modes, Events];
 /// Everything that needs a PMU with some counters and nothing else.
 const DEFAULT: &[TestGroup] = &[
     PerfTool,
+    Bounds,
     Counting,
     Modes,
     Events,

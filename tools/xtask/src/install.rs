@@ -15,7 +15,7 @@ use crate::module::{self, ToolChain, Tree};
 use crate::step::Step;
 
 /// The machine, as it is seen from the build root.
-const HOST: &str = "/.host";
+pub const HOST: &str = "/.host";
 const FILE: &str = "rust_perf.ko";
 
 /// Which kernel, and where.

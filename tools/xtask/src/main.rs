@@ -26,6 +26,7 @@ mod host;
 mod initramfs;
 mod install;
 mod kernel;
+mod kselftest;
 mod ktap;
 mod module;
 mod monitor;
@@ -86,6 +87,8 @@ enum Command {
     Install(install::Options),
     /// Remove the module that was installed.
     Uninstall(install::Options),
+    /// Install the guest tests as a kselftest collection.
+    KselftestInstall(kselftest::Options),
     /// Install the packages on a Debian that has nothing else, and upgrade its kernel.
     InstallTest,
     /// Unpack Intel's event lists from the kernel's source.
@@ -124,6 +127,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Deb => deb::deb(&ctx, &cli.kernel),
         Command::Install(options) => install::install(&ctx, options),
         Command::Uninstall(options) => install::uninstall(&ctx, options),
+        Command::KselftestInstall(options) => kselftest::install(&ctx, &cli.kernel, options),
         Command::InstallTest => deb::install_test::install_test(&ctx, &cli.kernel),
         Command::EventLists => event_lists::event_lists(&ctx, &cli.kernel),
         Command::Planted(options) => planted::planted(&ctx, &cli.kernel, options),

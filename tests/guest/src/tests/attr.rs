@@ -22,6 +22,7 @@ use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
+    all need [Counters];
     as_in_tree: [InTree],
     unsupported: [InTree],
     reserved_bits: [Module],
@@ -216,6 +217,7 @@ impl Differences {
     }
 }
 
+/// Attributes that a user may set have the in-tree driver's errno.
 fn as_in_tree(ctx: &Ctx) -> Result<()> {
     let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     let mut differences = Differences::default();
@@ -250,6 +252,7 @@ fn stricter_errno(what: &str) -> Option<i32> {
     }
 }
 
+/// What neither driver supports is EOPNOTSUPP, or EINVAL, on both.
 fn unsupported(ctx: &Ctx) -> Result<()> {
     let mut differences = Differences::default();
     for pmu in [ctx.pmu()?, ctx.in_tree()?] {
@@ -378,7 +381,8 @@ impl OfType for Builder<'_> {
     }
 }
 
-/// PERF_TYPE_HARDWARE events with the PMU's type in the upper half of config.
+/// PERF_TYPE_HARDWARE events with the PMU's type in the upper half of `config` have the in-tree
+/// driver's errno.
 fn generic_events(ctx: &Ctx) -> Result<()> {
     let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     let mut differences = Differences::default();

@@ -100,7 +100,8 @@ fn in_tree_names(ctx: &Ctx) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Each event of the in-tree driver and of perf.
+/// perf prints the same of each event of the in-tree driver and of its own, with the module as
+/// without it.
 fn events_without_a_pmu(ctx: &Ctx) -> Result<()> {
     let mut names = BTreeSet::new();
     on_each_type(ctx, |ctx| {
@@ -119,13 +120,16 @@ fn events_without_a_pmu(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// perf looks up the events of some metrics without a PMU.
+/// perf prints the same of metrics, whose events it looks up without a PMU, with the module as
+/// without it.
 fn metrics_without_a_pmu(ctx: &Ctx) -> Result<()> {
     let metric = |name: &str| vec!["-M".to_owned(), name.to_owned()];
     // perf has the first for some CPUs, and the second for all.
     expect_same(ctx, &[metric("TopdownL1"), metric("insn_per_cycle")])
 }
 
+/// `perf stat` and `perf stat -d` without events open the same events, with the same results, with
+/// the module as without it.
 fn default_events(ctx: &Ctx) -> Result<()> {
     expect_same(ctx, &[vec![], vec!["-d".into()]])
 }

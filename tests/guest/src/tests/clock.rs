@@ -122,6 +122,7 @@ fn expect_equal(what: &str, group: &mut [Counter]) -> Result<u64> {
     Ok(counts[0])
 }
 
+/// After each of 200 loops rust_clock's task-clock and perf's own have the same count, which grows.
 fn task_clocks_agree(_: &Ctx) -> Result<()> {
     let mut group = task_clocks(&Clocks::find()?)?;
     let mut before = 0;
@@ -181,6 +182,7 @@ fn task_clock_is_the_running_time(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Both task clocks have the same count over a loop and a sleep.
 fn agree_over_sleep(_: &Ctx) -> Result<()> {
     let mut group = task_clocks(&Clocks::find()?)?;
     for milliseconds in [1, 10, 100] {
@@ -199,6 +201,7 @@ fn inherited(clocks: &Clocks, pid: i32) -> Result<Vec<Counter>> {
     })
 }
 
+/// Both task clocks have the same count for a process and its five children.
 fn agree_over_children(_: &Ctx) -> Result<()> {
     let installed = FORK_WAIT.install()?;
     let child = installed.stopped()?;
@@ -209,6 +212,7 @@ fn agree_over_children(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Both task clocks have the same count for a thread and four others that it starts.
 fn agree_over_threads(_: &Ctx) -> Result<()> {
     let mut group = inherited(&Clocks::find()?, 0)?;
     group[0].enable()?;
@@ -222,7 +226,7 @@ fn agree_over_threads(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The process ends while it is counted.
+/// Both task clocks have the same count for another process, which ends while it is counted.
 fn agree_on_another_process(_: &Ctx) -> Result<()> {
     let installed = STOPPED_LOOP.install()?;
     let child = installed.spawn_self_stopping()?;
@@ -233,7 +237,7 @@ fn agree_on_another_process(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The task moves while it is counted.
+/// Both task clocks have the same count for a task that moves while it is counted.
 fn agree_on_two_cpus(_: &Ctx) -> Result<()> {
     let mut group = task_clocks(&Clocks::find()?)?;
     let affinity = Affinity::save()?;
@@ -267,7 +271,7 @@ fn of_one_cpu(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// A hardware event leads clocks, and is led by one.
+/// Instructions are exact in a group with clocks, as its leader and as a member.
 fn group_with_instructions(ctx: &Ctx) -> Result<()> {
     let clocks = Clocks::find()?;
     let workload = workload::tight_loop(100_000);

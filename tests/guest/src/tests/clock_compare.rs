@@ -43,6 +43,7 @@ fn comparison(ctx: &Ctx) -> Result<Comparison> {
     Comparison::new(ctx, pair)
 }
 
+/// Each field of the attribute, at its interesting values, has the result of perf's own clocks.
 fn every_field(ctx: &Ctx) -> Result<()> {
     let mut comparison = comparison(ctx)?;
     for clock in Clock::ALL {
@@ -51,6 +52,7 @@ fn every_field(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
+/// Each two changes of the attribute have the result of perf's own clocks.
 fn pairs_of_fields(ctx: &Ctx) -> Result<()> {
     let mut comparison = comparison(ctx)?;
     for clock in Clock::ALL {
@@ -61,6 +63,7 @@ fn pairs_of_fields(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
+/// 4000 random attributes have the result of perf's own clocks.
 fn random_attrs(ctx: &Ctx) -> Result<()> {
     const CALLS: usize = 4_000;
     let mut comparison = comparison(ctx)?;
@@ -90,6 +93,7 @@ fn other_numbers(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
+/// All combinations of the other arguments of the system call have the result of perf's own clock.
 fn arguments(ctx: &Ctx) -> Result<()> {
     let mut comparison = comparison(ctx)?;
     for case in calls::arguments(Case::own(Clock::Task as u64)) {
@@ -98,6 +102,8 @@ fn arguments(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
+/// Calls of an unprivileged user have the result of perf's own clocks, at each level of
+/// `perf_event_paranoid`.
 fn rights(ctx: &Ctx) -> Result<()> {
     let mut comparison = comparison(ctx)?;
     for clock in Clock::ALL {

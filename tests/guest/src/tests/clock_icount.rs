@@ -78,6 +78,7 @@ fn samples_within(pmu: &Pmu, clock: Clock, period: u64, ns: u64, want: u64) -> R
     })
 }
 
+/// Both PMUs take exactly one sample for each period that passes, at four periods.
 fn one_sample_a_period(_: &Ctx) -> Result<()> {
     let clocks = Clocks::find()?;
     for clock in Clock::ALL {
@@ -197,6 +198,8 @@ fn rest_of_a_period(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// PERF_EVENT_IOC_PERIOD replaces what is left of the old period: then there is a sample each new
+/// one.
 fn new_period(_: &Ctx) -> Result<()> {
     let clocks = Clocks::find()?;
     for clock in Clock::ALL {
@@ -320,6 +323,7 @@ fn idle_samples(pmu: &Pmu, exclude_idle: bool) -> Result<(u64, u64)> {
     Ok((records.samples.len() as u64, idle.count() as u64))
 }
 
+/// An event of a CPU has samples of the idle task, and with `exclude_idle` none.
 fn idle_is_excluded(_: &Ctx) -> Result<()> {
     let clocks = Clocks::find()?;
     for pmu in clocks.both() {

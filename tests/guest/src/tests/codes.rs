@@ -124,6 +124,8 @@ fn is_modified_metric(modifiers: u64, theirs: u64) -> bool {
     modifiers != 0 && theirs >> 48 != 0
 }
 
+/// For each code of event select and unit mask, rust_pmu allows the counters that the in-tree
+/// driver allows.
 fn same_counters(ctx: &Ctx) -> Result<()> {
     let capabilities = detect()?;
     let in_tree = InTree::load(&ctx.in_tree()?.name)?;

@@ -57,10 +57,12 @@ pub const QUICK: &[Test] = tests![
     moving_between_cpus: [Cpus(2)],
 ];
 
+/// The code around each workload is counted exactly by itself.
 fn window_alone(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::empty())
 }
 
+/// Loops of 1 to 7.8 million rounds are counted exactly.
 fn loops_of_all_lengths(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for n in [1, 2, 3, 10, 511, 512, 513, 65_537, 1_000_000, 7_777_777] {
@@ -69,8 +71,8 @@ fn loops_of_all_lengths(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Checks only the difference between two counts, so that what `guest_measure`
-/// itself adds does not matter.
+/// A loop of twice the rounds has exactly as many instructions more. What `guest_measure` itself
+/// adds does not matter.
 fn twice_the_loop(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for n in [1_000, 100_000, 10_000_000] {
@@ -87,6 +89,7 @@ fn count(pmu: &Pmu, workload: &Workload) -> Result<u64> {
     Ok(counter.read()?)
 }
 
+/// Code that consists of branches is counted exactly.
 fn branches(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for n in [1, 1_000, 1_000_000] {
@@ -95,6 +98,7 @@ fn branches(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// A loop of 50 million more rounds has 100 million more instructions.
 fn hundred_million(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let once = count(&pmu, &workload::tight_loop(50_000_000))?;
@@ -108,7 +112,7 @@ fn hundred_million(ctx: &Ctx) -> Result<()> {
     expect_exact(&pmu, &workload::block(6_666_666))
 }
 
-/// Runs long enough for timer interrupts to come.
+/// A loop in which ten timer interrupts come, or more, is counted exactly.
 fn timer_interrupts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let before = interrupts("LOC")?;
@@ -118,6 +122,7 @@ fn timer_interrupts(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Code that takes up to 4000 page faults is counted exactly.
 fn page_faults(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for pages in [1, 100, 4_000] {
@@ -137,6 +142,7 @@ fn page_faults(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// A REP string instruction counts as one, however long the string is.
 fn rep_strings(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for len in [1, 7, 4_096, 1_000_001] {
@@ -147,6 +153,7 @@ fn rep_strings(ctx: &Ctx) -> Result<()> {
     expect_exact(&pmu, &workload::rep_nothing(10_000)?)
 }
 
+/// A REP string instruction counts as one, although timer interrupts come within it.
 fn rep_string_with_interrupts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let before = interrupts("LOC")?;
@@ -156,12 +163,14 @@ fn rep_string_with_interrupts(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// An instruction that faults is not counted: UD2, and a division by zero.
 fn faulting_instructions(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     expect_exact(&pmu, &workload::undefined(1_000)?)?;
     expect_exact(&pmu, &workload::divide_error(1_000)?)
 }
 
+/// Each INT3 raises one signal, and the code is counted exactly.
 fn traps(ctx: &Ctx) -> Result<()> {
     const N: u64 = 1_000;
     let workload = workload::breakpoint(N)?;
@@ -169,6 +178,8 @@ fn traps(ctx: &Ctx) -> Result<()> {
     expect("INT3", "signals", signals(&workload), N)
 }
 
+/// Code that is single-stepped by EFLAGS.TF has a signal for each instruction, and is counted
+/// exactly.
 fn single_step(ctx: &Ctx) -> Result<()> {
     const N: u64 = 500;
     let workload = workload::single_step(N)?;
@@ -183,10 +194,12 @@ fn signals(workload: &Workload) -> u64 {
     workload::signals_counted() - before
 }
 
+/// 10,000 system calls are counted exactly in user mode.
 fn syscalls(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::syscalls(10_000))
 }
 
+/// CPUID, RDTSC and PAUSE are counted exactly.
 fn system_instructions(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     expect_exact(&pmu, &workload::cpuid(10_000))?;
@@ -194,12 +207,13 @@ fn system_instructions(ctx: &Ctx) -> Result<()> {
     expect_exact(&pmu, &workload::pause(10_000))
 }
 
+/// Floating-point code is counted exactly.
 fn fpu(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::fpu(100_000))
 }
 
-/// Atomics for which TCG may stop all other vCPUs, while another thread runs them
-/// too.
+/// Atomics, for which TCG may stop all other vCPUs, are counted exactly while another thread runs
+/// them too.
 fn atomics(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let done = AtomicBool::new(false);
@@ -222,10 +236,12 @@ fn atomics(ctx: &Ctx) -> Result<()> {
     })
 }
 
+/// Code that changes itself is counted exactly.
 fn self_modifying_code(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::self_modifying(1_000)?)
 }
 
+/// A thread that moves between CPUs while it counts is counted exactly.
 fn moving_between_cpus(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let migrations = while_moving(|| move_while_counting(&pmu))?;
@@ -270,7 +286,7 @@ fn move_while_counting(pmu: &Pmu) -> Result<u64> {
     Ok(migrations.read()?)
 }
 
-/// A static program, from its first instruction to its exit.
+/// A static program is counted exactly, from its first instruction to its exit.
 fn program_alone(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for program in [LOOP, MIXED] {
@@ -297,6 +313,7 @@ fn count_program(pmu: &Pmu, program: &Program) -> Result<u64> {
     Ok(counter.read()?)
 }
 
+/// Programs have the same number of instructions as with the in-tree driver.
 fn program_as_in_tree(ctx: &Ctx) -> Result<()> {
     let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     for program in [LOOP, MIXED] {
@@ -307,7 +324,7 @@ fn program_as_in_tree(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Six processes that share the CPUs, each with its own event.
+/// Six processes that share the CPUs are counted exactly, each by its own event.
 fn many_programs(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let installed = LOOP.install()?;

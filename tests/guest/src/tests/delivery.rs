@@ -452,6 +452,7 @@ fn wakeups(builder: &mut Builder, samples: u64) -> Result<Vec<u64>> {
     Ok(wakeups)
 }
 
+/// With `wakeup_events` N there is a wakeup at each Nth sample, and at no other.
 fn wakeup_by_events(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for events in [1, 3, 10] {

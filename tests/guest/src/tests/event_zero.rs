@@ -7,7 +7,7 @@ use anyhow::{ensure, Result};
 use crate::ctx::{Ctx, Test};
 use crate::tests;
 
-pub const TESTS: &[Test] = tests![no_counter_counts_it: [Module, Intel]];
+pub const TESTS: &[Test] = tests![no_counter_counts_it: [Counters, Module, Intel]];
 
 /// Codes that no fixed counter counts: fixed counters 0 and 1 have codes of their own,
 /// and those from 0x8000 on are topdown metrics, which need PERF_METRICS, and slots as their

@@ -41,6 +41,8 @@ fn modelled(event: Event, instructions: u64, branches: u64) -> u64 {
     }
 }
 
+/// Each event of the PMU has exactly the count that the model defines for the instructions and
+/// branches that retired.
 fn derived_events(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     // Short enough to run between two timer ticks, with -icount too.
@@ -192,6 +194,7 @@ fn edges(ctx: &Ctx) -> Result<()> {
     expect("edge,cmask=1", "cycles", count, 0)
 }
 
+/// A code that the model has no event for counts 0.
 fn unknown_event_counts_nothing(ctx: &Ctx) -> Result<()> {
     let count = count_raw(&ctx.pmu()?, UNKNOWN_EVENT, &workload::tight_loop(10_000))?;
     expect("an unknown event", "events", count, 0)

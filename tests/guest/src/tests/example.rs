@@ -103,6 +103,7 @@ fn counts_switches(_: &Ctx) -> Result<()> {
     })
 }
 
+/// The example's event does not count before it is enabled, nor after it is disabled.
 fn counts_nothing_while_disabled(_: &Ctx) -> Result<()> {
     with_example(|pmu| {
         let mut event = open(pmu)?;
@@ -187,6 +188,7 @@ fn another_thread(_: &Ctx) -> Result<()> {
     })
 }
 
+/// `perf stat` counts one switch more by the example than perf counts context switches.
 fn perf_stat(_: &Ctx) -> Result<()> {
     with_example(|_| {
         let mut rows = Perf::stat()
@@ -210,6 +212,8 @@ fn perf_stat(_: &Ctx) -> Result<()> {
     })
 }
 
+/// The example refuses other values of `config` and `exclude_kernel` with EINVAL, and sampling with
+/// EOPNOTSUPP.
 fn refused_attributes(_: &Ctx) -> Result<()> {
     with_example(|pmu| {
         let errno =
@@ -251,6 +255,7 @@ fn beside_rust_pmu(ctx: &Ctx) -> Result<()> {
     })
 }
 
+/// The example's module cannot be unloaded while an event is open, nor loaded twice.
 fn in_use(_: &Ctx) -> Result<()> {
     with_example(|pmu| {
         let mut event = open(pmu)?;
@@ -266,6 +271,7 @@ fn in_use(_: &Ctx) -> Result<()> {
     })
 }
 
+/// The example's module can be loaded, used and unloaded a hundred times.
 fn hundred_times(_: &Ctx) -> Result<()> {
     for _ in 0..100 {
         with_example(|pmu| {

@@ -73,6 +73,7 @@ fn outcome(pmu: &Pmu, excluded: (bool, bool)) -> Result<Outcome> {
     })
 }
 
+/// Each combination of `exclude_host` and `exclude_guest` has the in-tree driver's errno and count.
 fn same_errno_and_count(ctx: &Ctx) -> Result<()> {
     for excluded in COMBINATIONS {
         let theirs = outcome(&ctx.in_tree()?, excluded)?;
@@ -111,6 +112,7 @@ fn perf_ctl(pmu: &Pmu, mode: Mode, excluded: (bool, bool)) -> Result<u64> {
     Ok(0)
 }
 
+/// Each combination of the excluded modes sets the in-tree driver's bits of PERF_CTL.
 fn same_bits_of_perf_ctl(ctx: &Ctx) -> Result<()> {
     for mode in [Mode::User, Mode::Kernel, Mode::Both] {
         for excluded in COMBINATIONS {

@@ -171,6 +171,7 @@ fn find_loss(ctx: &Ctx) -> Result<()> {
     })
 }
 
+/// The fault is what it should be: each PMI arrives with its sample, but for each fifth.
 fn all_but_every_fifth_arrive(ctx: &Ctx) -> Result<()> {
     let every = lose_every(ctx)?;
     find_loss(ctx)?;
@@ -401,6 +402,8 @@ fn a_late_pmi_whose_overflow_was_found(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// A PMI that is late until its event is disabled gives no sample, its NMI is claimed, and the
+/// count is exact.
 fn late_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let every = Delay::of(ctx)?.every;
@@ -480,6 +483,7 @@ fn samples_without_skid(ctx: &Ctx, period: u64) -> Result<(u64, u64)> {
     Ok((samples, nmis))
 }
 
+/// A PMI that is repeated gives no second sample, and its NMI is claimed.
 fn a_repeated_pmi_is_no_sample(ctx: &Ctx) -> Result<()> {
     let every = repeat_every(ctx)?;
     let (samples, nmis) = samples_without_skid(ctx, 99_991)?;
@@ -488,6 +492,8 @@ fn a_repeated_pmi_is_no_sample(ctx: &Ctx) -> Result<()> {
     expect("repeated", "NMIs", nmis, want)
 }
 
+/// A PMI that is repeated after its event was disabled gives no second sample, and its NMI is
+/// claimed.
 fn repeated_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let every = repeat_every(ctx)?;
@@ -504,6 +510,7 @@ fn repeated_for_a_disabled_event(ctx: &Ctx) -> Result<()> {
     expect("repeated", "NMIs", nmis, every + 1)
 }
 
+/// A PMI that is repeated after its event was closed is an NMI that is claimed.
 fn repeated_for_a_closed_event(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let every = repeat_every(ctx)?;
@@ -537,6 +544,7 @@ fn spurious(counted: u64, every: u64) -> RangeInclusive<u64> {
     counted / every..=counted / every + 2
 }
 
+/// PMIs without an overflow do not change counts.
 fn spurious_pmis_while_counting(ctx: &Ctx) -> Result<()> {
     let every = spurious_every(ctx)?;
     let pmu = ctx.pmu()?;
@@ -558,6 +566,7 @@ fn spurious_pmis_while_counting(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// PMIs without an overflow give no samples, and those of overflows are in their places.
 fn spurious_pmis_among_samples(ctx: &Ctx) -> Result<()> {
     const N: u64 = 200_000;
     let every = spurious_every(ctx)?;

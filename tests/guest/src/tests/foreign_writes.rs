@@ -105,12 +105,14 @@ fn count_with(pmu: &Pmu, disturb: impl Fn() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
+/// An event counts exactly after another user of the PMU has zeroed all its registers.
 fn zeroed_between_counts(ctx: &Ctx) -> Result<()> {
     let other = OtherUser::new()?;
     count_with(&ctx.pmu()?, || other.zero_all())
 }
 
-/// Events on all general counters.
+/// A group on all general counters counts exactly after another user of the PMU has zeroed all its
+/// registers.
 fn zeroed_between_counts_of_a_group(ctx: &Ctx) -> Result<()> {
     const ROUNDS: u64 = 3;
     let other = OtherUser::new()?;
@@ -149,6 +151,7 @@ fn sample_with(pmu: &Pmu, disturb: impl Fn() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
+/// An event has all its samples after another user of the PMU has zeroed all its registers.
 fn zeroed_between_samples(ctx: &Ctx) -> Result<()> {
     let other = OtherUser::new()?;
     sample_with(&ctx.pmu()?, || other.zero_all())
@@ -165,6 +168,8 @@ fn global_ctrl_set_between_counts(ctx: &Ctx) -> Result<()> {
     })
 }
 
+/// An event has all its samples, and no others, after another user of the PMU has set all bits of
+/// GLOBAL_CTRL.
 fn global_ctrl_set_between_samples(ctx: &Ctx) -> Result<()> {
     let other = OtherUser::new()?;
     sample_with(&ctx.pmu()?, || {

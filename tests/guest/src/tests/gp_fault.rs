@@ -57,6 +57,8 @@ fn warning(log: &[Record]) -> Option<&[Record]> {
     Some(&log[first..=first + length])
 }
 
+/// A register that raises #GP in the NMI handler makes the kernel warn once, and nothing else goes
+/// wrong.
 fn nmi_handler_survives(ctx: &Ctx) -> Result<()> {
     const ROUNDS: u32 = 100;
     // Each CPU has a PMU with a register of its own.

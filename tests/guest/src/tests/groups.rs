@@ -13,6 +13,7 @@ use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
+    all need [Counters];
     every_counter_counts,
     full_group: [ExactCounts],
     group_too_large: [ExactCounts],
@@ -29,7 +30,7 @@ fn branch_group(pmu: &Pmu, n: u32) -> Result<Vec<Counter>> {
     pmu.open_group(&vec![(Event::Branches, Mode::User); n as usize])
 }
 
-/// One event on each general counter, without a group.
+/// As many branch events as there are general counters, without a group, count all the time.
 fn every_counter_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut events = Vec::new();
@@ -54,6 +55,7 @@ fn every_counter_counts(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// A group with as many branch events as there are general counters counts each exactly.
 fn full_group(ctx: &Ctx) -> Result<()> {
     let workload = workload::branches(100_000);
     let mut group = branch_group(&ctx.pmu()?, CpuPmu::probe().general)?;
@@ -93,7 +95,8 @@ fn group_too_large(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Software events need no counter.
+/// Software events need no counter: a group of all general counters has room for them, and counts
+/// exactly.
 fn group_with_software_events(ctx: &Ctx) -> Result<()> {
     const PAGES: u64 = 300;
     let workload = workload::touch(PAGES)?;
@@ -225,6 +228,8 @@ fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()>
     Ok(())
 }
 
+/// Of more events than counters, each is on a counter some of the time, and their running times add
+/// up.
 fn multiplexed(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(100_000_000);

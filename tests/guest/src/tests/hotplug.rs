@@ -56,6 +56,7 @@ fn counts_and_samples_on_all_cpus(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// A CPU that was offline while nothing counted counts and samples exactly.
 fn while_nothing_counts(ctx: &Ctx) -> Result<()> {
     replug(|| Ok(()))?;
     counts_and_samples_on_all_cpus(ctx)

@@ -146,6 +146,8 @@ fn ctx_of(ctx: &Ctx, pmu: String) -> Ctx {
         suite: ctx.suite,
         pmu,
         seed: ctx.seed,
+        no_counters: None,
+        cpus: None,
     }
 }
 
@@ -167,7 +169,7 @@ fn run_on(ctx: &Ctx, part: &Part, tests: impl IntoIterator<Item = &'static Test>
     let of_part = ctx_of(ctx, part.ours.name.clone());
     let mut passed = 0;
     for test in tests {
-        match (test.run)(&of_part) {
+        match test.run(&of_part) {
             Err(error) if error.is::<Skipped>() => {}
             result => {
                 let what = || format!("{} on {}", test.title(), part.ours.name);

@@ -90,54 +90,67 @@ fn bpf(glob: &str) -> Result<()> {
     run("test_progs", &["-a", glob], Outcomes::of_test_progs)
 }
 
+/// The kernel's selftest `perf_events/mmap` passes.
 fn perf_events_mmap(_: &Ctx) -> Result<()> {
     perf_events("mmap")
 }
 
+/// The kernel's selftest `perf_events/remove_on_exec` passes.
 fn perf_events_remove_on_exec(_: &Ctx) -> Result<()> {
     perf_events("remove_on_exec")
 }
 
+/// The kernel's selftest `perf_events/sigtrap_threads` passes.
 fn perf_events_sigtrap_threads(_: &Ctx) -> Result<()> {
     perf_events("sigtrap_threads")
 }
 
+/// The kernel's selftest `perf_events/watermark_signal` passes.
 fn perf_events_watermark_signal(_: &Ctx) -> Result<()> {
     perf_events("watermark_signal")
 }
 
+/// The kernel's selftest `bpf: bpf_cookie/perf_event` passes.
 fn bpf_cookie(_: &Ctx) -> Result<()> {
     bpf("bpf_cookie/perf_event")
 }
 
+/// The kernel's selftest `bpf: get_branch_snapshot` passes.
 fn bpf_get_branch_snapshot(_: &Ctx) -> Result<()> {
     bpf("get_branch_snapshot")
 }
 
+/// The kernel's selftest `bpf: get_stackid_cannot_attach` passes.
 fn bpf_get_stackid_cannot_attach(_: &Ctx) -> Result<()> {
     bpf("get_stackid_cannot_attach")
 }
 
+/// The kernel's selftest `bpf: lru_lock_nmi` passes.
 fn bpf_lru_lock_nmi(_: &Ctx) -> Result<()> {
     bpf("lru_lock_nmi")
 }
 
+/// The kernel's selftest `bpf: perf_branches` passes.
 fn bpf_perf_branches(_: &Ctx) -> Result<()> {
     bpf("perf_branches")
 }
 
+/// The kernel's selftest `bpf: perf_buffer` passes.
 fn bpf_perf_buffer(_: &Ctx) -> Result<()> {
     bpf("perf_buffer")
 }
 
+/// The kernel's selftest `bpf: perf_event_stackmap` passes.
 fn bpf_perf_event_stackmap(_: &Ctx) -> Result<()> {
     bpf("perf_event_stackmap")
 }
 
+/// The kernel's selftest `bpf: perf_link` passes.
 fn bpf_perf_link(_: &Ctx) -> Result<()> {
     bpf("perf_link")
 }
 
+/// The kernel's selftest `bpf: perf_skip` passes.
 fn bpf_perf_skip(_: &Ctx) -> Result<()> {
     bpf("perf_skip")
 }
@@ -147,10 +160,12 @@ fn bpf_send_signal(_: &Ctx) -> Result<()> {
     bpf("send_signal/send_signal_nmi*")
 }
 
+/// The kernel's selftest `bpf: stacktrace_build_id_nmi` passes.
 fn bpf_stacktrace_build_id_nmi(_: &Ctx) -> Result<()> {
     bpf("stacktrace_build_id_nmi")
 }
 
+/// The kernel's selftest `bpf: task_work/test_task_work_*` passes.
 fn bpf_task_work(_: &Ctx) -> Result<()> {
     bpf("task_work/test_task_work_*")
 }

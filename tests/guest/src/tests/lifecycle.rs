@@ -30,6 +30,7 @@ fn remove() -> Result<()> {
     module::remove().context("rmmod")
 }
 
+/// The module can be loaded, counts exactly, and leaves no PMU behind when it is unloaded.
 fn load_use_unload(ctx: &Ctx) -> Result<()> {
     insert(ctx)?;
     let result = expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000));
@@ -39,6 +40,7 @@ fn load_use_unload(ctx: &Ctx) -> Result<()> {
     result
 }
 
+/// Loading and unloading the module a hundred times makes the kernel warn of nothing.
 fn hundred_times(ctx: &Ctx) -> Result<()> {
     let mut log = Kmsg::from_now()?;
     for _ in 0..100 {
@@ -58,6 +60,7 @@ fn hundred_times(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// After each of a hundred loads a sampling event counts exactly.
 fn hundred_times_with_events(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(10_000);
     for _ in 0..100 {
@@ -106,6 +109,7 @@ fn in_use(ctx: &Ctx) -> Result<()> {
     result
 }
 
+/// Loading the module twice is EEXIST.
 fn not_twice(ctx: &Ctx) -> Result<()> {
     insert(ctx)?;
     let again = module::insert(ctx)?;

@@ -130,6 +130,8 @@ fn expect_reports(cpu: usize) -> Result<()> {
     Ok(())
 }
 
+/// A CPU that handles no interrupts is reported by the NMI watchdog that the module provides, and
+/// not while that is off.
 fn a_locked_up_cpu_is_reported(ctx: &Ctx) -> Result<()> {
     let watched = Watched::new(ctx)?;
     let threshold = Setting::change(THRESHOLD, 1)?;
@@ -143,6 +145,7 @@ fn a_locked_up_cpu_is_reported(ctx: &Ctx) -> Result<()> {
     not_available_by_default(ctx)
 }
 
+/// A CPU that was offline is watched again.
 fn on_a_cpu_that_comes_back(ctx: &Ctx) -> Result<()> {
     let _watched = Watched::new(ctx)?;
     let _threshold = Setting::change(THRESHOLD, 1)?;

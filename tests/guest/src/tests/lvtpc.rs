@@ -19,6 +19,7 @@ pub const TESTS: &[Test] = tests![
     every_period_has_a_sample,
 ];
 
+/// On CPUs that mask LVTPC at a PMI, each period has its sample and its NMI.
 fn every_period_has_a_sample(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let affinity = Affinity::save()?;

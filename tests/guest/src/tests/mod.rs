@@ -3,6 +3,7 @@
 
 pub mod attr;
 pub mod beside;
+pub mod bounds;
 pub mod clock;
 pub mod clock_compare;
 pub mod clock_icount;

@@ -10,6 +10,7 @@ use crate::tests;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
+    all need [Counters];
     instructions_add_up: [ExactCounts, General(3), GlobalControl],
     branches_add_up: [ExactCounts, General(3), GlobalControl],
     user_only_in_user: [ExactCounts],
@@ -46,10 +47,13 @@ fn add_up(pmu: &Pmu, event: Event, user: fn(&Workload) -> u64) -> Result<()> {
     Ok(())
 }
 
+/// The instructions of user mode are exact, and with those of the kernel they add up to those of
+/// both.
 fn instructions_add_up(ctx: &Ctx) -> Result<()> {
     add_up(&ctx.pmu()?, Event::Instructions, Workload::instructions)
 }
 
+/// The branches of user mode are exact, and with those of the kernel they add up to those of both.
 fn branches_add_up(ctx: &Ctx) -> Result<()> {
     add_up(&ctx.pmu()?, Event::Branches, Workload::branches)
 }

@@ -71,6 +71,8 @@ fn expect_loads(ctx: &Ctx, parameters: &CStr) -> Result<()> {
     Ok(())
 }
 
+/// Without a PMU the module loads, has its software PMUs, and says in one line why there is no
+/// rust_pmu.
 fn loads_without_rust_pmu(ctx: &Ctx) -> Result<()> {
     expect_loads(ctx, c"")
 }
@@ -110,11 +112,13 @@ fn refuses_the_place_of_the_in_tree_driver(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, c"primary=1", Errno::ENODEV, "primary=1: no PMU: ")
 }
 
+/// Bad parameters are EINVAL without a PMU as well, with a line that names the parameter.
 fn refuses_bad_parameters(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, c"fixed=2", Errno::EINVAL, "fixed=2")?;
     expect_refused(ctx, c"unreserved=7", Errno::EINVAL, "unreserved=7")
 }
 
+/// Without a PMU, rust_clock and rust_trace are there and rust_pmu is not.
 fn has_the_software_pmus(_: &Ctx) -> Result<()> {
     ensure!(module::is_loaded(), "the module is not loaded");
     ensure!(!device(RUST_PMU).exists(), "{RUST_PMU} is registered");

@@ -64,6 +64,7 @@ fn expect_counting(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::branches(10_000)).context("after CPU 1 came online")
 }
 
+/// An event of a CPU that is closed while the CPU is offline gives the counters back.
 fn cpu_event_closed_while_offline(ctx: &Ctx) -> Result<()> {
     let events = count_on_cpu(ctx)?;
     replug(|| {
@@ -74,6 +75,7 @@ fn cpu_event_closed_while_offline(ctx: &Ctx) -> Result<()> {
     expect_counting(ctx)
 }
 
+/// An event of a CPU that went offline and came back gives the counters back when it is closed.
 fn cpu_event_closed_after_online(ctx: &Ctx) -> Result<()> {
     let events = count_on_cpu(ctx)?;
     replug(|| Ok(()))?;

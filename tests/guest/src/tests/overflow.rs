@@ -236,6 +236,7 @@ fn every_instruction(ctx: &Ctx) -> Result<()> {
     })
 }
 
+/// Periods of 2 to 20 instructions have all their samples, each with the right address.
 fn small_periods(ctx: &Ctx) -> Result<()> {
     const N: u64 = 200;
     let pmu = ctx.pmu()?;

@@ -86,6 +86,7 @@ fn pairs() -> usize {
     CpuPmu::probe().general as usize / 2
 }
 
+/// Each unit mask of the event of floating-point operations counts exactly on a pair of counters.
 fn every_unit_mask(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::branches(1_000);
@@ -369,6 +370,7 @@ fn samples(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Events on all pairs of counters sample at once, and each has all its samples.
 fn samples_of_every_pair(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000_000);

@@ -62,6 +62,7 @@ fn expect_most(pmu: &Pmu, event: Event, n: u32) -> Result<()> {
     Ok(())
 }
 
+/// With `fixed=0` no fixed counter is used, and `ref-cycles` is gone; with `fixed=1` all are used.
 fn no_fixed_counters(ctx: &Ctx) -> Result<()> {
     let general = CpuPmu::probe().general;
     loaded(ctx, c"fixed=0", |pmu| {
@@ -77,6 +78,7 @@ fn no_fixed_counters(ctx: &Ctx) -> Result<()> {
     })
 }
 
+/// With `general=1` and `general=2` a group fits as many branch events.
 fn fewer_general_counters(ctx: &Ctx) -> Result<()> {
     for (parameters, n) in [(c"general=1", 1), (c"general=2", 2)] {
         loaded(ctx, parameters, |pmu| expect_most(pmu, Event::Branches, n))?;
@@ -84,6 +86,7 @@ fn fewer_general_counters(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// `general=0` and more than there are leave all general counters in use.
 fn general_is_an_upper_limit(ctx: &Ctx) -> Result<()> {
     let general = CpuPmu::probe().general;
     for parameters in [c"general=0", c"general=200"] {
@@ -186,6 +189,8 @@ fn named_events(ctx: &Ctx) -> Result<()> {
     })
 }
 
+/// Values that a parameter does not have are EINVAL, and a generation that the CPU does not have is
+/// ENODEV.
 fn refused_parameters(ctx: &Ctx) -> Result<()> {
     for (parameters, errno) in [
         (c"fixed=2", Errno::EINVAL),

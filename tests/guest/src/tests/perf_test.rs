@@ -365,6 +365,7 @@ fn wrong(
     wrong
 }
 
+/// Each entry of `perf test` passes, or fails or is skipped as the list in this file says.
 fn all_entries(_: &Ctx) -> Result<()> {
     let list = Perf::new("test").args(["list"]).run()?;
     let list = String::from_utf8([list.stdout, list.stderr].concat())?;

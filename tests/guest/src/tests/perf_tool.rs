@@ -20,7 +20,7 @@ use crate::tests;
 use crate::tool::{check, parse_rows, Perf, Row};
 
 pub const TESTS: &[Test] = tests![
-    all need [PerfTool];
+    all need [PerfTool, Counters];
     list: [Module],
     stat: [ExactCounts],
     stat_as_in_tree: [InTreeCounts, ExactCounts],
@@ -46,6 +46,7 @@ fn user_instructions(ctx: &Ctx) -> Result<String> {
     Ok(ctx.pmu()?.tool_event(Event::Instructions, "u"))
 }
 
+/// `perf list` shows each event of the PMU.
 fn list(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let text = Perf::new("list").args(["--no-desc", "pmu", "hw"]).text()?;
@@ -83,6 +84,7 @@ fn expect_row(rows: &[Row], event: &str, want: u64) -> Result<()> {
     Ok(())
 }
 
+/// `perf stat` counts the instructions of whole programs exactly.
 fn stat(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     for program in [LOOP, MIXED] {
@@ -142,6 +144,7 @@ fn stat_short_names(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// In a group with task-clock and page-faults, `perf stat` counts instructions exactly.
 fn stat_group_with_software_events(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     let installed = MIXED.install()?;
@@ -157,6 +160,7 @@ fn stat_group_with_software_events(ctx: &Ctx) -> Result<()> {
     row(&rows, "task-clock").map(drop)
 }
 
+/// `perf stat -r 3` has an exact mean, and no deviation.
 fn stat_repeated(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     let installed = LOOP.install()?;
@@ -191,11 +195,13 @@ fn system_wide(ctx: &Ctx, options: &[&str], program: &Program) -> Result<Vec<Row
     Ok(rows)
 }
 
+/// `perf stat -a` counts at least the program, in one row.
 fn stat_system_wide(ctx: &Ctx) -> Result<()> {
     let rows = system_wide(ctx, &[], &LOOP)?;
     expect("rows", "rows", rows.len() as u64, 1)
 }
 
+/// `perf stat --per-core` has a row for each core.
 fn stat_per_core(ctx: &Ctx) -> Result<()> {
     let rows = system_wide(ctx, &["--per-core"], &LOOP)?;
     ensure!(
@@ -205,6 +211,7 @@ fn stat_per_core(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// `perf stat -A` has a row for each CPU.
 fn stat_per_cpu(ctx: &Ctx) -> Result<()> {
     let rows = system_wide(ctx, &["-A"], &LOOP)?;
     expect("-A", "rows", rows.len() as u64, cpus()? as u64)?;
@@ -217,6 +224,7 @@ fn stat_per_cpu(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// `perf stat -C` counts a program on its CPU, and not one on another CPU.
 fn stat_one_cpu(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     let installed = LOOP.install()?;
@@ -305,6 +313,7 @@ fn stat_intervals(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Of 20 events all have a row of `perf stat`, and some were counted in turns.
 fn stat_multiplexed(ctx: &Ctx) -> Result<()> {
     let event = ctx.pmu()?.tool_event(Event::Branches, "u");
     let installed = THREE_TO_ONE.install()?;
@@ -363,6 +372,7 @@ fn expect_samples(data: &str, samples: Option<u64>) -> Result<()> {
     }
 }
 
+/// `perf record -c` has exactly a sample for each period of a program.
 fn record_every_period(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     // perf opens an event for each CPU, and each has periods of its own.
@@ -375,6 +385,7 @@ fn record_every_period(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// `perf record -a` has the program's samples, but for two at most.
 fn record_system_wide(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let event = user_instructions(ctx)?;
@@ -425,6 +436,7 @@ fn expect_three_to_one(data: &str) -> Result<()> {
     Ok(())
 }
 
+/// `perf report` shows two functions with three quarters and one quarter of the samples.
 fn report_three_to_one(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     // As in `record_every_period`.
@@ -457,6 +469,7 @@ fn report_by_frequency(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// `perf script` shows each sample with its period and an address in the program.
 fn script_shows_addresses(ctx: &Ctx) -> Result<()> {
     let event = user_instructions(ctx)?;
     let installed = LOOP.install()?;

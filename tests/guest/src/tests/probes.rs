@@ -46,7 +46,7 @@ pub const TESTS: &[Test] = tests![
     format,
     functions_of_the_kernel,
     several_probes_of_a_function,
-    code_that_counts,
+    code_that_counts: [Guest("probes the code that handles probes")],
     functions_of_this_program,
     functions_that_call_themselves,
     text_is_restored,
@@ -71,9 +71,9 @@ pub const TESTS: &[Test] = tests![
     unlinked,
     unmounted,
     reference_counter,
-    typed: [PerfTool],
-    typed_names,
-    opened_and_closed,
+    typed: [PerfTool, Guest("runs a tool of the checkout")],
+    typed_names: [Guest("runs a tool of the checkout")],
+    opened_and_closed: [Guest("measures the memory of the whole kernel")],
 ];
 
 /// What needs exact times.
@@ -171,6 +171,8 @@ fn format(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Probes of a kernel function by name and by address count each call, return and place within, as
+/// in-tree.
 fn functions_of_the_kernel(_: &Ctx) -> Result<()> {
     let address = kernel_address(SYSTEM_CALL.to_str()?)?;
     let symbol = Probe::symbol(SYSTEM_CALL, 0);
@@ -247,6 +249,8 @@ fn code_that_counts(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Probes of a program by path and by file descriptor count each call, return and place within, as
+/// in-tree.
 fn functions_of_this_program(_: &Ctx) -> Result<()> {
     let (path, offset) = own_place(probed())?;
     // The address of a symbol, nothing is read.

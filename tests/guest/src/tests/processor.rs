@@ -80,6 +80,7 @@ fn this_one() -> Result<&'static Processor> {
     found.ok_or_else(|| anyhow::anyhow!("family {family:#x} model {model:#x} is not in the table"))
 }
 
+/// CPUID shows the version, the counters and their width that the processor has.
 fn counters_of_the_processor(_: &Ctx) -> Result<()> {
     let cpu = CpuPmu::probe();
     let expected = this_one()?;

@@ -68,6 +68,7 @@ impl Recordings {
     }
 }
 
+/// rr records and replays a shell's loop, with the same output.
 fn rr_replays_a_shell(_: &Ctx) -> Result<()> {
     let count = "i=0; while [ $i -lt 2000 ]; do i=$((i + 1)); done; echo $i";
     let printed = Recordings::new()?.record_and_replay(&[], &["busybox", "sh", "-c", count])?;
@@ -83,6 +84,7 @@ fn numbers(dir: &TempDir) -> Result<String> {
     Ok(path.display().to_string())
 }
 
+/// rr records and replays xz with two threads, whose output is right.
 fn rr_replays_threads(_: &Ctx) -> Result<()> {
     let dir = TempDir::new()?;
     let file = numbers(&dir)?;
@@ -103,6 +105,7 @@ fn rr_replays_with_checksums(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// rr records and replays a short program 20 times.
 fn rr_replays_many(_: &Ctx) -> Result<()> {
     for _ in 0..20 {
         Recordings::new()?.record_and_replay(&[], &["busybox", "date"])?;

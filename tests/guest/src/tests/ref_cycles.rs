@@ -326,6 +326,7 @@ fn no_skid(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Events of kernel mode and of both modes have a sample for each period.
 fn samples_of_both_modes(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for (mode, period) in [(Mode::Kernel, 10_007), (Mode::Both, 20_011)] {

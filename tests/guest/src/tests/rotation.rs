@@ -307,7 +307,8 @@ fn frequency(ctx: &Ctx) -> Result<()> {
     expect_near("samples per second", rate, HZ as f64, 1.0)
 }
 
-/// 128 processes, each with its own event.
+/// 128 processes that share the CPUs have exact counts and all their samples, each by its own
+/// event.
 fn many_processes(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_000_003;
     const PROCESSES: usize = 128;

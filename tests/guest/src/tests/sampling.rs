@@ -137,6 +137,7 @@ pub(super) fn record(sampler: &mut Sampler, workload: &Workload) -> Result<(Reco
     Ok((drain(sampler)?, count))
 }
 
+/// The count is exact, and there is one sample for each period, at four periods.
 fn one_sample_a_period(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(5_000_000);
@@ -177,6 +178,7 @@ fn no_skid(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Each sample of branches has the address of the branch's target.
 fn no_skid_at_branches(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 1_001;
     let pmu = ctx.pmu()?;
@@ -195,6 +197,7 @@ fn no_skid_at_branches(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Cycles, branch misses, cache events and reference cycles have one sample for each period.
 fn other_events(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::whole_periods(1_000);
@@ -229,7 +232,8 @@ fn nmi_a_sample(ctx: &Ctx) -> Result<()> {
     expect("one per sample", "NMIs", nmis, count / PERIOD)
 }
 
-/// Overflows of two events close together, or in the same instruction.
+/// Two events whose overflows are close together, or at the same instruction, have exact counts and
+/// all their samples.
 fn two_events_at_once(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for (first, second) in [(10_000, 10_000), (10_000, 10_001), (3_001, 50_000)] {
@@ -248,7 +252,7 @@ fn two_events_at_once(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// A PMI every few instructions.
+/// Periods of 2 to 50 instructions have all their samples, and the count is exact.
 fn tiny_periods(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(2_000);
@@ -284,6 +288,7 @@ fn long_periods(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// An event of the kernel has a sample for each period, with an address of the kernel.
 fn kernel_samples(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
@@ -418,6 +423,7 @@ fn rate_is_lowered(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Each sample names the period.
 fn period_in_record(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 12_345;
     let mut sampler = sampler(&ctx.pmu()?, Event::Instructions, PERIOD)?;

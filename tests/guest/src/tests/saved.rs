@@ -201,6 +201,7 @@ fn running_counter(ctx: &Ctx) -> Result<()> {
     )
 }
 
+/// Each event of loads, stores and branches counts exactly while the guest is saved and restored.
 fn loads_stores_and_branches(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut host = Host::connect()?;

@@ -63,6 +63,7 @@ fn in_tree_first(ctx: &Ctx) -> Result<()> {
     expect_exact(&pmu, &workload::tight_loop(10_000)).context("after the holder was closed")
 }
 
+/// The in-tree driver cannot open an event while rust_pmu has one, and counts exactly afterwards.
 fn module_first(ctx: &Ctx) -> Result<()> {
     let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     let holder = pmu.open(Event::Instructions, Mode::User)?;
@@ -71,6 +72,7 @@ fn module_first(ctx: &Ctx) -> Result<()> {
     expect_exact(&in_tree, &workload::tight_loop(10_000)).context("after the holder was closed")
 }
 
+/// The two drivers count exactly in turns, 100 times.
 fn alternating(ctx: &Ctx) -> Result<()> {
     let pmus = [ctx.pmu()?, ctx.in_tree()?];
     let workload = workload::branches(1_000);

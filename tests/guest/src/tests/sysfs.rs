@@ -11,6 +11,7 @@ use crate::pmu::{CpuPmu, Event, Vendor};
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![
+    all need [Counters];
     format,
     events,
     events_as_in_tree: [InTree],
@@ -32,7 +33,7 @@ fn expect_text(file: &Path, want: &str) -> Result<()> {
     Ok(())
 }
 
-/// The fields of EVENTSEL (SDM vol. 3B, "Performance Monitoring"; APM vol. 2,
+/// `format/` has the fields of EVENTSEL (SDM vol. 3B, "Performance Monitoring"; APM vol. 2,
 /// "Performance Event-Select Registers").
 fn format(ctx: &Ctx) -> Result<()> {
     let dir = ctx.pmu()?.dir().join("format");
@@ -118,6 +119,7 @@ fn terms(event: Event) -> Option<&'static str> {
     }
 }
 
+/// Each file in `events/` has its terms, and an event that the CPU does not have has no file.
 fn events(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     for event in Event::ALL {
@@ -130,6 +132,7 @@ fn events(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// The files in `events/` have the in-tree driver's terms.
 fn events_as_in_tree(ctx: &Ctx) -> Result<()> {
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
     for event in Event::ALL {
@@ -152,6 +155,7 @@ fn events_as_in_tree(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// The module is loaded and live.
 fn module_is_live(_: &Ctx) -> Result<()> {
     ensure!(
         Path::new("/sys/module/rust_perf").is_dir(),

@@ -16,6 +16,7 @@ use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
+    all need [Counters];
     off_till_enabled,
     enable_and_disable_again: [ExactCounts],
     reset: [ExactCounts],
@@ -30,6 +31,7 @@ pub const TESTS: &[Test] = tests![
     many_events_opened_and_closed: [ExactCounts],
 ];
 
+/// An event that was not enabled has counted nothing, for no time.
 fn off_till_enabled(ctx: &Ctx) -> Result<()> {
     let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::Both)?;
     workload::tight_loop(1_000).run();
@@ -39,6 +41,7 @@ fn off_till_enabled(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// An event that is enabled 1000 times counts exactly what runs while it is enabled.
 fn enable_and_disable_again(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(1_000);
     let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
@@ -51,6 +54,7 @@ fn enable_and_disable_again(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// PERF_EVENT_IOC_RESET sets the count to 0, and the event goes on exactly.
 fn reset(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(1_000);
     let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
@@ -95,6 +99,7 @@ fn read_often(counter: &mut Counter) -> Result<[u64; 50]> {
     Ok(readings)
 }
 
+/// With `enable_on_exec` a program is counted exactly from its first instruction on.
 fn enabled_on_exec(ctx: &Ctx) -> Result<()> {
     let installed = MIXED.install()?;
     let child = installed.stopped()?;
@@ -129,6 +134,7 @@ fn count_family(ctx: &Ctx, inherit: bool) -> Result<u64> {
     Ok(counter.read()?)
 }
 
+/// With `inherit` a process and its children are counted exactly.
 fn inherited_by_children(ctx: &Ctx) -> Result<()> {
     expect(
         "parent and children",
@@ -138,6 +144,7 @@ fn inherited_by_children(ctx: &Ctx) -> Result<()> {
     )
 }
 
+/// Without `inherit` a process is counted exactly without its children.
 fn not_inherited_unasked(ctx: &Ctx) -> Result<()> {
     expect(
         "parent",
@@ -253,6 +260,7 @@ fn closed_while_counting(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// After 1000 events were opened and closed, counts are exact.
 fn many_events_opened_and_closed(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let events: Vec<Event> = pmu.events().collect();

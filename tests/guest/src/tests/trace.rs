@@ -45,7 +45,7 @@ pub const TESTS: &[Test] = tests![
     page_faults_by_mode,
     migrations_between_cpus: [Cpus(2)],
     migrations_in_a_group: [Cpus(2)],
-    migrations_of_a_cgroup: [Cpus(2)],
+    migrations_of_a_cgroup: [Cpus(2), Guest("changes the controllers of all cgroups")],
     enabled_after_its_limit,
     inherited,
     wakeups_of_another_task: [Cpus(2)],
@@ -59,10 +59,10 @@ pub const TESTS: &[Test] = tests![
     record_with_arguments_on_the_stack,
     record_hides_kernel_addresses,
     call_chain_as_in_tree,
-    recursion,
-    trace_point_of_a_module,
+    recursion: [Guest("clears the buffer of tracefs")],
+    trace_point_of_a_module: [Guest("loads and unloads kvm")],
     many_events_on_one_trace_point,
-    closed_events_leave_nothing,
+    closed_events_leave_nothing: [Guest("unloads the module")],
 ];
 
 /// A system call that does nothing else.
@@ -98,6 +98,7 @@ fn times(n: u64, work: impl Fn()) -> Result<()> {
     Ok(())
 }
 
+/// `sys_enter` and `sys_exit` count each system call.
 fn system_calls(_: &Ctx) -> Result<()> {
     const N: u64 = 1_000;
     // The ioctl() that stops the events is entered while they count, and the one that has
@@ -109,6 +110,7 @@ fn system_calls(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// `task_rename` counts each change of a thread's name.
 fn renames(_: &Ctx) -> Result<()> {
     expect(
         "task_rename",
@@ -118,6 +120,7 @@ fn renames(_: &Ctx) -> Result<()> {
     )
 }
 
+/// `sched_process_fork` counts each child.
 fn forks(_: &Ctx) -> Result<()> {
     let fork = || -> Result<()> {
         for _ in 0..10 {
@@ -128,6 +131,7 @@ fn forks(_: &Ctx) -> Result<()> {
     expect("forks", "hits", count("sched_process_fork", fork)?, 10)
 }
 
+/// `signal_generate` counts each signal that is sent.
 fn signals(_: &Ctx) -> Result<()> {
     // A signal that is ignored is generated.
     // SAFETY: ignoring a signal runs no code, and the signal goes to this thread.
@@ -566,7 +570,7 @@ fn runtime_as_count(_: &Ctx) -> Result<()> {
 /// Those in `events/` that probes.rs tests.
 const PROBES: [&str; 4] = ["kprobe", "kretprobe", "uprobe", "uretprobe"];
 
-/// Every event in `events/`, on every CPU.
+/// Every event in `events/` has the in-tree PMU's count on every CPU.
 fn every_named_event(_: &Ctx) -> Result<()> {
     let mut all = Vec::new();
     for file in fs::read_dir(Path::new(RUST_TRACE).join("events"))? {

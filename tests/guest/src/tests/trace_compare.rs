@@ -112,6 +112,8 @@ fn point(name: &str) -> Case {
     case
 }
 
+/// Each field of the attribute, at its interesting values, has the result of the in-tree PMU, but
+/// for the listed differences.
 fn every_field(ctx: &Ctx) -> Result<()> {
     let mut points = Points::new(ctx)?;
     for name in OWN_POINTS {
@@ -124,6 +126,7 @@ fn every_field(ctx: &Ctx) -> Result<()> {
     points.comparison.finish_with_all_differences()
 }
 
+/// Each two changes of the attribute have the result of the in-tree PMU.
 fn pairs_of_fields(ctx: &Ctx) -> Result<()> {
     let mut points = Points::new(ctx)?;
     for case in calls::pairs(point("sys_enter"), CHANGES) {
@@ -132,6 +135,7 @@ fn pairs_of_fields(ctx: &Ctx) -> Result<()> {
     points.finish()
 }
 
+/// 4000 random attributes have the result of the in-tree PMU.
 fn random_attrs(ctx: &Ctx) -> Result<()> {
     const CALLS: usize = 4_000;
     let mut points = Points::new(ctx)?;
@@ -145,6 +149,7 @@ fn random_attrs(ctx: &Ctx) -> Result<()> {
     points.finish()
 }
 
+/// All combinations of the other arguments of the system call have the result of the in-tree PMU.
 fn arguments(ctx: &Ctx) -> Result<()> {
     let mut points = Points::new(ctx)?;
     for case in calls::arguments(point("sched_switch")) {
@@ -153,6 +158,8 @@ fn arguments(ctx: &Ctx) -> Result<()> {
     points.finish()
 }
 
+/// Calls of an unprivileged user have the result of the in-tree PMU, at each level of
+/// `perf_event_paranoid`.
 fn rights(ctx: &Ctx) -> Result<()> {
     let mut points = Points::new(ctx)?;
     for name in POINTS {

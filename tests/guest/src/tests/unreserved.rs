@@ -35,6 +35,8 @@ fn watchdog_is_on(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// On version 6 the module does not load beside the NMI watchdog: EBUSY, and a line with what to
+/// do.
 fn refused_beside_the_watchdog(ctx: &Ctx) -> Result<()> {
     let mut log = ctx.module_log()?;
     let result = module::insert(ctx)?;
@@ -76,6 +78,7 @@ fn loaded_if_unreserved_is_set(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Without the NMI watchdog the module loads on version 6, and counts exactly.
 fn loaded_without_the_watchdog(ctx: &Ctx) -> Result<()> {
     let _off = Setting::change(SWITCH, 0)?;
     module::insert(ctx)?.context("insmod")?;

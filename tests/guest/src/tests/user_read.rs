@@ -33,6 +33,7 @@ use crate::workload;
 /// The needs `InTree`: the kernel takes the width of the counters from the in-tree driver.
 /// Without the width, pages do not allow RDPMC.
 pub const TESTS: &[Test] = tests![
+    all need [Counters];
     rdpmc_is_exact: [InTree, ExactCounts],
     page_is_as_in_tree,
     no_index_while_stopped: [InTree, ExactCounts],
@@ -439,6 +440,7 @@ fn no_rdpmc_without_mapping(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// RDPMC faults after a task has unmapped the last page of an event.
 fn no_rdpmc_after_munmap(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     expect_child_faults(|| {

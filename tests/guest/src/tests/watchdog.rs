@@ -31,6 +31,8 @@ fn watchdog_is_on(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// While the NMI watchdog has the counters, opening an event is EBUSY, and one line of the kernel
+/// log names `nmi_watchdog`.
 fn busy_with_hint(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut log = ctx.module_log()?;
@@ -50,6 +52,7 @@ fn busy_with_hint(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// After the NMI watchdog is switched off, rust_pmu counts exactly.
 fn free_when_switched_off(ctx: &Ctx) -> Result<()> {
     let _off = Setting::change(SWITCH, 0)?;
     expect_exact(&ctx.pmu()?, &workload::branches(100_000))

@@ -8,14 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::version::{module_sources, Version};
-use super::{metadata_package, Packages, DKMS};
+use super::{metadata_package, Packages, DKMS, TESTS};
 use crate::context::Context;
 use crate::kernel::Kernel;
+use crate::kselftest::Collection;
 use crate::module::Tree;
 use crate::step::Step;
 
-/// The manual page.
+/// The manual page of the module.
 const PAGE: &str = "rust_pmu.4";
+/// The manual page of the tests.
+const TESTS_PAGE: &str = "rust-perf-tests.1";
 
 /// How much time the compression of packages may take.
 #[derive(Clone, Copy, PartialEq)]
@@ -34,12 +37,14 @@ pub fn build(
     version: &Version,
     compression: Compression,
 ) -> Result<Packages> {
+    let tests = Collection::build(ctx, kernel)?;
     let title = format!("Debian packages for {}", kernel.release);
     let step = Step::start(ctx, &format!("deb-{}", kernel.release), &title)?;
     step.run(
         Command::new("mandoc")
             .args(["-T", "lint", "-W", "warning"])
-            .arg(ctx.top.join("packaging").join(PAGE)),
+            .args([PAGE, TESTS_PAGE])
+            .current_dir(ctx.top.join("packaging")),
     )?;
 
     let work = tempfile::tempdir()?;
@@ -53,6 +58,7 @@ pub fn build(
         path: &source,
     };
     tree.fill(kdir, version)?;
+    tree.tests(&tests)?;
     let mut build = Command::new("dpkg-buildpackage");
     build
         .args(["--build=binary", "--no-sign", "--no-check-builddeps"])
@@ -90,6 +96,7 @@ pub fn build(
     let packages = Packages {
         dkms: package(DKMS)?,
         metadata: package(&metadata_package(kernel))?,
+        tests: package(TESTS)?,
     };
     step.done();
     Ok(packages)
@@ -166,6 +173,19 @@ impl SourceTree<'_> {
         fs::write(
             self.debian(&format!("{DKMS}.manpages")),
             format!("{PAGE}\n"),
+        )?;
+        Ok(())
+    }
+
+    /// The tests, and their manual page.
+    fn tests(&self, collection: &Collection) -> Result<()> {
+        let stage = self.path.join("stage/kselftest");
+        collection.lay_out(&stage)?;
+        let program = Collection::program_in(&stage);
+        self.step.run(Command::new("strip").arg(program))?;
+        fs::copy(
+            self.ctx.top.join("packaging").join(TESTS_PAGE),
+            self.path.join(TESTS_PAGE),
         )?;
         Ok(())
     }

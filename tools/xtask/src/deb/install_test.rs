@@ -15,7 +15,7 @@ use super::build::{self, Compression};
 use super::listing::Listing;
 use super::machine::Machine;
 use super::version::Version;
-use super::{metadata_package, Packages, DKMS};
+use super::{metadata_package, Packages, DKMS, TESTS as TESTS_PACKAGE};
 use crate::cache::{self, Entry, Key};
 use crate::context::Context;
 use crate::guest::{self, Guest, LimitOf, Parts};
@@ -41,6 +41,9 @@ const TESTS: &[&str] = &[
     "counting::syscalls",
     "counting::moving_between_cpus",
 ];
+
+/// Runs what the package of tests has, as a user does: without a suite.
+const PACKAGED_TESTS: &str = "env -u RUST_PERF_SUITE rust-perf-tests >&2\n";
 
 const STABLE: &str = "trixie";
 const BACKPORTS: &str = "trixie-backports";
@@ -83,11 +86,12 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
     let step = Step::start(ctx, "install-packages", &title)?;
     let machine = Machine::copy_of(ctx, &step, &stock, &debs)?;
     let before = Listing::read(machine.root())?;
-    let files = [machine.copy(&of_old.dkms)?, machine.copy(&of_old.metadata)?];
+    let files = [&of_old.dkms, &of_old.metadata, &of_old.tests].map(|deb| machine.copy(deb));
+    let files = files.into_iter().collect::<Result<Vec<_>>>()?;
     machine.install(&step, STABLE, &files)?;
     check_module(&machine, &step, &old)?;
     step.done();
-    test.boot(&machine, &old)?;
+    test.boot(&machine, &old, PACKAGED_TESTS)?;
 
     let title = format!("kernel {}, upgraded to", kernel.release);
     let step = Step::start(ctx, "install-kernel", &title)?;
@@ -96,11 +100,12 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
     machine.install(&step, STABLE, [&file])?;
     check_module(&machine, &step, kernel)?;
     step.done();
-    test.boot(&machine, kernel)?;
+    test.boot(&machine, kernel, PACKAGED_TESTS)?;
 
     let step = Step::start(ctx, "install-purge", "packages, purged")?;
     let ours = [
         DKMS.to_owned(),
+        TESTS_PACKAGE.to_owned(),
         metadata_package(&old),
         metadata_package(kernel),
     ];
@@ -125,7 +130,7 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
     // What make install does, which needs no packages.
     let target = install::Target::below(machine.root(), &old.release);
     target.install(ctx, &module::for_kernel(ctx, &old)?)?;
-    test.boot(&machine, &old)?;
+    test.boot(&machine, &old, "")?;
     target.uninstall(ctx)?;
     let step = Step::start(ctx, "install-uninstalled", "files left behind")?;
     check_nothing_left(&machine, &step, &before)?;
@@ -161,7 +166,7 @@ fn downloads(ctx: &Context, kernels: [&Kernel; 2], built: [&Packages; 2]) -> Res
         .text(&ctx.fresh.to_string_lossy())
         .texts(&names);
     for packages in built {
-        for deb in [&packages.dkms, &packages.metadata] {
+        for deb in [&packages.dkms, &packages.metadata, &packages.tests] {
             key = key.text(&dependencies(deb)?);
         }
     }
@@ -173,7 +178,8 @@ fn downloads(ctx: &Context, kernels: [&Kernel; 2], built: [&Packages; 2]) -> Res
     }
     .get(ctx, |step, dir| {
         packages::download_for(ctx, step, &names, (&ctx.fresh, BACKPORTS), dir)?;
-        let ours = [&built[0].dkms, &built[0].metadata, &built[1].metadata];
+        let [old, new] = built;
+        let ours = [&old.dkms, &old.metadata, &old.tests, &new.metadata];
         packages::download_for(ctx, step, ours, (&ctx.fresh, STABLE), dir)
     })
 }
@@ -250,8 +256,8 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
-    /// Boots the machine with a kernel, loads the module and counts.
-    fn boot(&self, machine: &Machine, kernel: &Kernel) -> Result<()> {
+    /// Boots the machine with a kernel, loads the module, runs further commands and counts.
+    fn boot(&self, machine: &Machine, kernel: &Kernel, commands: &str) -> Result<()> {
         let image = Image::installed(machine.root(), kernel);
         let parts = Parts {
             qemu: self.qemu.clone(),
@@ -268,6 +274,7 @@ impl Test<'_> {
              test \"$(uname -r)\" = {}\n\
              modprobe rust_perf\n\
              perf stat -e rust_pmu/instructions/u true >&2\n\
+             {commands}\
              exec guest-tests {}",
             kernel.release,
             TESTS.join(" ")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Debian packages: the module by DKMS, and the Rust metadata that Debian's headers of a kernel
-//! lack.
+//! Debian packages: the module by DKMS, the Rust metadata that Debian's headers of a kernel
+//! lack, and the guest tests.
 //!
 //! [`build`] makes the packages, [`trial`] installs them in the build root that this process sees,
 //! which is thrown away when it ends, and [`install_test`] installs them on a Debian that has
@@ -29,6 +29,8 @@ use version::Version;
 
 /// The package with the module's source.
 const DKMS: &str = "rust-perf-dkms";
+/// The package with the guest tests as a kselftest collection.
+const TESTS: &str = "rust-perf-tests";
 
 /// The package with the Rust metadata of a kernel's headers.
 fn metadata_package(kernel: &Kernel) -> String {
@@ -39,6 +41,7 @@ fn metadata_package(kernel: &Kernel) -> String {
 struct Packages {
     dkms: PathBuf,
     metadata: PathBuf,
+    tests: PathBuf,
 }
 
 /// `make deb`.
@@ -51,7 +54,7 @@ pub fn deb(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
     trial::install(ctx, &kernel, &built, &version)?;
     let out = ctx.out.join("deb");
     fs::create_dir_all(&out)?;
-    for deb in [&built.metadata, &built.dkms] {
+    for deb in [&built.metadata, &built.dkms, &built.tests] {
         let copy = out.join(deb.file_name().unwrap_or_default());
         fs::copy(deb, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
         println!("{}", copy.display());

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::version::Version;
-use super::{metadata_package, Packages, DKMS};
+use super::{metadata_package, Packages, DKMS, TESTS};
 use crate::context::Context;
 use crate::kernel::Kernel;
 use crate::packages;
@@ -49,7 +49,11 @@ pub fn install(ctx: &Context, kernel: &Kernel, built: &Packages, version: &Versi
     fs::create_dir_all(ctx.out.join("deb"))?;
     fs::copy(&module, ctx.out.join("deb/rust_perf.ko"))?;
 
-    packages::purge(ctx, &step, &[DKMS.to_owned(), metadata_package(kernel)])?;
+    install(&built.tests)?;
+    step.run(Command::new(TESTS).arg("--list"))?;
+
+    let ours = [DKMS.to_owned(), metadata_package(kernel), TESTS.to_owned()];
+    packages::purge(ctx, &step, &ours)?;
     let sources = format!("/usr/src/linux-headers-{}", kernel.release);
     let left: Vec<PathBuf> = [
         module,
@@ -58,6 +62,9 @@ pub fn install(ctx: &Context, kernel: &Kernel, built: &Packages, version: &Versi
         format!("{sources}/rust").into(),
         format!("{sources}/scripts/target.json").into(),
         "/usr/share/man/man4/rust_pmu.4.gz".into(),
+        "/usr/bin/rust-perf-tests".into(),
+        "/usr/lib/rust-perf-tests".into(),
+        "/usr/share/man/man1/rust-perf-tests.1.gz".into(),
     ]
     .into_iter()
     .filter(|path: &PathBuf| path.exists())

@@ -86,6 +86,7 @@ fn for_each_probe(mut f: impl FnMut(&Probe) -> Result<()>) -> Result<()> {
     Ok(())
 }
 
+/// Each change of the attribute has the result of the in-tree PMUs, but for the listed differences.
 pub(super) fn changed_attrs(ctx: &Ctx) -> Result<()> {
     // Each event that is closed waits for RCU.
     let _expedited = Setting::change("/sys/kernel/rcu_expedited", 1)?;
@@ -100,6 +101,7 @@ pub(super) fn changed_attrs(ctx: &Ctx) -> Result<()> {
     })
 }
 
+/// 100 random attributes of each kind of probe have the result of the in-tree PMUs.
 pub(super) fn random_attrs(ctx: &Ctx) -> Result<()> {
     const CALLS: usize = 100;
     let _expedited = Setting::change("/sys/kernel/rcu_expedited", 1)?;

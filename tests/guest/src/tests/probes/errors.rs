@@ -201,6 +201,7 @@ fn check_symbols() -> Result<()> {
     Ok(())
 }
 
+/// A symbol that cannot be probed has its errno, and leaves no probe.
 pub(super) fn symbols(_: &Ctx) -> Result<()> {
     let before = kernel_probes()?;
     let mut log = Kmsg::from_now()?;
@@ -262,6 +263,7 @@ fn check_paths() -> Result<()> {
     check(&[("at the end of a page", text(path), OPENS)])
 }
 
+/// A path that cannot be probed has its errno, and leaves no breakpoint.
 pub(super) fn paths(_: &Ctx) -> Result<()> {
     let before = first_byte();
     check_paths()?;
@@ -269,6 +271,7 @@ pub(super) fn paths(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// A file descriptor that cannot be probed has its errno.
 pub(super) fn descriptors(_: &Ctx) -> Result<()> {
     let by = |fd| Probe::new(Kind::Descriptor, fd, 0);
     let directory = fs::File::open("/etc")?;

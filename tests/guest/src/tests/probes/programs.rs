@@ -178,6 +178,7 @@ pub(super) fn of_all_processes(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// With `remove_on_exec` a probe's event does not count after its task has called execve().
 pub(super) fn removed_on_exec(_: &Ctx) -> Result<()> {
     let target = Target::new()?;
     for probe in target.probes() {

@@ -56,6 +56,8 @@ fn records(probe: &Probe, number: u32, load: impl FnOnce()) -> Result<Vec<Vec<u6
     Ok(all)
 }
 
+/// Records of a program's function have its address, as many arguments as asked for, and the value
+/// that it returns.
 pub(super) fn of_programs(_: &Ctx) -> Result<()> {
     let (path, offset) = own_place(probed())?;
     let probe = Probe::path(&path, offset);
@@ -90,6 +92,8 @@ pub(super) fn of_programs(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Records of a kernel function have its address, as many arguments as asked for, and the value
+/// that it returns.
 pub(super) fn of_the_kernel(_: &Ctx) -> Result<()> {
     let address = kernel_address(SYSTEM_CALL.to_str()?)?;
     let probe = Probe::symbol(SYSTEM_CALL, 0);

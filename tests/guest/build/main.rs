@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Builds each `programs/*.S` as a static executable without a C library: all of its
-//! instructions are in its source, so that their number is known.
+//! instructions are in its source, so that their number is known. Lists what the tests assert.
+
+mod asserts;
 
 use std::env;
 use std::error::Error;
@@ -8,8 +10,15 @@ use std::fs;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=programs");
     let out = env::var("OUT_DIR")?;
+    let out = Path::new(&out);
+    programs(out)?;
+    fs::write(out.join("asserts.rs"), asserts::table(Path::new("src"))?)?;
+    Ok(())
+}
+
+fn programs(out: &Path) -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=programs");
     let gcc = cc::Build::new().get_compiler();
     for entry in fs::read_dir("programs")? {
         let source = entry?.path();
@@ -19,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .args(["-nostdlib", "-static", "-no-pie", "-Wl,-z,noexecstack"])
             .arg(&source)
             .arg("-o")
-            .arg(Path::new(&out).join(name))
+            .arg(out.join(name))
             .status()?;
         if !status.success() {
             return Err(format!("{}: {status}", source.display()).into());
