@@ -68,7 +68,7 @@ define usage
 |                     kernel's headers, and QEMU with a PMU. They are installed and purged in a
 |                     throw-away root
 | make install-test   install these packages on a fresh Debian 13 with the older supported kernel, boot
-|                     it, upgrade to the newer kernel, boot it, and purge them
+|                     it, upgrade to the newer kernel, boot it, also with Secure Boot, and purge them
 | make event-lists    unpack Intel's event lists from the kernel's source, and print where they
 |                     are; `make test` does so as well
 | make bench          measure what the emulated PMU costs

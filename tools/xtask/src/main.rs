@@ -86,7 +86,8 @@ enum Command {
     Install(install::Options),
     /// Remove the module that was installed.
     Uninstall(install::Options),
-    /// Install the packages on a Debian that has nothing else, and upgrade its kernel.
+    /// Install the packages on a Debian that has nothing else, and upgrade its kernel; also with Secure
+    /// Boot.
     InstallTest,
     /// Unpack Intel's event lists from the kernel's source.
     EventLists,

@@ -14,6 +14,7 @@ mod listing;
 mod machine;
 mod qemu;
 mod qemu_trial;
+mod secure_boot;
 mod trial;
 mod version;
 
