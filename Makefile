@@ -64,10 +64,11 @@ define usage
 |                     install it in /lib/modules; make uninstall removes it
 |   KDIR=dir          for the kernel of that build tree
 |   DESTDIR=dir       below that directory (INSTALL_MOD_PATH= is the same)
-| make deb            build Debian packages in out/deb: the module by DKMS, and the Rust metadata
-|                     of the kernel's headers. They are installed and purged in a throw-away root
+| make deb            build Debian packages in out/deb: the module by DKMS, the Rust metadata of the
+|                     kernel's headers, the tests, and QEMU with a PMU. They are installed and purged
+|                     in a throw-away root
 | make install-test   install these packages on a fresh Debian 13 with the older supported kernel, boot
-|                     it, upgrade to the newer kernel, boot it, and purge them
+|                     it, upgrade to the newer kernel, boot it, also with Secure Boot, and purge them
 | make kselftest-install
 |                     install the guest tests as a kselftest collection, to be run on any
 |                     machine with the module: run_kselftest.sh, or rust_perf/rust-perf-tests

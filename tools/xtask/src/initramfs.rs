@@ -7,7 +7,7 @@ use cpio::newc::ModeFileType;
 use cpio::{write_cpio, NewcBuilder};
 use std::fs::{self, File};
 use std::io::Cursor;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cache::{Entry, Key};
@@ -37,10 +37,7 @@ pub fn initramfs(ctx: &Context, kernel: &Kernel, image: &Image) -> Result<PathBu
     .get(ctx, |_, dir| {
         let modules = image.modules.join(&kernel.release);
         let dependencies = fs::read_to_string(modules.join("modules.dep"))?;
-        let mut files = vec![(
-            "bin/busybox".to_owned(),
-            fs::read("/usr/bin/busybox").context("no busybox in the build root")?,
-        )];
+        let mut files = Vec::new();
         let mut names = Vec::new();
         let needed = match kernel.flavour {
             Some(_) => &[],
@@ -62,25 +59,39 @@ pub fn initramfs(ctx: &Context, kernel: &Kernel, image: &Image) -> Result<PathBu
             INIT.replace("@MODULES@", &names.join(" ")).into_bytes(),
         ));
 
-        let entry = |name: &str, file_type, mode| {
-            NewcBuilder::new(name)
-                .set_mode_file_type(file_type)
-                .mode(mode)
-        };
-        let mut archive = vec![(
-            entry("bin", ModeFileType::Directory, 0o40755),
-            Cursor::new(Vec::new()),
-        )];
-        for (name, contents) in files {
-            archive.push((
-                entry(&name, ModeFileType::Regular, 0o100755),
-                Cursor::new(contents),
-            ));
-        }
-        write_cpio(archive.into_iter(), File::create(dir.join("initramfs"))?)?;
-        Ok(())
+        write(files, &dir.join("initramfs"))
     })?;
     Ok(entry.join("initramfs"))
+}
+
+/// Writes an initramfs that has busybox and this program as the first process.
+pub fn with_init(init: &str, path: &Path) -> Result<()> {
+    write(vec![("init".to_owned(), init.as_bytes().to_vec())], path)
+}
+
+/// Writes an initramfs with busybox and these files.
+fn write(mut files: Vec<(String, Vec<u8>)>, path: &Path) -> Result<()> {
+    files.push((
+        "bin/busybox".to_owned(),
+        fs::read("/usr/bin/busybox").context("no busybox in the build root")?,
+    ));
+    let entry = |name: &str, file_type, mode| {
+        NewcBuilder::new(name)
+            .set_mode_file_type(file_type)
+            .mode(mode)
+    };
+    let mut archive = vec![(
+        entry("bin", ModeFileType::Directory, 0o40755),
+        Cursor::new(Vec::new()),
+    )];
+    for (name, contents) in files {
+        archive.push((
+            entry(&name, ModeFileType::Regular, 0o100755),
+            Cursor::new(contents),
+        ));
+    }
+    write_cpio(archive.into_iter(), File::create(path)?)?;
+    Ok(())
 }
 
 /// The paths of modules and of those they depend on, in the order to load them.

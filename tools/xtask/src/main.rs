@@ -89,7 +89,8 @@ enum Command {
     Uninstall(install::Options),
     /// Install the guest tests as a kselftest collection.
     KselftestInstall(kselftest::Options),
-    /// Install the packages on a Debian that has nothing else, and upgrade its kernel.
+    /// Install the packages on a Debian that has nothing else, and upgrade its kernel; also with Secure
+    /// Boot.
     InstallTest,
     /// Unpack Intel's event lists from the kernel's source.
     EventLists,

@@ -117,7 +117,8 @@ impl std::str::FromStr for Index {
     }
 }
 
-fn output(command: &mut Command) -> Result<String> {
+/// What a command prints. Fails if the command does.
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .output()
         .with_context(|| format!("cannot run {}", describe(command)))?;

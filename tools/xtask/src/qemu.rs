@@ -20,32 +20,49 @@ use crate::kernel;
 use crate::packages;
 use crate::step::Step;
 
-/// TCG, and 9p for the shared directories.
-const CONFIGURE: &[&str] = &[
-    "--target-list=x86_64-softmmu",
-    "--without-default-features",
-    "--without-default-devices",
-    "--with-devices-x86_64=rust_perf",
-    "--enable-trace-backends=nop",
-    "--enable-tcg",
-    "--enable-virtfs",
-    "--enable-attr",
-    "--disable-docs",
-    "--disable-install-blobs",
-    "--disable-download",
-    "--disable-fdt",
-    "--disable-werror",
-    "--disable-debug-info",
-];
+/// What a QEMU is built with.
+pub struct Configuration {
+    /// The names of the entries of the cache: the build directory, and the binary.
+    pub entries: [&'static str; 2],
+    /// What the user reads while it is built.
+    pub title: &'static str,
+    /// What configure is called with.
+    pub options: &'static [&'static str],
+    /// The devices of x86_64, unless they are QEMU's default.
+    pub devices: Option<&'static str>,
+}
 
-/// The devices of a guest. They select what they need.
-const DEVICES: &str = "\
+/// The QEMU of the guests here: TCG, and 9p for the shared directories.
+const OF_GUESTS: Configuration = Configuration {
+    entries: ["qemu-build", "qemu"],
+    title: "with a PMU",
+    options: &[
+        "--target-list=x86_64-softmmu",
+        "--without-default-features",
+        "--without-default-devices",
+        "--with-devices-x86_64=rust_perf",
+        "--enable-trace-backends=nop",
+        "--enable-tcg",
+        "--enable-virtfs",
+        "--enable-attr",
+        "--disable-docs",
+        "--disable-install-blobs",
+        "--disable-download",
+        "--disable-fdt",
+        "--disable-werror",
+        "--disable-debug-info",
+    ],
+    // They select what they need.
+    devices: Some(
+        "\
 CONFIG_I440FX=y
 CONFIG_HPET=y
 CONFIG_VIRTIO_PCI=y
 CONFIG_VIRTIO_SERIAL=y
 CONFIG_VIRTIO_9P=y
-";
+",
+    ),
+};
 
 /// Where QEMU is built and linked. The build directory contains its own name, so it is
 /// always mounted here.
@@ -69,7 +86,17 @@ pub struct Qemu {
     binary: PathBuf,
     /// Shared libraries that the build root does not have.
     libraries: Option<PathBuf>,
+    /// Whether it finds its firmware by itself.
+    is_installed: bool,
     cpu: &'static str,
+}
+
+/// A QEMU with the PMU that was built here.
+pub struct Built {
+    /// The program.
+    pub binary: PathBuf,
+    /// The source that it was built from, with Debian's packaging.
+    pub source: PathBuf,
 }
 
 impl Qemu {
@@ -98,6 +125,7 @@ impl Qemu {
         Ok(Self {
             binary: entry.join("usr/bin").join(BINARY),
             libraries: Some(entry.join("usr/lib/x86_64-linux-gnu")),
+            is_installed: false,
             cpu: "max",
         })
     }
@@ -107,60 +135,108 @@ impl Qemu {
         let version = packages::source_version(ctx, "qemu")?;
         let entry = Entry {
             name: "qemu-pristine",
-            key: Key::new(ctx)
-                .recipe(0)
-                .text(&version)
-                .texts(CONFIGURE)
-                .text(DEVICES)
+            key: OF_GUESTS
+                .add_to(Key::new(ctx).recipe(0).text(&version))
                 .finish(),
             title: format!("QEMU {version}, pristine"),
             megabytes: 1500,
         }
         .get(ctx, |step, dir| {
             let work = tempfile::tempdir_in(dir)?;
-            build(ctx, step, work.path(), &[], &[])?;
+            build(ctx, step, work.path(), &OF_GUESTS, &[], &[])?;
             fs::copy(work.path().join("build").join(BINARY), dir.join(BINARY))?;
             Ok(())
         })?;
         Ok(Self {
             binary: entry.join(BINARY),
             libraries: None,
+            is_installed: false,
             cpu: "max",
         })
     }
 
     /// QEMU with the PMU.
     pub fn patched(ctx: &Context) -> Result<Self> {
+        Ok(Self::built(&Built::get(ctx, &OF_GUESTS)?))
+    }
+
+    /// One with the PMU, where it was built.
+    pub fn built(built: &Built) -> Self {
+        Self {
+            binary: built.binary.clone(),
+            libraries: None,
+            is_installed: false,
+            cpu: suites::BASE_CPU,
+        }
+    }
+
+    /// One with the PMU that a package has installed, with its firmware.
+    pub fn installed(binary: &Path) -> Self {
+        Self {
+            binary: binary.to_owned(),
+            libraries: None,
+            is_installed: true,
+            cpu: suites::BASE_CPU,
+        }
+    }
+
+    /// A command that runs it. Debian packages the firmware apart from QEMU's source.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        if !self.is_installed {
+            command.args(["-L", "/usr/share/seabios", "-L", "/usr/share/qemu"]);
+        }
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        command
+    }
+
+    /// The -cpu of a guest without a suite.
+    pub fn cpu(&self) -> &'static str {
+        self.cpu
+    }
+}
+
+impl Configuration {
+    /// Adds it to the key of what is built with it.
+    fn add_to(&self, key: Key) -> Key {
+        let key = key.texts(self.options);
+        match self.devices {
+            Some(devices) => key.text(devices),
+            None => key,
+        }
+    }
+}
+
+impl Built {
+    /// Builds it, with what the build root has.
+    pub fn get(ctx: &Context, configuration: &Configuration) -> Result<Self> {
         let version = packages::source_version(ctx, "qemu")?;
         let patches = patches(ctx)?;
         let (library, header) = bridge(ctx)?;
 
         let option = format!("-Dx86_pmu={WORK}/pmu");
-        let mut key = Key::new(ctx)
-            .recipe(0)
-            .text(&version)
-            .texts(CONFIGURE)
-            .text(DEVICES)
-            .text(&option)
-            .file(&header)?;
+        let key = Key::new(ctx).recipe(0).text(&version);
+        let mut key = configuration.add_to(key).text(&option).file(&header)?;
         for patch in &patches {
             key = key.file(patch)?;
         }
         let built = Entry {
-            name: "qemu-build",
+            name: configuration.entries[0],
             key: key.finish(),
-            title: format!("QEMU {version} with a PMU"),
+            title: format!("QEMU {version} {}", configuration.title),
             megabytes: 1500,
         };
         let built_dir = built.get(ctx, |step, dir| {
             fs::create_dir(dir.join("pmu"))?;
             fs::copy(&header, dir.join("pmu/pmu_bridge.h"))?;
             fs::copy(&library, dir.join("pmu").join(LIBRARY))?;
-            build(ctx, step, dir, &patches, &[&option])
+            build(ctx, step, dir, configuration, &patches, &[&option])
         })?;
 
         let linked = Entry {
-            name: "qemu",
+            name: configuration.entries[1],
             key: Key::new(ctx)
                 .recipe(0)
                 .text(&built.key)
@@ -182,24 +258,8 @@ impl Qemu {
         })?;
         Ok(Self {
             binary: linked.join(BINARY),
-            libraries: None,
-            cpu: suites::BASE_CPU,
+            source: built_dir.join("source"),
         })
-    }
-
-    /// A command that runs it. Debian packages the firmware apart from QEMU's source.
-    pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.args(["-L", "/usr/share/seabios", "-L", "/usr/share/qemu"]);
-        if let Some(libraries) = &self.libraries {
-            command.env("LD_LIBRARY_PATH", libraries);
-        }
-        command
-    }
-
-    /// The -cpu of a guest without a suite.
-    pub fn cpu(&self) -> &'static str {
-        self.cpu
     }
 }
 
@@ -241,6 +301,7 @@ fn build(
     ctx: &Context,
     step: &Step,
     dir: &Path,
+    configuration: &Configuration,
     patches: &[PathBuf],
     options: &[&str],
 ) -> Result<()> {
@@ -254,15 +315,17 @@ fn build(
                 .current_dir(&source),
         )?;
     }
-    fs::write(
-        source.join("configs/devices/x86_64-softmmu/rust_perf.mak"),
-        DEVICES,
-    )?;
+    if let Some(devices) = configuration.devices {
+        fs::write(
+            source.join("configs/devices/x86_64-softmmu/rust_perf.mak"),
+            devices,
+        )?;
+    }
     let work = Mount::new(dir)?;
     fs::create_dir(work.build()).context("QEMU's build directory")?;
     step.run(
         Command::new("../source/configure")
-            .args(CONFIGURE)
+            .args(configuration.options)
             .args(options)
             .current_dir(work.build()),
     )?;

@@ -40,12 +40,9 @@ pub fn build(
     let tests = Collection::build(ctx, kernel)?;
     let title = format!("Debian packages for {}", kernel.release);
     let step = Step::start(ctx, &format!("deb-{}", kernel.release), &title)?;
-    step.run(
-        Command::new("mandoc")
-            .args(["-T", "lint", "-W", "warning"])
-            .args([PAGE, TESTS_PAGE])
-            .current_dir(ctx.top.join("packaging")),
-    )?;
+    for page in [PAGE, TESTS_PAGE] {
+        check_page(&step, &ctx.top.join("packaging").join(page))?;
+    }
 
     let work = tempfile::tempdir()?;
     let source = work.path().join("source");
@@ -59,25 +56,11 @@ pub fn build(
     };
     tree.fill(kdir, version)?;
     tree.tests(&tests)?;
-    let mut build = Command::new("dpkg-buildpackage");
-    build
-        .args(["--build=binary", "--no-sign", "--no-check-builddeps"])
-        .env("RELEASE", &kernel.release)
-        .env("HEADERS_VERSION", of_metadata)
-        .env("SOURCE_DATE_EPOCH", &version.seconds)
-        .current_dir(&source);
-    if compression == Compression::Fast {
-        build.env("DPKG_DEB_COMPRESSOR_LEVEL", "0");
-    }
-    step.run(&mut build)?;
-    for changes in files(work.path(), "changes")? {
-        step.run(
-            Command::new("lintian")
-                .args(["--allow-root", "--fail-on", "error,warning"])
-                .arg(changes),
-        )?;
-    }
-    let debs = files(work.path(), "deb")?;
+    let environment = [
+        ("RELEASE", kernel.release.as_str()),
+        ("HEADERS_VERSION", of_metadata.as_str()),
+    ];
+    let debs = self::packages(&step, &source, version, compression, &environment)?;
     // The packages of another kernel have the same names, in part.
     let kept = ctx.private(&format!("deb-{}", kernel.release));
     fs::create_dir_all(&kept)?;
@@ -102,6 +85,59 @@ pub fn build(
     Ok(packages)
 }
 
+/// Has mandoc check a manual page. A warning is an error.
+pub fn check_page(step: &Step, page: &Path) -> Result<()> {
+    step.run(
+        Command::new("mandoc")
+            .args(["-T", "lint", "-W", "warning"])
+            .arg(page),
+    )
+}
+
+/// Writes the changelog of a source package.
+pub fn changelog(source: &str, of_packages: &str, version: &Version, debian: &Path) -> Result<()> {
+    fs::write(
+        debian.join("changelog"),
+        format!(
+            "{source} ({of_packages}) unstable; urgency=medium\n\n  \
+             * Made from the source tree.\n\n \
+             -- The rust_perf developers <rust-perf@users.noreply.example>  {}\n",
+            version.date
+        ),
+    )?;
+    Ok(())
+}
+
+/// Builds the packages of a source tree, beside it, and has lintian check them. A warning is an
+/// error.
+pub fn packages(
+    step: &Step,
+    source: &Path,
+    version: &Version,
+    compression: Compression,
+    environment: &[(&str, &str)],
+) -> Result<Vec<PathBuf>> {
+    let mut build = Command::new("dpkg-buildpackage");
+    build
+        .args(["--build=binary", "--no-sign", "--no-check-builddeps"])
+        .envs(environment.iter().copied())
+        .env("SOURCE_DATE_EPOCH", &version.seconds)
+        .current_dir(source);
+    if compression == Compression::Fast {
+        build.env("DPKG_DEB_COMPRESSOR_LEVEL", "0");
+    }
+    step.run(&mut build)?;
+    let beside = source.parent().unwrap_or(source);
+    for changes in files(beside, "changes")? {
+        step.run(
+            Command::new("lintian")
+                .args(["--allow-root", "--fail-on", "error,warning"])
+                .arg(changes),
+        )?;
+    }
+    files(beside, "deb")
+}
+
 /// The tree that dpkg-buildpackage builds.
 struct SourceTree<'a> {
     ctx: &'a Context,
@@ -114,15 +150,7 @@ impl SourceTree<'_> {
     fn fill(&self, kdir: &Path, version: &Version) -> Result<()> {
         self.rules(&Tree::read(kdir)?.rustc()?)?;
         let of_packages = version.of_packages();
-        fs::write(
-            self.debian("changelog"),
-            format!(
-                "rust-perf ({of_packages}) unstable; urgency=medium\n\n  \
-                 * Made from the source tree.\n\n \
-                 -- The rust_perf developers <rust-perf@users.noreply.example>  {}\n",
-                version.date
-            ),
-        )?;
+        changelog("rust-perf", &of_packages, version, &self.debian(""))?;
         self.module(&of_packages)?;
         self.metadata(kdir)
     }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Debian packages: the module by DKMS, the Rust metadata that Debian's headers of a kernel
-//! lack, and the guest tests.
+//! Debian packages: the module by DKMS, the Rust metadata that Debian's headers of a kernel lack, the
+//! guest tests, and the patched QEMU.
 //!
 //! [`build`] makes the packages, [`trial`] installs them in the build root that this process sees,
 //! which is thrown away when it ends, and [`install_test`] installs them on a Debian that has
 //! nothing else.
 
 mod build;
+mod counting;
 pub mod install_test;
 mod listing;
 mod machine;
+mod qemu;
+mod qemu_trial;
+mod secure_boot;
 mod trial;
 mod version;
 
@@ -51,10 +55,12 @@ pub fn deb(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
     install_tools(ctx)?;
     let version = Version::read(ctx)?;
     let built = build::build(ctx, &kernel, &kdir, &version, Compression::Usual)?;
-    trial::install(ctx, &kernel, &built, &version)?;
+    let module = trial::install(ctx, &kernel, &built, &version)?;
+    let of_qemu = qemu::package(ctx, &qemu::get(ctx)?, &version, Compression::Usual)?;
+    qemu_trial::run(ctx, &kernel, &of_qemu, &module)?;
     let out = ctx.out.join("deb");
     fs::create_dir_all(&out)?;
-    for deb in [&built.metadata, &built.dkms, &built.tests] {
+    for deb in [&built.metadata, &built.dkms, &built.tests, &of_qemu] {
         let copy = out.join(deb.file_name().unwrap_or_default());
         fs::copy(deb, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
         println!("{}", copy.display());

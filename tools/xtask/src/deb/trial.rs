@@ -15,8 +15,13 @@ use crate::kernel::Kernel;
 use crate::packages;
 use crate::step::Step;
 
-/// Tries the packages. Leaves the module that DKMS builds in `out/deb`.
-pub fn install(ctx: &Context, kernel: &Kernel, built: &Packages, version: &Version) -> Result<()> {
+/// Tries the packages. Leaves the module that DKMS builds in `out/deb`, and returns its name.
+pub fn install(
+    ctx: &Context,
+    kernel: &Kernel,
+    built: &Packages,
+    version: &Version,
+) -> Result<PathBuf> {
     let headers = format!("{}={}", kernel.package("headers"), kernel.version);
     let title = format!("headers of {}", kernel.release);
     super::install(ctx, "deb-headers", &title, &[&headers])?;
@@ -47,7 +52,8 @@ pub fn install(ctx: &Context, kernel: &Kernel, built: &Packages, version: &Versi
         step.failure(&format!("the module is for {vermagic}"))
     );
     fs::create_dir_all(ctx.out.join("deb"))?;
-    fs::copy(&module, ctx.out.join("deb/rust_perf.ko"))?;
+    let copy = ctx.out.join("deb/rust_perf.ko");
+    fs::copy(&module, &copy)?;
 
     install(&built.tests)?;
     step.run(Command::new(TESTS).arg("--list"))?;
@@ -74,5 +80,5 @@ pub fn install(ctx: &Context, kernel: &Kernel, built: &Packages, version: &Versi
         step.failure(&format!("left behind: {left:?}"))
     );
     step.done();
-    Ok(())
+    Ok(copy)
 }

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The package with the patched QEMU, `packaging/qemu`. It has the devices that a user of QEMU
+//! expects, which the guests here do without.
+
+use anyhow::{ensure, Context as _, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build::{self, Compression};
+use super::version::Version;
+use crate::context::Context;
+use crate::packages;
+use crate::qemu::{Built, Configuration};
+use crate::step::Step;
+
+/// The package.
+pub const PACKAGE: &str = "qemu-system-x86-pmu";
+/// Its program, which is also the name of the manual page.
+pub const PROGRAM: &str = "qemu-system-x86_64-pmu";
+
+/// What it is built with. The firmware is where Debian's packages have it.
+const CONFIGURATION: Configuration = Configuration {
+    entries: ["qemu-package-build", "qemu-package"],
+    title: "with a PMU and all devices",
+    options: &[
+        "--target-list=x86_64-softmmu",
+        "--prefix=/usr",
+        "--sysconfdir=/etc",
+        "--localstatedir=/var",
+        "--firmwarepath=/usr/share/qemu:/usr/share/seabios:/usr/lib/ipxe/qemu",
+        "--with-pkgversion=with an x86 PMU",
+        "--without-default-features",
+        "--enable-trace-backends=nop",
+        "--enable-tcg",
+        "--enable-virtfs",
+        "--enable-attr",
+        "--enable-slirp",
+        "--enable-pixman",
+        "--enable-vnc",
+        "--enable-curses",
+        "--enable-iconv",
+        "--disable-docs",
+        "--disable-install-blobs",
+        "--disable-download",
+        "--disable-fdt",
+        "--disable-werror",
+        "--disable-debug-info",
+    ],
+    devices: None,
+};
+
+/// What the build root lacks to build it, and to run it.
+const NEEDS: &[&str] = &["ipxe-qemu", "libncurses-dev", "libslirp-dev"];
+
+/// The folder with what is its own.
+const FOLDER: &str = "packaging/qemu";
+
+/// Builds QEMU.
+pub fn get(ctx: &Context) -> Result<Built> {
+    super::install(ctx, "deb-qemu-needs", "libraries for QEMU", NEEDS)?;
+    Built::get(ctx, &CONFIGURATION)
+}
+
+/// The manual page.
+pub fn page(ctx: &Context) -> PathBuf {
+    ctx.top.join(FOLDER).join(format!("{PROGRAM}.1"))
+}
+
+/// Builds the package of QEMU, and has lintian and mandoc check it.
+pub fn package(
+    ctx: &Context,
+    qemu: &Built,
+    version: &Version,
+    compression: Compression,
+) -> Result<PathBuf> {
+    let step = Step::start(ctx, "deb-qemu", "Debian package of QEMU")?;
+    build::check_page(&step, &page(ctx))?;
+    let work = tempfile::tempdir()?;
+    let source = work.path().join("source");
+    fill(ctx, qemu, version, &source)?;
+    let mut debs = build::packages(&step, &source, version, compression, &[])?;
+    let deb = debs.pop().context("dpkg-buildpackage made no package")?;
+    let copy = ctx.private(&deb.file_name().unwrap_or_default().to_string_lossy());
+    fs::copy(deb, &copy)?;
+    step.done();
+    Ok(copy)
+}
+
+/// Makes the tree that dpkg-buildpackage builds.
+fn fill(ctx: &Context, qemu: &Built, version: &Version, source: &Path) -> Result<()> {
+    let folder = ctx.top.join(FOLDER);
+    let debian = source.join("debian");
+    fs::create_dir_all(source.join("stage"))?;
+    fs::create_dir(&debian)?;
+    let mut parse = Command::new("dpkg-parsechangelog");
+    parse
+        .arg("--file")
+        .arg(qemu.source.join("debian/changelog"));
+    let of_qemu = packages::output(parse.args(["--show-field", "Version"]))?;
+    let of_qemu = of_qemu.trim();
+    let without_epoch = of_qemu.split_once(':').map_or(of_qemu, |it| it.1);
+    let of_package = format!("{without_epoch}+{}", version.commits);
+    build::changelog("qemu-x86-pmu", &of_package, version, &debian)?;
+
+    let read = |name: &str| {
+        let text = fs::read_to_string(folder.join(name))?;
+        Ok::<_, anyhow::Error>(text.replace("@QEMU_VERSION@", of_qemu))
+    };
+    fs::write(debian.join("control"), read("control.in")?)?;
+    let copyright = read("copyright.in")?.replace("@CRATES@", &crates(ctx)?);
+    let of_source = fs::read_to_string(qemu.source.join("debian/copyright"))?;
+    let (_, paragraphs) = of_source
+        .split_once("\n\n")
+        .context("QEMU's debian/copyright has no paragraphs")?;
+    fs::write(debian.join("copyright"), copyright + paragraphs)?;
+    fs::copy(folder.join("rules"), debian.join("rules"))?;
+
+    let program = source.join("stage").join(PROGRAM);
+    fs::copy(&qemu.binary, program)?;
+    fs::write(debian.join("install"), format!("stage/{PROGRAM} usr/bin\n"))?;
+    fs::copy(page(ctx), source.join(format!("{PROGRAM}.1")))?;
+    fs::write(debian.join("manpages"), format!("{PROGRAM}.1\n"))?;
+    Ok(())
+}
+
+/// The crates that the model is linked with, and their licences: lines of debian/copyright.
+fn crates(ctx: &Context) -> Result<String> {
+    let tree = packages::output(
+        Command::new("cargo")
+            .args(["tree", "--locked", "--package", "pmu-bridge"])
+            .args(["--edges", "normal,no-proc-macro", "--prefix", "none"])
+            .args(["--format", "{p}: {l}"])
+            .current_dir(&ctx.top),
+    )?;
+    Ok(licences(&tree))
+}
+
+/// The crates of cargo's list but for the workspace's own, whose place is in parentheses.
+fn licences(tree: &str) -> String {
+    let mut crates: Vec<_> = tree
+        .lines()
+        .filter(|line| !line.contains('(') && !line.is_empty())
+        .map(|line| format!("  {line}"))
+        .collect();
+    crates.sort();
+    crates.dedup();
+    crates.join("\n")
+}
+
+/// Checks that the package has files of its own names only, so that it is in no other's way.
+pub fn check_files(step: &Step, deb: &Path) -> Result<()> {
+    let list = packages::output(Command::new("dpkg-deb").arg("--contents").arg(deb))?;
+    let foreign: Vec<_> = foreign_files(&list).collect();
+    ensure!(
+        foreign.is_empty(),
+        step.failure(&format!("the package has {}", foreign.join(", ")))
+    );
+    Ok(())
+}
+
+/// The files in a list of `dpkg-deb --contents` that are not of this package's names.
+fn foreign_files(list: &str) -> impl Iterator<Item = &str> {
+    list.lines()
+        .filter(|line| !line.starts_with('d'))
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .filter(|path| !path.contains(PACKAGE) && !path.contains(PROGRAM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crates_of_others_are_listed_once() {
+        let tree = "pmu-bridge v0.1.0 (/a/qemu/bridge): GPL-2.0\nserde v1.0.229: MIT\n\
+                    pmu-model v0.1.0 (/a/pmu-model): GPL-2.0\nitoa v1.0.18: MIT\n\
+                    serde v1.0.229: MIT\n";
+        assert_eq!(licences(tree), "  itoa v1.0.18: MIT\n  serde v1.0.229: MIT");
+    }
+
+    #[test]
+    fn files_of_other_packages_are_found() {
+        let list = "drwxr-xr-x root/root 0 2026-11-25 14:00 ./usr/bin/\n\
+                    -rwxr-xr-x root/root 1 2026-11-25 14:00 ./usr/bin/qemu-system-x86_64-pmu\n\
+                    -rw-r--r-- root/root 1 2026-11-25 14:00 ./usr/share/doc/qemu-system-x86-pmu/a\n\
+                    lrwxrwxrwx root/root 0 2026-11-25 14:00 ./usr/bin/qemu-system-x86_64 -> b\n";
+        let foreign: Vec<_> = foreign_files(list).collect();
+        assert_eq!(foreign, ["./usr/bin/qemu-system-x86_64"]);
+    }
+}
