@@ -115,6 +115,7 @@ impl Cpu {
 }
 
 /// CPUID leaves by hand: (leaf, subleaf) and EAX to EDX. All others are 0.
+#[derive(Debug)]
 pub struct Cpuid(Vec<((u32, u32), [u32; 4])>);
 
 impl Cpuid {
