@@ -48,8 +48,8 @@ define usage
 | make fuzz           have libFuzzer look for inputs on which a target of tests/fuzz fails
 |   FUZZ='GLOB…'      only these targets, such as attributes
 |   SECONDS=n         for so long each (default: 60)
-| make coverage       measure which lines and branches the host tests reach. The table is that of
-|                     docs/testing.md, and out/coverage/html shows the lines
+| make coverage       measure which lines and branches the host tests reach. It prints a table,
+|                     and out/coverage/html shows the lines
 | make mutants        change the code in small ways, and see whether the host tests notice: hours for
 |                     all of it. The last line is "N caught, N missed, N timed out, N unviable"
 |   MUTANTS='GLOB…'   only these files, such as 'rust_perf/pmc/assign*'
