@@ -10,14 +10,14 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED ALL, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS ALL, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test planted generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update clean clean-cache help
+.PHONY: module demo shell guest test planted fuzz coverage mutants generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update clean clean-cache help
 
-module demo shell guest test planted generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update:
+module demo shell guest test planted fuzz coverage mutants generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -45,6 +45,14 @@ define usage
 | make planted        put each bug of tests/planted in a copy of the checkout, and run the test
 |                     that catches it. The last line is "N caught, N missed"
 |   PLANTED='GLOB…'   only these bugs, such as '0?-*'
+| make fuzz           have libFuzzer look for inputs on which a target of tests/fuzz fails
+|   FUZZ='GLOB…'      only these targets, such as attributes
+|   SECONDS=n         for so long each (default: 60)
+| make coverage       measure which lines and branches the host tests reach. It prints a table,
+|                     and out/coverage/html shows the lines
+| make mutants        change the code in small ways, and see whether the host tests notice: hours for
+|                     all of it. The last line is "N caught, N missed, N timed out, N unviable"
+|   MUTANTS='GLOB…'   only these files, such as 'rust_perf/pmc/assign*'
 | make shell          an interactive guest with the module loaded
 | make guest CMD=…    run one command in a fresh guest. make exits with 2 if the command
 |                     fails; tools/bootstrap guest --cmd '…' with the command's own status

@@ -10,7 +10,8 @@ use pmc::{
     event::EventSel,
     Capabilities, EventName,
 };
-use std::num::NonZeroU8;
+use proptest::prelude::*;
+use std::{collections::BTreeSet, num::NonZeroU8};
 
 #[test]
 fn an_older_generation_can_be_asked_for_and_a_newer_one_not() {
@@ -181,5 +182,85 @@ fn counters_can_be_hidden_where_cpuid_says_so() {
         assert_eq!(caps.hides_counters, expected);
         // It is no field for the user.
         assert_eq!(caps.config_mask() & (1 << 37), 0);
+    }
+}
+
+/// Leaves with any bits, as a hypervisor may have them.
+fn any_cpuid() -> impl Strategy<Value = Cpuid> {
+    const LEAVES: [(u32, u32); 12] = [
+        (7, 0),
+        (7, 1),
+        (0xa, 0),
+        (0xb, 0),
+        (0x1a, 0),
+        (0x23, 0),
+        (0x23, 1),
+        (0x23, 2),
+        (0x23, 3),
+        (0x8000_0001, 0),
+        (0x8000_0008, 0),
+        (0x8000_0022, 0),
+    ];
+    const NAMES: [&[u8; 12]; 6] = [
+        b"GenuineIntel",
+        b"AuthenticAMD",
+        b"HygonGenuine",
+        b"  Shanghai  ",
+        b"CentaurHauls",
+        b"SomethingNew",
+    ];
+    let family = prop_oneof![3 => Just(6), 1 => 0x0f..0x1b_u8, 1 => any::<u8>()];
+    // Versions that exist, and widths about the limits.
+    let leaf_a = (0..9_u32, any::<u8>(), 30..66_u32, any::<[u32; 3]>()).prop_map(
+        |(version, general, width, [ebx, ecx, edx])| {
+            let eax = 0x0800_0000 | (width << 16) | (u32::from(general) << 8) | version;
+            [eax, ebx, ecx, (edx & !0x1fff) | (width << 5) | (edx & 0x1f)]
+        },
+    );
+    let leaves = prop::collection::vec(any::<[u32; 4]>(), LEAVES.len());
+    let signature = (family, any::<u8>(), 0..16_u8);
+    (prop::sample::select(&NAMES[..]), signature, leaves, leaf_a).prop_map(
+        |(name, (family, model, stepping), leaves, leaf_a)| {
+            // Of two equal ones the first counts.
+            let cpu = Cpuid::new(name, family, model, stepping).with(0xa, 0, leaf_a);
+            let leaves = LEAVES.into_iter().zip(leaves);
+            leaves.fold(cpu, |cpu, ((leaf, subleaf), registers)| {
+                cpu.with(leaf, subleaf, registers)
+            })
+        },
+    )
+}
+
+proptest! {
+    /// Whatever CPUID says, what is detected can be driven.
+    #[test]
+    fn any_cpuid_is_refused_or_understood(
+        cpu in any_cpuid(),
+        generation in prop::option::of(0..8_u8),
+        perf_capabilities: u64,
+    ) {
+        let found = match generation {
+            Some(generation) => cpu.detect_as(generation),
+            None => cpu.detect_with(perf_capabilities),
+        };
+        let Some(caps) = found else { return Ok(()) };
+        prop_assert!(!caps.counters.gp_part().is_empty());
+        for counter in caps.counters {
+            prop_assert!((32..=64).contains(&caps.width(counter)));
+        }
+        prop_assert!((1 << 31..=1 << 63).contains(&(caps.max_period() + 1)));
+        // Each register is there once.
+        let registers: Vec<_> = caps.registers().map(|msr| msr.address()).collect();
+        let distinct: BTreeSet<_> = registers.iter().collect();
+        prop_assert_eq!(distinct.len(), registers.len());
+        // A named event has bits of fields only.
+        for event in caps.events() {
+            prop_assert_eq!(event.config & !caps.config_mask(), 0);
+        }
+        for id in 0..=12 {
+            let config = caps.hardware_event(id).unwrap_or(0);
+            prop_assert_eq!(config & !caps.config_mask(), 0);
+        }
+        prop_assert!(caps.metrics.is_empty() || caps.counters.contains(Counter::SLOTS));
     }
 }

@@ -12,12 +12,16 @@
 mod bench;
 mod cache;
 mod callgraph;
+mod cargo_tool;
 mod context;
+mod copy;
+mod coverage;
 mod cpus;
 mod deb;
 mod debug_kernel;
 mod demo;
 mod event_lists;
+mod fuzz;
 mod generations;
 mod guest;
 mod guest_tests;
@@ -30,6 +34,7 @@ mod kselftest;
 mod ktap;
 mod module;
 mod monitor;
+mod mutants;
 mod packages;
 mod planted;
 mod pump;
@@ -96,6 +101,12 @@ enum Command {
     EventLists,
     /// Check that the tests catch the bugs of tests/planted.
     Planted(planted::Options),
+    /// Have libFuzzer look for inputs that make a fuzz target fail.
+    Fuzz(fuzz::Options),
+    /// Measure how much of the code the host tests reach.
+    Coverage,
+    /// Change the code in small ways, and see whether the host tests notice.
+    Mutants(mutants::Options),
     /// Measure what the emulated PMU costs.
     Bench(bench::Options),
     /// Look for a newer kernel in the package index.
@@ -132,6 +143,9 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::InstallTest => deb::install_test::install_test(&ctx, &cli.kernel),
         Command::EventLists => event_lists::event_lists(&ctx, &cli.kernel),
         Command::Planted(options) => planted::planted(&ctx, &cli.kernel, options),
+        Command::Fuzz(options) => fuzz::fuzz(&ctx, options),
+        Command::Coverage => coverage::coverage(&ctx, &cli.kernel),
+        Command::Mutants(options) => mutants::mutants(&ctx, &cli.kernel, options),
         Command::Bench(options) => bench::bench(&ctx, &cli.kernel, options),
         Command::Update => kernel::update(&ctx, &cli.kernel),
         Command::Run { argv } => {

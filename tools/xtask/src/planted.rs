@@ -2,9 +2,6 @@
 
 //! `make planted`: puts each bug of `tests/planted` in a copy of the checkout, and runs the
 //! test that is to catch it.
-//!
-//! The copy is in /tmp, which belongs to this mount namespace, so that nothing of it is left
-//! however the run ends. What is built from it stays in `out/planted`, for the next run.
 
 mod bug;
 
@@ -15,10 +12,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
-use suites::Filter;
 
 use crate::cache;
 use crate::context::Context;
+use crate::copy;
 use crate::guest::{self, Parts};
 use crate::guest_tests;
 use crate::host;
@@ -31,13 +28,6 @@ use crate::signals;
 use crate::step::{indent, Step};
 use crate::test::{self, Ran};
 use bug::{Bug, HostTests, Sign, Test};
-
-/// The copy of the checkout. The name is always the same, so that cargo and Kbuild can use
-/// what an earlier run has built.
-const COPY: &str = "/tmp/planted";
-
-/// What the copy does not need.
-const LEFT_OUT: &[&str] = &[".git", "out", "target"];
 
 /// Where the table of bugs is.
 const PAGE: &str = "docs/testing.md";
@@ -102,7 +92,8 @@ impl Outcome {
 
 /// `make planted`.
 pub fn planted(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
-    let bugs = chosen(bug::all(ctx)?, options.planted.as_deref())?;
+    let globs = options.planted.as_deref();
+    let bugs = select::chosen("planted bug", bug::all(ctx)?, globs, |bug| &bug.name)?;
     let _lock = cache::lock(&ctx.out.join(".lock-planted"), "make planted")?;
     let bench = Bench::new(ctx, kernel, &bugs)?;
     let started = Instant::now();
@@ -160,24 +151,6 @@ pub fn check(ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-/// The bugs that the user wants.
-fn chosen(bugs: Vec<Bug>, globs: Option<&str>) -> Result<Vec<Bug>> {
-    let Some(globs) = globs else {
-        return Ok(bugs);
-    };
-    let filter = Filter::new(globs);
-    let names = || bugs.iter().map(|bug| bug.name.as_str());
-    if let Some(glob) = filter.unmatched(names()).first() {
-        let names: Vec<_> = names().collect();
-        bail!(
-            "no planted bug matches {glob}. There is: {}",
-            names.join(", ")
-        );
-    }
-    let chosen = |bug: &Bug| filter.has(&bug.name);
-    Ok(bugs.into_iter().filter(chosen).collect())
-}
-
 /// The command that applies a patch, each hunk exactly.
 fn patch(top: &Path, patch: &Path) -> Command {
     let mut command = Command::new("patch");
@@ -217,24 +190,7 @@ impl Bench {
             }),
             false => None,
         };
-        let copy = Context {
-            top: PathBuf::from(COPY),
-            cache: ctx.cache.clone(),
-            root: ctx.root.clone(),
-            fresh: ctx.fresh.clone(),
-            out: ctx.out.join("planted"),
-            logs: ctx.logs.clone(),
-        };
-        fs::create_dir(&copy.top)?;
-        fs::create_dir_all(&copy.out)?;
-        for file in fs::read_dir(&ctx.top)? {
-            let file = file?;
-            if !LEFT_OUT.iter().any(|name| file.file_name() == *name) {
-                let mut copying = Command::new("cp");
-                copying.arg("-a").arg(file.path()).arg(&copy.top);
-                ensure!(copying.status()?.success(), "cannot copy the checkout");
-            }
-        }
+        let copy = copy::checkout(ctx, "planted")?;
         Ok(Self { copy, guests })
     }
 

@@ -6,6 +6,24 @@ use anyhow::{bail, ensure, Result};
 use std::collections::HashSet;
 use suites::{Filter, Inventory, OtherKernel, Suite, SUITES};
 
+/// Those of `all` whose names match the globs; all of them if there are no globs.
+pub fn chosen<T>(
+    what: &str,
+    all: Vec<T>,
+    globs: Option<&str>,
+    name: impl Fn(&T) -> &str,
+) -> Result<Vec<T>> {
+    let Some(globs) = globs else {
+        return Ok(all);
+    };
+    let filter = Filter::new(globs);
+    let names: Vec<_> = all.iter().map(&name).collect();
+    if let Some(glob) = filter.unmatched(names.iter().copied()).first() {
+        bail!("no {what} matches {glob}. There is: {}", names.join(", "));
+    }
+    Ok(all.into_iter().filter(|it| filter.has(name(it))).collect())
+}
+
 /// A suite to run.
 #[derive(Debug, PartialEq)]
 pub struct Selected {

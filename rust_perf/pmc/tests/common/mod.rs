@@ -46,37 +46,48 @@ impl Cpu {
 
     /// What the driver detects.
     pub fn detect(&self) -> Option<Capabilities> {
-        detect(|leaf, _| self.cpuid(leaf), self.perf_capabilities())
+        detect(
+            |leaf, subleaf| self.cpuid(leaf, subleaf),
+            self.perf_capabilities(),
+        )
     }
 
     /// What the driver detects if it is restricted to this generation.
     pub fn detect_as(&self, generation: u8) -> Option<Capabilities> {
         detect_as(
             generation,
-            |leaf, _| self.cpuid(leaf),
+            |leaf, subleaf| self.cpuid(leaf, subleaf),
             self.perf_capabilities(),
         )
     }
 
-    fn cpuid(&self, leaf: u32) -> CpuidLeaf {
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> CpuidLeaf {
         let pmu = self.pmu.borrow();
-        if let Some([eax, ebx, ecx, edx]) = pmu.cpuid(leaf) {
+        if let Some([eax, ebx, ecx, edx]) = pmu.cpuid_count(leaf, subleaf) {
             return CpuidLeaf { eax, ebx, ecx, edx };
         }
-        match leaf {
-            0 => vendor(match self.vendor {
+        match (leaf, subleaf) {
+            (0, _) => vendor(match self.vendor {
                 Vendor::Intel => b"GenuineIntel",
                 Vendor::Amd => b"AuthenticAMD",
                 Vendor::Zhaoxin => b"  Shanghai  ",
             }),
-            1 => CpuidLeaf {
+            (1, _) => CpuidLeaf {
                 eax: self.signature.map_or(0, |it| {
                     let family = u32::from(it.family);
                     leaf_01_eax(family, it.model.into(), it.stepping.into())
                 }),
                 ..CpuidLeaf::default()
             },
-            0x8000_0001 if pmu.perfctr_core() => CpuidLeaf {
+            (7, 0) => CpuidLeaf {
+                edx: u32::from(pmu.hybrid()) << 15,
+                ..CpuidLeaf::default()
+            },
+            (7, 1) => CpuidLeaf {
+                eax: u32::from(pmu.perfmon_ext()) << 8,
+                ..CpuidLeaf::default()
+            },
+            (0x8000_0001, _) if pmu.perfctr_core() => CpuidLeaf {
                 ecx: 1 << 23,
                 ..CpuidLeaf::default()
             },
@@ -109,6 +120,7 @@ impl Cpu {
 }
 
 /// CPUID leaves by hand: (leaf, subleaf) and EAX to EDX. All others are 0.
+#[derive(Debug)]
 pub struct Cpuid(Vec<((u32, u32), [u32; 4])>);
 
 impl Cpuid {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A copy of the checkout, whose source can be changed.
+
+use anyhow::{ensure, Result};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::context::Context;
+
+/// What the copy does not need.
+const LEFT_OUT: &[&str] = &[".git", "out", "target"];
+
+/// Copies the checkout to /tmp/`name`. /tmp belongs to this mount namespace, so nothing of the copy
+/// is left however the run ends. What is built from it stays in out/`name`, for the next run.
+///
+/// The copy always has the same path, so that cargo and Kbuild can use what an earlier run has
+/// built.
+pub fn checkout(ctx: &Context, name: &str) -> Result<Context> {
+    let copy = Context {
+        top: PathBuf::from("/tmp").join(name),
+        cache: ctx.cache.clone(),
+        root: ctx.root.clone(),
+        fresh: ctx.fresh.clone(),
+        out: ctx.out.join(name),
+        logs: ctx.logs.clone(),
+    };
+    fs::create_dir(&copy.top)?;
+    fs::create_dir_all(&copy.out)?;
+    for file in fs::read_dir(&ctx.top)? {
+        let file = file?;
+        if !LEFT_OUT.iter().any(|name| file.file_name() == *name) {
+            let mut copying = Command::new("cp");
+            copying.arg("-a").arg(file.path()).arg(&copy.top);
+            ensure!(copying.status()?.success(), "cannot copy the checkout");
+        }
+    }
+    Ok(copy)
+}
