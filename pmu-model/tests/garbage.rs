@@ -156,6 +156,8 @@ fn one_register_changes_at_its_time() {
                 IA32_A_PMC0,
                 PERF_CTL0,
                 PERF_CTR0,
+                K7_PERF_CTL0,
+                K7_PERF_CTR0,
                 IA32_PERF_GLOBAL_INUSE,
             ];
             let after = values(&pmu).into_iter();

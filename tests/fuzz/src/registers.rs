@@ -90,7 +90,7 @@ impl Ecx {
     fn get(&self) -> u32 {
         match *self {
             Ecx::General(i) => u32::from(i % 16),
-            Ecx::Fixed(i) => 1 << 30 | u32::from(i % 8),
+            Ecx::Fixed(i) => (1 << 30) | u32::from(i % 8),
             Ecx::Metrics => RDPMC_METRICS,
             Ecx::Any(ecx) => ecx,
         }
@@ -204,7 +204,7 @@ pub fn check(u: &mut Unstructured<'_>) -> Result<()> {
         apply(u, &mut twins)?;
         let width = config.shape.width;
         let general = 0..config.shape.general.into();
-        let fixed = (0..config.shape.fixed.into()).map(|i| 1 << 30 | i);
+        let fixed = (0..config.shape.fixed.into()).map(|i| (1 << 30) | i);
         for ecx in general.chain(fixed) {
             let value = twins.each(|pmu| pmu.rdpmc(ecx, true, true));
             assert!(value.unwrap_or(0) >> width == 0, "{ecx:#x}");
@@ -284,7 +284,7 @@ fn apply(u: &mut Unstructured<'_>, twins: &mut Twins) -> Result<()> {
         Operation::Svm(enabled, guest) => twins.each(|pmu| pmu.set_svm(enabled, guest)),
         Operation::Reset => {
             let new = Pmu::with_defect(twins.config, twins.defect).unwrap();
-            let _ = twins.each(|pmu| {
+            twins.each(|pmu| {
                 pmu.reset();
                 assert_eq!(pmu.save(), new.save(), "after RESET");
             });

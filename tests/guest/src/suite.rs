@@ -7,14 +7,14 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 use crate::ctx::Test;
 use crate::stress;
 use crate::tests::{
-    attr, beside, bounds, clock, clock_compare, clock_icount, codes, compare, constraints, contents, cost,
-    counting, delivery, event_zero, events, example, exclude, extra_registers, fail_nth, faults,
-    foreign_fault, foreign_writes, garbage, gp_fault, groups, hotplug, hybrid, kernel_selftests,
-    kexec, kinds, lifecycle, load_faults, lockup, lvtpc, memory_map, metrics, mixed, model_events,
-    modes, no_pmu, offline, overflow, pairs, parameters, perf_test, perf_tool, primary, probes,
-    processor, programs, random_groups, ref_cycles, rotation, sampling, saved, security,
-    shared_registers, sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown, trace,
-    trace_compare, trace_cost, unreserved, user_read, watchdog,
+    attr, beside, bounds, clock, clock_compare, clock_icount, codes, compare, constraints,
+    contents, cost, counting, delivery, event_zero, events, example, exclude, extra_registers,
+    fail_nth, faults, foreign_fault, foreign_writes, garbage, gp_fault, groups, hotplug, hybrid,
+    kernel_selftests, kexec, kinds, lifecycle, load_faults, lockup, lvtpc, memory_map, metrics,
+    mixed, model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_test, perf_tool,
+    primary, probes, processor, programs, random_groups, ref_cycles, rotation, sampling, saved,
+    security, shared_registers, sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown,
+    trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
 };
 
 /// The tests of a group.

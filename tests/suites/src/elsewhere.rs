@@ -46,15 +46,16 @@ impl TestGroup {
             Clock | Probes | Trace => Once,
             CountingQuick | OverflowQuick | OverflowWidth | SamplingQuick => No(PART),
             ClockCompare | Compare | PerfTest | TraceCompare => No(CGROUPS),
-            FaultsDelay | FaultsDelayLong | FaultsForeign | FaultsGarbage | FaultsLose | FaultsRepeat | FaultsRepeatAtOnce
-            | FaultsSpurious | FaultsStatus | GpFault | HybridFault | Lvtpc => No(FAULTS),
+            FaultsDelay | FaultsDelayLong | FaultsForeign | FaultsGarbage | FaultsLose
+            | FaultsRepeat | FaultsRepeatAtOnce | FaultsSpurious | FaultsStatus | GpFault
+            | HybridFault | Lvtpc => No(FAULTS),
             ClockIcount | Cost | KernelSelftests | ProbesCost | RotationSteady | SecurityCost
             | TraceCost => No(ICOUNT),
             CompareSysfs | Kinds | MemoryMap | Metrics | MetricsInTree | NoPmuLoaded | Primary
             | Processor | Programs | RefCycles | Saved | SavedKinds | SavedRefCycles
             | SharedRegisters | Siblings | UserReadHidden => No(MACHINE),
-            Beside | Codes | Example | FailNth | HybridCpu | Lifecycle | LoadFaults | NoPmu | Parameters
-            | Svm | Unreserved => No(MODULES),
+            Beside | Codes | Example | FailNth | HybridCpu | Lifecycle | LoadFaults | NoPmu
+            | Parameters | Svm | Unreserved => No(MODULES),
             Constraints | ExtraRegisters | ForeignWrites | ModelEvents | RandomGroups | Topdown => {
                 No(MSRS)
             }

@@ -85,7 +85,7 @@ fn a_loss_is_said(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The register changes once at most during these measurements.
+/// Events that are opened after the loss count right. The register changes once at most meanwhile.
 fn later_events_count_right(ctx: &Ctx) -> Result<()> {
     const ROUNDS: u64 = 20;
     let _affinity = Affinity::pinned_to(0)?;

@@ -34,7 +34,8 @@ fn is_counting(msrs: &Msrs, pmu: &PmuMsrs) -> Result<bool> {
     Ok(!pmu.running_general(msrs)?.is_empty() || (0..4).any(fixed))
 }
 
-/// No event has been opened yet, so that the registers are what the module has found.
+/// When it is loaded, the module says that counters run, if and only if they do. No event has been opened
+/// yet, so that the registers are what the module has found.
 fn counters_that_run_are_reported(_: &Ctx) -> Result<()> {
     const EN: u64 = 1 << 22;
     let (msrs, pmu) = (Msrs::of_cpu(0)?, PmuMsrs::of_this_cpu());
@@ -65,7 +66,7 @@ fn counters_that_run_are_reported(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Counters of each kind, all at once.
+/// Counters of each kind count right, all at once.
 fn all_counters_count(ctx: &Ctx) -> Result<()> {
     let cpu = CpuPmu::probe();
     let workload = workload::branches(10_000);
@@ -87,6 +88,7 @@ fn all_counters_count(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// When the last event has been closed, no counter counts, and no overflow is in GLOBAL_STATUS.
 fn nothing_runs_afterwards(_: &Ctx) -> Result<()> {
     let (msrs, pmu) = (Msrs::of_cpu(0)?, PmuMsrs::of_this_cpu());
     ensure!(

@@ -112,7 +112,10 @@ fn in_tree_driver_afterwards(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(10_000);
     let affinity = Affinity::save()?;
     let counter = count_cpu_1(&pmu)?;
-    replug(|| Ok(drop(counter)))?;
+    replug(|| {
+        drop(counter);
+        Ok(())
+    })?;
     let counter = count_cpu_1(&pmu)?;
     replug(|| Ok(()))?;
     drop(counter);

@@ -118,19 +118,22 @@ fn judge_warning(log: &mut Kmsg) -> Result<()> {
 /// `EBUSY`.
 const NAME_TAKEN: Errno = Errno::EBUSY;
 
+/// insmod fails with EBUSY if there is a PMU of the name rust_pmu, and leaves nothing behind.
 fn name_of_rust_pmu_is_taken(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, "pmu_name=rust_pmu", NAME_TAKEN)
 }
 
-/// rust_pmu is registered before it, and goes away again.
+/// The same of rust_clock: rust_pmu, which is registered before it, goes away again.
 fn name_of_rust_clock_is_taken(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, "pmu_name=rust_clock", NAME_TAKEN)
 }
 
+/// The same of rust_trace, which is registered last.
 fn name_of_rust_trace_is_taken(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, "pmu_name=rust_trace", NAME_TAKEN)
 }
 
+/// insmod fails with ENOSPC if no state of CPU hotplug is free, and leaves nothing behind.
 fn no_hotplug_state_is_left(ctx: &Ctx) -> Result<()> {
     // Whoever watches the console would take the kernel's warning for a failure.
     let _console = Setting::change("/proc/sys/kernel/printk", 1)?;
@@ -150,7 +153,8 @@ fn registers() -> Vec<String> {
     counters.chain(eventsels).collect()
 }
 
-/// The module finds out what the counters can do without them, and has events when they are free.
+/// While someone else has a register, the module can be loaded, and its events fail with EBUSY. They
+/// count when the register is free.
 fn each_register_is_reserved_while_the_module_is_loaded(ctx: &Ctx) -> Result<()> {
     for register in registers() {
         let claimed = Claims::new(&register)?;

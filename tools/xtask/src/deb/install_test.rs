@@ -30,7 +30,8 @@ use crate::qemu::Qemu;
 use crate::step::{indent, Step};
 
 /// Runs some of what the package of tests has, as a user does: without a suite.
-const PACKAGED_TESTS: &str = "env -u RUST_PERF_SUITE rust-perf-tests 'counting::*' 'sysfs::*' >&2\n";
+const PACKAGED_TESTS: &str =
+    "env -u RUST_PERF_SUITE rust-perf-tests 'counting::*' 'sysfs::*' >&2\n";
 
 const STABLE: &str = "trixie";
 const BACKPORTS: &str = "trixie-backports";
