@@ -14,7 +14,6 @@ use crate::system::time::jiffies;
 use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
     pr_warn_once,
-    prelude::*,
     time::msecs_to_jiffies, //
 };
 
