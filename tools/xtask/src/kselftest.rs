@@ -108,12 +108,15 @@ impl Collection {
     }
 }
 
-/// Copies a program or script. A program that runs is replaced.
+/// Copies a program, a script, or a part of a script. A program that runs is replaced.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let directory = to.parent().context("no directory")?;
     let file = tempfile::NamedTempFile::new_in(directory)?;
     fs::copy(from, file.path())?;
-    fs::set_permissions(file.path(), Permissions::from_mode(0o755))?;
+    let content = fs::read(from)?;
+    let can_run = content.starts_with(b"#!") || content.starts_with(b"\x7fELF");
+    let mode = if can_run { 0o755 } else { 0o644 };
+    fs::set_permissions(file.path(), Permissions::from_mode(mode))?;
     file.persist(to)?;
     Ok(())
 }
@@ -171,7 +174,7 @@ mod tests {
             fs::write(runner.join(file), "").unwrap();
         }
         let program = dir.path().join("guest-tests");
-        fs::write(&program, "").unwrap();
+        fs::write(&program, "\x7fELF").unwrap();
         let into = dir.path().join("a/b");
         let collection = Collection { program, runner };
         for _ in 0..2 {

@@ -17,6 +17,7 @@ use crate::pmu::Pmu;
 use crate::probe::kernel_probes;
 use crate::setting::Affinity;
 use crate::tests::expect_exact;
+use crate::tests::foreign_fault::REPORT as FOREIGN_WRITES;
 use crate::workload;
 
 /// How often to look whether the last event has gone, and how long to wait each time.
@@ -26,6 +27,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// What a quiet machine had at first.
 pub struct Quiet {
     log: Kmsg,
+    /// The same again, for the module's own lines.
+    module_log: Kmsg,
     probes: Vec<String>,
     /// References to the module. 0 unless some have been left, which a check has reported.
     references: u64,
@@ -36,6 +39,7 @@ impl Quiet {
     pub fn new() -> Result<Self> {
         Ok(Self {
             log: Kmsg::from_now()?,
+            module_log: Kmsg::from_now()?,
             probes: kernel_probes().unwrap_or_default(),
             references: 0,
         })
@@ -46,6 +50,9 @@ impl Quiet {
         let online = world.bring_cpus_online();
         let bad = bad_lines(&mut self.log)?;
         ensure!(bad.is_empty(), "in the kernel log:\n{}", bad.join("\n"));
+        let records = self.module_log.records()?;
+        let foreign = records.iter().find(|it| it.text.contains(FOREIGN_WRITES));
+        ensure!(foreign.is_none(), "the module says: {foreign:?}");
         online?;
         if world.is_module {
             let before = self.references;

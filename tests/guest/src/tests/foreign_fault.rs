@@ -21,7 +21,7 @@ pub const TESTS: &[Test] = tests![
 ];
 
 /// What the module says, once.
-const REPORT: &str = "someone else has written registers of counters";
+pub const REPORT: &str = "someone else has written registers of counters";
 
 /// Which register changes, and after how many instructions.
 fn fault(ctx: &Ctx) -> Result<(Foreign, u64)> {
