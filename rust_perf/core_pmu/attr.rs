@@ -183,13 +183,18 @@ impl CorePmu {
     }
 
     /// Fails with `EINVAL` if `event`, which is `eventsel` and needs `extra`, and the events
-    /// of the group that it joins do not fit at once.
+    /// of the group that it joins do not fit at once. An inherited event fits as its parent does: fork()
+    /// must not fail because a member of the group, which was disabled when the others joined, has been
+    /// enabled since.
     fn fits_in_group(
         &self,
         event: &NewEvent<'_, Self>,
         eventsel: EventSel,
         extra: Option<Extra>,
     ) -> Result {
+        if event.parent().is_some() {
+            return Ok(());
+        }
         let mut group = Assignment::default();
         let mut in_use = ExtraInUse::default();
         let mut place = |eventsel, extra: Option<Extra>| {

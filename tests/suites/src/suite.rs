@@ -308,7 +308,7 @@ pub struct Suite {
     /// The suite with another CPU whose tables are the same. CI runs only that.
     pub like: Option<&'static str>,
     /// Whether CI leaves it out: its tests are others' programs, which have limits by the host's
-    /// clock.
+    /// clock, or not all that they find is understood.
     is_left_out_by_ci: bool,
     /// The kernels on which `ALL=1` runs it besides the usual one.
     also_on: &'static [OtherKernel],
@@ -803,20 +803,24 @@ const GENERAL: &[Suite] = &[
         .on(machine::V4_TSC)
         .cpus(1)
         .timing(Timing::Icount),
-    Suite::new("stress", &[&[Stress]]).also_on(&[Checking]),
+    Suite::new("stress", &[&[Stress]]).with_all().without_ci(),
     Suite::new("stress-amd-v2", &[&[Stress]])
         .on(machine::AMD_V2)
-        .with_all(),
+        .with_all()
+        .without_ci(),
     Suite::new("stress-amd-legacy", &[&[Stress]])
         .on(machine::AMD_LEGACY)
-        .with_all(),
+        .with_all()
+        .without_ci(),
     Suite::new("stress-v1", &[&[Stress]])
         .on(machine::V1)
-        .with_all(),
+        .with_all()
+        .without_ci(),
     Suite::new("stress-hybrid", &[&[Stress]])
         .on(machine::ALDER_LAKE)
         .cpus(4)
-        .with_all(),
+        .with_all()
+        .without_ci(),
     Suite::new("hw-v5", &[HARDWARE, COMPARE, &[Topdown]]).on(machine::V5_MOST),
     Suite::new("amd-v2", &[HARDWARE, &[Pairs]])
         .on(machine::AMD_V2_MOST)
@@ -1341,6 +1345,8 @@ mod tests {
                 CompareSysfs => &Compare,
                 // It takes minutes.
                 PerfTest => continue,
+                // Of what it finds, not all is understood: docs/testing.md.
+                Stress => continue,
                 group => group,
             };
             assert!(

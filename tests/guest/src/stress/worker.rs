@@ -255,7 +255,9 @@ impl<'a> Worker<'a> {
                 Ok(Done)
             }
             Err(errno) => {
-                let gone = matches!(errno, Errno::ESRCH | Errno::ENODEV);
+                // A hybrid PMU does not have a CPU that is offline.
+                let offline = self.world.is_hybrid && errno == Errno::ENOENT;
+                let gone = matches!(errno, Errno::ESRCH | Errno::ENODEV) || offline;
                 let taken = self.shared
                     && errno == Errno::EBUSY
                     && matches!(choice.class, Class::Core | Class::Other);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Events of tasks and of CPUs: the ioctls, exec, inheritance.
 
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context, Result};
 use perf_event::Counter;
 
 use super::{cpus, expect};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::{BuilderExt, Event, Mode};
+use crate::pmu::{BuilderExt, CpuPmu, Event, Mode};
 use crate::program::{FORK_WAIT, FORK_WAIT_PARENT, MIXED};
 use crate::setting::Affinity;
 use crate::tests;
@@ -25,6 +26,7 @@ pub const TESTS: &[Test] = tests![
     inherited_by_children: [ExactCounts],
     not_inherited_unasked: [ExactCounts],
     inherited_by_threads,
+    fork_with_a_group_that_does_not_fit: [Module, General(2)],
     event_of_one_cpu,
     event_of_task_on_one_cpu: [ExactCounts],
     closed_while_counting: [ExactCounts],
@@ -152,6 +154,21 @@ fn not_inherited_unasked(ctx: &Ctx) -> Result<()> {
         count_family(ctx, false)?,
         FORK_WAIT_PARENT,
     )
+}
+
+/// fork() succeeds although an inherited group does not fit any more: members have been enabled that
+/// were disabled when others joined.
+fn fork_with_a_group_that_does_not_fit(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    // No fixed counter counts branches.
+    let mut event = pmu.event(Event::Branches);
+    let mut leader = event.inherit(true).build()?;
+    let members = (0..CpuPmu::probe().general).map(|_| event.build_with_group(&mut leader));
+    let mut members = members.collect::<Result<Vec<_>, _>>()?;
+    members.iter_mut().try_for_each(Counter::enable)?;
+    let status = Command::new("true").status().context("fork")?;
+    ensure!(status.success(), "true: {status}");
+    Ok(())
 }
 
 /// Each thread inherits its own copy of the event.
