@@ -409,6 +409,11 @@ impl<'a> Worker<'a> {
 
     /// Compares an event's count with what is known.
     fn check_count(&mut self, slot: u8) -> Result<()> {
+        let leader = self.slots[slot as usize]
+            .as_ref()
+            .map(|it| it.open.leader.unwrap_or(slot));
+        let leader = leader.and_then(|it| self.slots[it as usize].as_ref());
+        let is_pinned = leader.is_some_and(|it| it.open.attr.has(attr::PINNED));
         let Some(event) = &mut self.slots[slot as usize] else {
             return Ok(());
         };
@@ -427,6 +432,11 @@ impl<'a> Worker<'a> {
         let name = &self.world.events[event.open.event].name;
         let times = format!("enabled {enabled} ns, running {running} ns");
         ensure!(running <= enabled, "{name}: {times}");
+        if is_pinned && running == 0 {
+            // Likewise. A member can still be read.
+            event.model = Model::Unknown;
+            return Ok(());
+        }
         if running == enabled {
             ensure!(count == want, "{name}: {count}, expected {want}; {times}");
             self.lane.exact.fetch_add(1, SeqCst);
