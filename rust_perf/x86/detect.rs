@@ -166,6 +166,7 @@ impl Hardware {
             capabilities,
         } in found
         {
+            let user_rdpmc = UserRdpmc::find()?;
             let hardware = Hardware {
                 core_type,
                 capabilities,
@@ -175,8 +176,8 @@ impl Hardware {
                 // registers on CPUs of its type only: perf puts its events on no other.
                 cpu: unsafe { ThisCpu::new() },
                 apic: apic()?,
-                in_tree: InTree::find(both_count)?,
-                user_rdpmc: UserRdpmc::find()?,
+                in_tree: InTree::find(&user_rdpmc, both_count)?,
+                user_rdpmc,
                 may_mask_lvtpc: generation.masks_lvtpc || hypervisor,
             };
             all.push(hardware, GFP_KERNEL).map_err(Error::from)?;

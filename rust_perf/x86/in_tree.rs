@@ -12,6 +12,7 @@
 //! perf nests disabling and enabling, and calls the driver for the outermost ones only. So an
 //! outer one of ours keeps it from being called.
 
+use super::UserRdpmc;
 use crate::{
     bindings,
     system::irq::IrqsDisabled, //
@@ -36,8 +37,9 @@ impl InTree {
     /// Finds the kernel functions, which are not exported. Task context, may sleep.
     /// Fails with the error of `register_kprobe()`, and a message.
     ///
-    /// If the driver `keeps_events` although it shares the counters with us, it is not paused.
-    pub(super) fn find(keeps_events: bool) -> Result<Self> {
+    /// The driver is not paused if it has not come up (`user_rdpmc` knows), or if it `keeps_events`
+    /// although it shares the counters with us.
+    pub(super) fn find(user_rdpmc: &UserRdpmc, keeps_events: bool) -> Result<Self> {
         // SAFETY: This is called in task context, as registering a kprobe requires.
         to_result(unsafe { bindings::rust_perf_in_tree_init() }).inspect_err(|_| {
             pr_err!("x86_get_pmu() or perf_clear_dirty_counters() cannot be found with kprobes\n")
@@ -45,7 +47,7 @@ impl InTree {
         // INVARIANT: They were just found. A driver that has come up has registered its PMUs, and
         // there they stay: it is no module.
         Ok(InTree {
-            is_paused: !keeps_events && super::has_in_tree_driver()?,
+            is_paused: !keeps_events && user_rdpmc.has_in_tree_driver(),
         })
     }
 

@@ -109,8 +109,7 @@ impl Hardware {
 /// Whether the in-tree driver has come up. Task context, may sleep. Fails as
 /// [`UserRdpmc::find`].
 pub(crate) fn has_in_tree_driver() -> Result<bool> {
-    // It writes the width of its counters into the page of every event.
-    Ok(UserRdpmc::find()?.page_width() != 0)
+    Ok(UserRdpmc::find()?.has_in_tree_driver())
 }
 
 /// The type of the core that the code runs on. `None` if the CPU is not hybrid, or the driver

@@ -52,6 +52,12 @@ impl UserRdpmc {
         self.page_width
     }
 
+    /// Whether the in-tree driver has come up: it writes the width of its counters into the page of
+    /// every event.
+    pub(super) fn has_in_tree_driver(&self) -> bool {
+        self.page_width != 0
+    }
+
     /// Allows RDPMC to the tasks of `mm`, unless the administrator has forbidden it,
     /// until [`Self::disallow`] is called as often.
     ///
