@@ -220,6 +220,11 @@ bool rust_perf_cpu_online(unsigned int cpu)
 	return cpu < nr_cpu_ids && cpu_online(cpu);
 }
 
+bool rust_perf_this_cpu_dying(void)
+{
+	return cpu_dying(smp_processor_id());
+}
+
 /* The mask is in the place of the text. */
 ssize_t rust_perf_show_cpumask(struct device *dev,
 			       struct device_attribute *attr, char *buf)

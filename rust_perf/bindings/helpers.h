@@ -63,6 +63,7 @@ void rust_perf_cpumask_free(struct cpumask *mask);
 void rust_perf_cpumask_assign_this_cpu(struct cpumask *mask, bool value);
 bool rust_perf_cpumask_test(const struct cpumask *mask, unsigned int cpu);
 bool rust_perf_cpu_online(unsigned int cpu);
+bool rust_perf_this_cpu_dying(void);
 ssize_t rust_perf_show_cpumask(struct device *dev,
 			       struct device_attribute *attr, char *buf);
 bool rust_perf_has_apic(void);

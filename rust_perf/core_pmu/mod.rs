@@ -137,7 +137,7 @@ pub(crate) struct Cpu {
     shadow: Shadow,
     /// Who has the counters: an [`Ownership`].
     ownership: AtomicU8,
-    /// Whether the CPU is going offline.
+    /// Whether the CPU is going offline, or was, and the driver has not been told that it is online.
     offline: AtomicBool,
     /// The [`CounterSet`] of counters that have an event.
     placed: AtomicU64,

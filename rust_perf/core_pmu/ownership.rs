@@ -104,7 +104,11 @@ impl CorePmu {
     /// disabled.
     pub(super) fn take_over(&self, on: &OnCpu<'_, Self>) -> Result {
         let cpu = on.state();
-        let goes_offline = cpu.offline.load(Relaxed) && !cpu.is_ours();
+        // The detector of hard lockups opens its event before the handler is told that a CPU has come
+        // online.
+        let goes_offline = cpu.offline.load(Relaxed)
+            && !cpu.is_ours()
+            && hotplug::is_this_cpu_dying(on.irqs_disabled());
         if goes_offline || self.shut_down.load(Relaxed) {
             return Err(EAGAIN);
         }

@@ -31,6 +31,13 @@ pub trait Handler: Send + Sync + 'static {
     fn offline(&self, irqs: IrqsDisabled<'_>);
 }
 
+/// Whether the CPU that the code runs on is going offline. It is false while the CPU comes online,
+/// even before [`Handler::online`].
+pub fn is_this_cpu_dying(_: IrqsDisabled<'_>) -> bool {
+    // SAFETY: The code stays on this CPU.
+    unsafe { bindings::rust_perf_this_cpu_dying() }
+}
+
 /// Calls a [`Handler`] until dropped.
 ///
 /// # Invariants
