@@ -132,7 +132,11 @@ impl<T: Pmu> Callbacks<T> {
         new.set_extra_register(None);
         new.clear_scratch();
         // SAFETY: This is `event_init`.
-        match driver.event_init(unsafe { &NewEvent::new(new) }) {
+        let opening = unsafe { NewEvent::new(new) };
+        match opening
+            .leader_can_lead()
+            .and_then(|()| driver.event_init(&opening))
+        {
             Ok(data) => {
                 // SAFETY: This is the only call for this event, which is being opened.
                 unsafe { new.set_data(data) };

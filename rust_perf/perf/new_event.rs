@@ -61,6 +61,24 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         (!parent.is_null()).then(|| unsafe { Event::from_raw(parent) })
     }
 
+    /// Fails with `ENODEV` if the leader of the group that this event is to join is in no list of
+    /// events any more, because its CPU went offline.
+    ///
+    /// perf would add the event to the group, but not remove it when the leader is closed: the
+    /// event would stay in a list of freed memory. See docs/findings.md.
+    pub(super) fn leader_can_lead(&self) -> Result {
+        let event = self.0.as_raw();
+        // SAFETY: perf sets `group_leader` before `event_init`, to the event itself or to one that
+        // it holds a reference to.
+        let leader = unsafe { (*event).group_leader };
+        // SAFETY: An aligned word of an event, which perf, too, reads without a lock.
+        let state = unsafe { addr_of_mut!((*leader).attach_state).read_volatile() };
+        if leader != event && state & bindings::PERF_ATTACH_GROUP == 0 {
+            return Err(ENODEV);
+        }
+        Ok(())
+    }
+
     /// Whether the event is bound to a task.
     pub fn is_of_task(&self) -> bool {
         self.0.is_of_task()

@@ -17,6 +17,7 @@ pub const TESTS: &[Test] = tests![
     while_nothing_counts,
     while_the_task_counts,
     while_the_cpu_counts,
+    group_of_a_cpu_that_was_offline: [Module],
     in_tree_driver_afterwards: [Module, InTreeCounts],
 ];
 
@@ -103,6 +104,19 @@ fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
     drop(counter);
     ensure!(cpus()? >= 2, "CPU 1 did not come online again");
     counts_and_samples_on_all_cpus(ctx)
+}
+
+/// No event joins the group of one whose CPU was offline since: perf would leave it in the list of a
+/// leader that has been closed.
+fn group_of_a_cpu_that_was_offline(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let mut leader = count_cpu_1(&pmu)?;
+    replug(|| Ok(()))?;
+    let mut event = pmu.event(Event::Branches);
+    let joined = event.any_pid().one_cpu(1).build_with_group(&mut leader);
+    let error = joined.err().context("an event has joined")?;
+    ensure!(error.raw_os_error() == Some(libc::ENODEV), "{error}");
+    Ok(())
 }
 
 /// The in-tree driver counts on each CPU again, whether the last event of a CPU that was offline is
