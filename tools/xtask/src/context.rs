@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The directories.
+#[derive(Clone)]
 pub struct Context {
     /// The checkout.
     pub top: PathBuf,
@@ -22,6 +23,8 @@ pub struct Context {
     pub out: PathBuf,
     /// The logs of this run. No other run writes there.
     pub logs: PathBuf,
+    /// Whether suites run beside: then only whole lines are written, and one guest runs at a time.
+    pub is_aside: bool,
 }
 
 impl Context {
@@ -50,7 +53,17 @@ impl Context {
             logs: dir("RUST_PERF_LOGS")?,
             out: top.join("out"),
             top,
+            is_aside: false,
         })
+    }
+
+    /// The same for what runs beside suites. Its logs do not replace others of the same name.
+    pub fn aside(&self) -> Self {
+        Self {
+            logs: self.logs.join("aside"),
+            is_aside: true,
+            ..self.clone()
+        }
     }
 
     /// Reserves the logs of a guest.

@@ -20,11 +20,8 @@ const LEFT_OUT: &[&str] = &[".git", "out", "target"];
 pub fn checkout(ctx: &Context, name: &str) -> Result<Context> {
     let copy = Context {
         top: PathBuf::from("/tmp").join(name),
-        cache: ctx.cache.clone(),
-        root: ctx.root.clone(),
-        fresh: ctx.fresh.clone(),
         out: ctx.out.join(name),
-        logs: ctx.logs.clone(),
+        ..ctx.clone()
     };
     fs::create_dir(&copy.top)?;
     fs::create_dir_all(&copy.out)?;

@@ -27,6 +27,8 @@ pub struct Step {
     log: PathBuf,
     started: Instant,
     bar: ProgressBar,
+    /// Whether the title is on the screen, and the rest of its line is to follow.
+    shows_title: bool,
     ticker: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
@@ -37,12 +39,16 @@ impl Step {
         let log = ctx.logs.join(format!("{name}.log"));
         File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
 
-        let bar = ProgressBar::new_spinner()
-            .with_style(ProgressStyle::with_template(
-                "{prefix:43} {elapsed:>4} {wide_msg:.dim}",
-            )?)
-            .with_prefix(title.to_owned());
-        if bar.is_hidden() {
+        let bar = match ctx.is_aside {
+            true => ProgressBar::hidden(),
+            false => ProgressBar::new_spinner(),
+        }
+        .with_style(ProgressStyle::with_template(
+            "{prefix:43} {elapsed:>4} {wide_msg:.dim}",
+        )?)
+        .with_prefix(title.to_owned());
+        let shows_title = bar.is_hidden() && !ctx.is_aside;
+        if shows_title {
             eprint!("{title:43} ");
         }
         Ok(Self {
@@ -51,6 +57,7 @@ impl Step {
             log,
             started: Instant::now(),
             bar,
+            shows_title,
         })
     }
 
@@ -116,7 +123,7 @@ impl Step {
         if !result.is_empty() {
             text = format!("{text}  {result}");
         }
-        if self.bar.is_hidden() {
+        if self.shows_title {
             eprintln!("{text}");
         } else {
             self.bar.finish_and_clear();

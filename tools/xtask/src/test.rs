@@ -80,6 +80,12 @@ pub struct Tally {
 }
 
 impl Tally {
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.again.extend(other.again);
+    }
+
     /// Counts a check that passes or fails as a whole, such as rustfmt.
     pub fn check(&mut self, check: impl FnOnce() -> Result<()>) {
         match check() {
@@ -147,49 +153,73 @@ fn run(
         !options.guest.primary,
         "PRIMARY=1 is for demo, guest and shell; to test it: make test SUITE='primary*'"
     );
-    let usual = run_on(ctx, kernel, options, &request, tally)?;
-    if !request.is_everything() || kernel.is_named() {
-        return Ok(());
-    }
-    for other in [OtherKernel::Older, OtherKernel::Checking] {
-        let result = || -> Result<()> {
-            let name = match other {
-                OtherKernel::Older => kernel::older(ctx, &usual)?.release,
-                OtherKernel::Checking => Flavour::Kasan.name().to_owned(),
-            };
-            let request = Request {
-                on: Some(other),
-                ..request.clone()
-            };
-            let kernel = kernel::Options::named(&name);
-            run_on(ctx, &kernel, options, &request, tally).map(drop)
-        }();
-        // The next kernel may do.
-        if result.is_err() {
-            tally.check(|| result);
+    let everything = request.is_everything() && !kernel.is_named();
+    let usual = run_on(ctx, kernel, options, &request, tally, |usual| {
+        let mut tally = Tally::default();
+        if everything {
+            aside(&ctx.aside(), usual, options, &request, &mut tally);
         }
+        tally
+    })?;
+    if everything {
+        let older = || Ok(kernel::older(ctx, &usual)?.release);
+        run_on_other(ctx, OtherKernel::Older, older, options, &request, tally);
     }
     Ok(())
 }
 
-/// Runs what is asked for on a kernel. Returns the kernel.
+/// What is of one thread for much of its time, so that suites run beside.
+fn aside(ctx: &Context, usual: &Kernel, options: &Options, request: &Request, tally: &mut Tally) {
+    tally.check_named("installation test", "make install-test", || {
+        deb::install_test::run(ctx, usual)
+    });
+    let checking = || Ok(Flavour::Kasan.name().to_owned());
+    run_on_other(
+        ctx,
+        OtherKernel::Checking,
+        checking,
+        options,
+        request,
+        tally,
+    );
+}
+
+/// Runs the suites that are to run on another kernel as well.
+fn run_on_other(
+    ctx: &Context,
+    other: OtherKernel,
+    name: impl FnOnce() -> Result<String>,
+    options: &Options,
+    request: &Request,
+    tally: &mut Tally,
+) {
+    let result = name().and_then(|name| {
+        let request = Request {
+            on: Some(other),
+            ..request.clone()
+        };
+        let kernel = kernel::Options::named(&name);
+        run_on(ctx, &kernel, options, &request, tally, |_| Tally::default())
+    });
+    if let Err(error) = result {
+        tally.check(|| Err(error));
+    }
+}
+
+/// Runs what is asked for on a kernel, and `beside` the suites something else. Returns the kernel.
 fn run_on(
     ctx: &Context,
     kernel: &kernel::Options,
     options: &Options,
     request: &Request,
     tally: &mut Tally,
+    beside: impl FnOnce(&Kernel) -> Tally + Send,
 ) -> Result<Kernel> {
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     let is_stock = parts.kernel.flavour.is_none();
     let is_usual = is_stock && request.on.is_none();
     if request.suites.is_none() && request.tests.is_none() && is_usual {
         host::test(ctx, &parts.kernel, tally)?;
-        if request.all {
-            tally.check_named("installation test", "make install-test", || {
-                deb::install_test::run(ctx, &parts.kernel)
-            });
-        }
     }
     let program = guest_tests::build(ctx)?;
     let selected = request.select(&guest_tests::inventory(&program)?)?;
@@ -234,7 +264,7 @@ fn run_on(
         user: &options.guest,
         kernel,
     };
-    let good = runner.run(&selected, &reporter, tally);
+    let good = runner.run(&selected, || beside(&parts.kernel), &reporter, tally);
     if request.is_full() && options.guest.are_usual() && is_stock && good {
         generations::keep(ctx)?;
     }
@@ -268,11 +298,14 @@ struct Reporter<'a> {
     kernel: &'a kernel::Options,
 }
 
-/// How many guests run at the same time: one a core. A guest with two CPUs has two threads
-/// that run and wait for each other's inter-processor interrupts. With more of them than
+/// How many guests run at the same time: one a core, less what runs beside. A guest with two CPUs has
+/// two threads that run and wait for each other's inter-processor interrupts. With more of them than
 /// cores, a CPU spins for one that does not run.
-fn guests_at_a_time() -> usize {
-    kernel::jobs()
+fn guests_at_a_time(ctx: &Context) -> usize {
+    match ctx.is_aside {
+        true => 1,
+        false => kernel::jobs(),
+    }
 }
 
 /// What came of a guest with tests.
@@ -318,6 +351,12 @@ struct Verdict {
     elapsed: Duration,
 }
 
+/// What a thread that runs suites has done.
+enum Report {
+    Suite(&'static Suite, Verdict),
+    Beside(Tally),
+}
+
 impl Verdict {
     fn failed(&self) -> usize {
         let failed = self.results.failures.len() + self.results.missing();
@@ -326,36 +365,46 @@ impl Verdict {
 }
 
 impl Runner<'_> {
-    /// Runs suites and reports each when it ends. Returns whether none failed.
-    fn run(&self, selected: &[Selected], reporter: &Reporter<'_>, tally: &mut Tally) -> bool {
+    /// Runs suites and reports each when it ends. `beside` takes the place of a guest until it ends.
+    /// Returns whether no suite failed.
+    fn run(
+        &self,
+        selected: &[Selected],
+        beside: impl FnOnce() -> Tally + Send,
+        reporter: &Reporter<'_>,
+        tally: &mut Tally,
+    ) -> bool {
         let queue = Mutex::new(selected.iter());
+        let mut beside = Some(beside);
         let (report, reports) = mpsc::channel();
         let mut good = true;
         thread::scope(|scope| {
-            for _ in 0..guests_at_a_time().min(selected.len()) {
+            for _ in 0..guests_at_a_time(self.ctx).min(selected.len()) {
                 let report = report.clone();
                 let queue = &queue;
-                scope.spawn(move || loop {
-                    let next = queue.lock().ok().and_then(|mut queue| queue.next());
-                    let Some(selected) = next else { return };
-                    let started = Instant::now();
-                    let ran = self.suite(selected).unwrap_or_else(|error| Ran {
-                        trouble: Some(format!("{error:#}")),
-                        ..Ran::default()
-                    });
-                    // After a signal the guest was killed, and no other may start.
-                    signals::park_if_interrupted();
-                    let verdict = Verdict {
-                        results: ran.results,
-                        trouble: ran.trouble,
-                        elapsed: started.elapsed(),
-                    };
+                let beside = beside.take();
+                scope.spawn(move || {
                     // The receiver goes only when this whole function does.
-                    let _ = report.send((selected.suite, verdict));
+                    let send = |it| drop(report.send(it));
+                    if let Some(beside) = beside {
+                        send(Report::Beside(beside()));
+                    }
+                    loop {
+                        let next = queue.lock().ok().and_then(|mut queue| queue.next());
+                        let Some(selected) = next else { return };
+                        send(Report::Suite(selected.suite, self.verdict(selected)));
+                    }
                 });
             }
             drop(report);
-            for (suite, verdict) in reports {
+            for report in reports {
+                let (suite, verdict) = match report {
+                    Report::Suite(suite, verdict) => (suite, verdict),
+                    Report::Beside(other) => {
+                        tally.add(other);
+                        continue;
+                    }
+                };
                 // One write, so that lines of other threads do not get between.
                 let _ = writeln!(io::stderr().lock(), "{}", reporter.text(suite, &verdict));
                 tally.passed += verdict.results.passed();
@@ -367,6 +416,22 @@ impl Runner<'_> {
             }
         });
         good
+    }
+
+    /// Runs a suite, and takes what keeps it from running for a failure.
+    fn verdict(&self, selected: &Selected) -> Verdict {
+        let started = Instant::now();
+        let ran = self.suite(selected).unwrap_or_else(|error| Ran {
+            trouble: Some(format!("{error:#}")),
+            ..Ran::default()
+        });
+        // After a signal the guest was killed, and no other may start.
+        signals::park_if_interrupted();
+        Verdict {
+            results: ran.results,
+            trouble: ran.trouble,
+            elapsed: started.elapsed(),
+        }
     }
 
     /// Runs a suite.
