@@ -158,14 +158,6 @@ impl Handler {
             part.remove_this_cpu(irqs);
         }
     }
-
-    /// [`Self::assign_this_cpu`] for all CPUs that are online. Those that come online later
-    /// are assigned then. Task context, may sleep.
-    pub(super) fn assign_all(&self) {
-        if self.driver().part.is_some() {
-            irq::on_each_cpu(|_| true, |irqs| self.assign_this_cpu(irqs));
-        }
-    }
 }
 
 /// The drivers of all types of cores, as one handler of NMIs.

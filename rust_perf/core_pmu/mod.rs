@@ -137,8 +137,9 @@ pub(crate) struct Cpu {
     shadow: Shadow,
     /// Who has the counters: an [`Ownership`].
     ownership: AtomicU8,
-    /// Whether the CPU is going offline, or was, and the driver has not been told that it is online.
-    offline: AtomicBool,
+    /// Whether the driver has been told that the CPU is online, and not since that it goes offline.
+    /// While the CPU comes online, perf may put events on it before that.
+    online: AtomicBool,
     /// The [`CounterSet`] of counters that have an event.
     placed: AtomicU64,
     /// The [`CounterSet`] of counters whose events are started. NMIs remove counters:

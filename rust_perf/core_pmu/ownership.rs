@@ -104,9 +104,9 @@ impl CorePmu {
     /// disabled.
     pub(super) fn take_over(&self, on: &OnCpu<'_, Self>) -> Result {
         let cpu = on.state();
-        // The detector of hard lockups opens its event before the handler is told that a CPU has come
-        // online.
-        let goes_offline = cpu.offline.load(Relaxed)
+        // A CPU that comes online is taken over even before that is said: the detector of hard lockups
+        // opens its event then.
+        let goes_offline = !cpu.online.load(Relaxed)
             && !cpu.is_ours()
             && hotplug::is_this_cpu_dying(on.irqs_disabled());
         if goes_offline || self.shut_down.load(Relaxed) {
@@ -141,10 +141,26 @@ impl CorePmu {
     /// The last event has left this CPU. Interrupts disabled, PMU disabled.
     pub(super) fn last_event_left(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
-        if !cpu.offline.load(Relaxed) {
+        if cpu.online.load(Relaxed) {
             // KVM's mediated vPMU may load a guest's values from now on.
             self.counters(cpu).forget();
-        } else if cpu.is_ours() {
+        } else {
+            self.give_back_if_unused(on);
+        }
+    }
+
+    /// No counter could be found for an event. Interrupts disabled, PMU disabled.
+    pub(super) fn not_placed(&self, on: &OnCpu<'_, Self>) {
+        if !on.state().online.load(Relaxed) {
+            self.give_back_if_unused(on);
+        }
+    }
+
+    /// Gives the counters back of a CPU that may never be heard of again, unless an event has one.
+    /// Interrupts disabled.
+    fn give_back_if_unused(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        if cpu.is_ours() && cpu.placed().is_empty() {
             self.give_back(on);
         }
     }
@@ -208,18 +224,15 @@ impl hotplug::Handler for Handler {
     fn online(&self, irqs: IrqsDisabled<'_>) {
         self.assign_this_cpu(irqs);
         let on = self.0.cpus().this(irqs);
-        on.state().offline.store(false, Relaxed);
+        on.state().online.store(true, Relaxed);
     }
 
     fn offline(&self, irqs: IrqsDisabled<'_>) {
         self.unassign_this_cpu(irqs);
         let on = self.0.cpus().this(irqs);
-        let cpu = on.state();
         // If there are events, the last one that leaves gives the counters back.
-        cpu.offline.store(true, Relaxed);
-        if cpu.is_ours() && cpu.placed().is_empty() {
-            self.driver().give_back(&on);
-        }
+        on.state().online.store(false, Relaxed);
+        self.driver().give_back_if_unused(&on);
     }
 }
 

@@ -176,7 +176,6 @@ impl Prepared {
             hotplug::Registration::register(c"perf/rust_pmu:online", handler.clone()),
             GFP_KERNEL,
         )?;
-        handler.assign_all();
         Ok(Prepared {
             instance,
             groups,

@@ -43,6 +43,17 @@ impl CorePmu {
         event: &AddedEvent<'_, Self>,
     ) -> Result {
         self.take_over(on)?;
+        self.find_place(on, schedule, event)
+            .inspect_err(|_| self.not_placed(on))
+    }
+
+    /// The same on a CPU whose counters are ours.
+    fn find_place(
+        &self,
+        on: &OnCpu<'_, Self>,
+        schedule: &mut Schedule,
+        event: &AddedEvent<'_, Self>,
+    ) -> Result {
         let Schedule { counters, extra } = schedule;
         let Some(needed) = Self::extra_of(event) else {
             return self.place_on_counter(on, counters, event);

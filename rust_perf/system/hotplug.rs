@@ -24,7 +24,8 @@ use kernel::{
 ///
 /// Both methods are called on the CPU in question, with interrupts disabled.
 pub trait Handler: Send + Sync + 'static {
-    /// This CPU has come online. perf may have put events on it already.
+    /// This CPU has come online, or is so when the handler is registered. perf may have put events
+    /// on it already.
     fn online(&self, irqs: IrqsDisabled<'_>);
 
     /// This CPU is going offline. perf takes its events off it after this.
@@ -60,7 +61,8 @@ unsafe impl<H: Handler> Send for Registration<H> {}
 unsafe impl<H: Handler> Sync for Registration<H> {}
 
 impl<H: Handler> Registration<H> {
-    /// Registers a handler. `name` appears in traces. Task context, may sleep.
+    /// Registers a handler, and tells it of the CPUs that are online. `name` appears in traces. Task
+    /// context, may sleep.
     pub fn register(name: &'static CStr, handler: H) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
             node <- Opaque::ffi_init(|slot: *mut bindings::hlist_node| {
@@ -77,7 +79,7 @@ impl<H: Handler> Registration<H> {
                 };
                 // SAFETY: `state` is for nodes of this type. `node` is one, and is removed from the
                 // state before it goes away.
-                to_result(unsafe { bindings::__cpuhp_state_add_instance(state, node, false) })
+                to_result(unsafe { bindings::__cpuhp_state_add_instance(state, node, true) })
                     // SAFETY: `state` was allocated above, and has no instance.
                     .inspect_err(|_| unsafe { bindings::__cpuhp_remove_state(state, false) })?;
             },

@@ -12,6 +12,7 @@ use crate::kmsg::{set_judged, Kmsg};
 use crate::module;
 use crate::setting::{Affinity, Setting};
 use crate::tests;
+use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     all need [Root, Module];
@@ -19,6 +20,7 @@ pub const TESTS: &[Test] = tests![
     starts_with_the_module,
     a_locked_up_cpu_is_reported,
     on_a_cpu_that_comes_back: [Cpus(2)],
+    on_a_cpu_that_failed_to_come_up: [Cpus(2)],
 ];
 
 const SWITCH: &str = "/proc/sys/kernel/nmi_watchdog";
@@ -130,6 +132,14 @@ fn expect_reports(cpu: usize) -> Result<()> {
     Ok(())
 }
 
+/// Lets a CPU handle its interrupts while the detector's event overflows twice. A lock-up is reported
+/// once, until an overflow finds that there is none, and the one after a start is not looked at.
+fn forget_the_report(cpu: usize) -> Result<()> {
+    let _affinity = Affinity::pinned_to(cpu)?;
+    workload::tight_loop(two_periods(cycles_in_a_second()?) / 2).run();
+    Ok(())
+}
+
 /// A CPU that handles no interrupts is reported by the NMI watchdog that the module provides, and
 /// not while that is off.
 fn a_locked_up_cpu_is_reported(ctx: &Ctx) -> Result<()> {
@@ -145,12 +155,32 @@ fn a_locked_up_cpu_is_reported(ctx: &Ctx) -> Result<()> {
     not_available_by_default(ctx)
 }
 
+const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";
+
 /// A CPU that was offline is watched again.
 fn on_a_cpu_that_comes_back(ctx: &Ctx) -> Result<()> {
     let _watched = Watched::new(ctx)?;
     let _threshold = Setting::change(THRESHOLD, 1)?;
-    let online = "/sys/devices/system/cpu/cpu1/online";
-    fs::write(online, "0").context("offline")?;
-    fs::write(online, "1").context("online")?;
+    Setting::change(ONLINE, 0)?.restore()?;
+    expect_reports(1)
+}
+
+/// A CPU that was offline when the module was loaded is watched, although the detector had an event
+/// there before when the CPU could not come online.
+fn on_a_cpu_that_failed_to_come_up(ctx: &Ctx) -> Result<()> {
+    let offline = Setting::change(ONLINE, 0)?;
+    let _watched = Watched::new(ctx)?;
+    let _threshold = Setting::change(THRESHOLD, 1)?;
+    let states = fs::read_to_string("/sys/devices/system/cpu/hotplug/states")?;
+    // It comes after that of the detector, and before that of the module.
+    let state = states
+        .lines()
+        .find_map(|line| line.strip_suffix(": workqueue:online"));
+    let state = state.context("no such state")?.trim();
+    fs::write("/sys/devices/system/cpu/cpu1/hotplug/fail", state).context("fail")?;
+    let failed = fs::write(ONLINE, "1");
+    ensure!(failed.is_err(), "CPU 1 came online");
+    offline.restore()?;
+    forget_the_report(1)?;
     expect_reports(1)
 }
