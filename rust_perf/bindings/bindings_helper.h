@@ -29,3 +29,4 @@
 
 /* bindgen does not evaluate BIT(). */
 static const int RUST_PERF_EV_CAP_SIBLING = PERF_EV_CAP_SIBLING;
+static const int RUST_PERF_EV_CAP_SOFTWARE = PERF_EV_CAP_SOFTWARE;

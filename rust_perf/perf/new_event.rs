@@ -61,22 +61,37 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         (!parent.is_null()).then(|| unsafe { Event::from_raw(parent) })
     }
 
-    /// Fails with `ENODEV` if the leader of the group that this event is to join is in no list of
-    /// events any more, because its CPU went offline.
+    /// Fails with `ENODEV` if the leader of the group that this event is to join is in no context any
+    /// more, because its CPU went offline.
     ///
-    /// perf would add the event to the group, but not remove it when the leader is closed: the
-    /// event would stay in a list of freed memory. See docs/findings.md.
+    /// perf would add the event to the group, but not take it out when the leader is closed: the
+    /// event would stay in a list of freed memory. See docs/findings.md, also for the CPU that goes
+    /// offline right after this.
     pub(super) fn leader_can_lead(&self) -> Result {
         let event = self.0.as_raw();
         // SAFETY: perf sets `group_leader` before `event_init`, to the event itself or to one that
         // it holds a reference to.
         let leader = unsafe { (*event).group_leader };
-        // SAFETY: An aligned word of an event, which perf, too, reads without a lock.
-        let state = unsafe { addr_of_mut!((*leader).attach_state).read_volatile() };
-        if leader != event && state & bindings::PERF_ATTACH_GROUP == 0 {
-            return Err(ENODEV);
+        if leader == event {
+            return Ok(());
         }
-        Ok(())
+        // SAFETY: perf keeps the leader while this event is being opened. These are aligned words, which
+        // perf, too, reads while others may change them.
+        let (state, caps) = unsafe {
+            (
+                addr_of_mut!((*leader).attach_state).read_volatile(),
+                addr_of_mut!((*leader).group_caps).read_volatile(),
+            )
+        };
+        let can_lead = state & bindings::PERF_ATTACH_GROUP != 0;
+        // perf moves a group of software events to the context of the first other event, and attaches
+        // its leader again.
+        let moves = T::TASK_CONTEXT.locks_group() && caps & bindings::RUST_PERF_EV_CAP_SOFTWARE != 0;
+        if can_lead || moves {
+            Ok(())
+        } else {
+            Err(ENODEV)
+        }
     }
 
     /// Whether the event is bound to a task.

@@ -2,9 +2,10 @@
 //! CPU hotplug.
 
 use anyhow::{ensure, Context, Result};
-use perf_event::Counter;
+use perf_event::{Builder, Counter};
 
 use super::{cpus, expect, expect_exact};
+use crate::clocks::{Clock, RUST_CLOCK};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Mode, Pmu};
 use crate::setting::{Affinity, Setting};
@@ -107,15 +108,32 @@ fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
 }
 
 /// No event joins the group of one whose CPU was offline since: perf would leave it in the list of a
-/// leader that has been closed.
+/// leader that has been closed. Before, and by itself, it can be opened. If all events of the group have
+/// been software events, perf moves it when another joins, which is safe.
 fn group_of_a_cpu_that_was_offline(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let mut leader = count_cpu_1(&pmu)?;
-    replug(|| Ok(()))?;
-    let mut event = pmu.event(Event::Branches);
-    let joined = event.any_pid().one_cpu(1).build_with_group(&mut leader);
-    let error = joined.err().context("an event has joined")?;
-    ensure!(error.raw_os_error() == Some(libc::ENODEV), "{error}");
+    let core = || pmu.event(Event::Branches);
+    let clock = Pmu::find(RUST_CLOCK)?;
+    let clock = || clock.raw(Clock::Cpu as u64);
+    let cases: [(&str, Builder, Builder, bool, bool); 4] = [
+        ("core in core", core(), core(), true, false),
+        ("clock in clock", clock(), clock(), true, false),
+        ("core in clock, again", clock(), core(), true, false),
+        ("core in clock", clock(), core(), false, true),
+    ];
+    for (what, mut leader, mut member, joins_before, joins) in cases {
+        let mut leader = leader.any_pid().one_cpu(1).include_kernel().build()?;
+        member.any_pid().one_cpu(1).include_kernel();
+        let mut join = |leader: &mut Counter| member.build_with_group(leader).map(drop);
+        if joins_before {
+            join(&mut leader).with_context(|| format!("{what}, at first"))?;
+        }
+        replug(|| Ok(()))?;
+        let errno = join(&mut leader).err().and_then(|it| it.raw_os_error());
+        let expected = (!joins).then_some(libc::ENODEV);
+        ensure!(errno == expected, "{what}: {errno:?}");
+        drop(member.build().with_context(|| format!("{what}, alone"))?);
+    }
     Ok(())
 }
 
