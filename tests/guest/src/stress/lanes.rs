@@ -38,6 +38,8 @@ pub struct Lane {
     pub opened: AtomicU64,
     /// Records that were read.
     pub records: AtomicU64,
+    /// How often it has taken a CPU offline.
+    pub unplugged: AtomicU64,
     done: [AtomicU32; KINDS],
     refused: [AtomicU32; KINDS],
     microseconds: [AtomicU64; KINDS],
@@ -127,6 +129,11 @@ impl Lanes {
             start: start.context("mmap")?.cast(),
             number,
         })
+    }
+
+    /// How often CPUs have gone offline.
+    pub fn unplugged(&self) -> u64 {
+        self.iter().map(|lane| lane.unplugged.load(SeqCst)).sum()
     }
 }
 

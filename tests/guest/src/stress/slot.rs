@@ -29,6 +29,8 @@ pub enum Model {
 pub struct Slot {
     pub file: OwnedFd,
     pub open: Open,
+    /// How often CPUs had gone offline when it was opened.
+    pub unplugged: u64,
     pub counts: Counts,
     pub model: Model,
     pub mapping: Option<Mapping>,

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::errno::Errno;
+use nix::fcntl::FlockArg;
 use nix::sched::{sched_setaffinity, unshare, CloneFlags, CpuSet};
 use nix::unistd::{getpid, Pid};
 
@@ -189,6 +190,8 @@ impl<'a> Worker<'a> {
             },
             Op::Hotplug { cpu, online } => {
                 let cpu = self.world.removable[cpu as usize];
+                let _alone = self.world.lock_hotplug(FlockArg::LockExclusive)?;
+                self.lane.unplugged.fetch_add(u64::from(!online), SeqCst);
                 // Another worker suspends, or takes the last CPU offline.
                 let refusals = [Errno::EBUSY, Errno::EAGAIN, Errno::EINTR];
                 return written(&online_file(cpu), online.into(), &refusals);
@@ -233,9 +236,18 @@ impl<'a> Worker<'a> {
             }
         };
         let mut open = *open;
-        let leader = open
-            .leader
-            .filter(|slot| self.slots[*slot as usize].is_some());
+        // No CPU goes offline while an event joins a group.
+        let _plugged = match open.leader {
+            Some(_) => Some(self.world.lock_hotplug(FlockArg::LockShared)?),
+            None => None,
+        };
+        let unplugged = self.lanes.unplugged();
+        // If the leader's CPU was offline, only the module refuses to put an event into its group. With
+        // other events the kernel would use freed memory: see docs/findings.md.
+        let leader = open.leader.filter(|slot| {
+            let leader = self.slots[*slot as usize].as_ref();
+            leader.is_some_and(|it| choice.is_ours || it.unplugged == unplugged)
+        });
         open.leader = leader;
         let group = leader.map_or(-1, |slot| self.fd(slot));
         match perf_event_open(attr, pid, cpu, group, flags) {
@@ -245,6 +257,7 @@ impl<'a> Worker<'a> {
                 self.slots[open.slot as usize] = Some(Slot {
                     file,
                     open,
+                    unplugged,
                     counts: choice.counts,
                     model,
                     mapping: None,
