@@ -37,7 +37,7 @@ define usage
 | make test           host tests, then guest tests on a set of machines. The last line is
 |                     "N passed, N failed"
 |   ALL=1             on all machines (CI=true in the environment: one of CPUs
-|                     with the same tables, and without perf's own tests), then some of it on
+|                     with the same tables, and without perf's own tests and some of its metrics), then some of it on
 |                     Debian's kernel of the series before, and on KERNEL=debug
 |   SUITE='GLOB…'     only these suites, such as 'hw-*'
 |   TEST='GLOB…'      only these guest tests, such as 'sampling::*', on the default

@@ -340,8 +340,21 @@ fn build(ctx: &Context, kdir: &Path, target: Target, clippy: bool) -> Result<Pat
         "the build made no {}: is there a Kbuild?",
         module.display()
     );
-    let copy = ctx.private(&file);
-    fs::copy(module, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
+    keep(ctx, &module, &tree.release, name)
+}
+
+/// Makes the copy that guests get. It changes only as a whole: a guest may be starting meanwhile.
+fn keep(ctx: &Context, module: &Path, release: &str, kind: &str) -> Result<PathBuf> {
+    let dir = ctx.private(&format!("{kind}-{release}"));
+    let copy = dir.join(module.file_name().unwrap_or_default());
+    let write = || {
+        fs::create_dir_all(&dir)?;
+        let new = tempfile::NamedTempFile::new_in(&dir)?;
+        fs::copy(module, &new)?;
+        new.persist(&copy)?;
+        anyhow::Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", copy.display()))?;
     Ok(copy)
 }
 

@@ -47,7 +47,7 @@ pub struct Options {
     #[arg(long, env = "RUST_PERF_ALL", value_parser = FalseyValueParser::new())]
     all: bool,
     /// CI=true in the environment means --all, unless suites or tests are named. Of CPUs
-    /// with the same tables it means one, and it leaves out perf's own tests.
+    /// with the same tables it means one, and it leaves out perf's own tests and some of its metrics.
     #[arg(long, env = "CI", hide = true, value_parser = FalseyValueParser::new())]
     ci: bool,
     #[command(flatten)]
@@ -153,35 +153,32 @@ fn run(
         !options.guest.primary,
         "PRIMARY=1 is for demo, guest and shell; to test it: make test SUITE='primary*'"
     );
-    let everything = request.is_everything() && !kernel.is_named();
+    let on_others = request.is_everything() && !kernel.is_named();
     let usual = run_on(ctx, kernel, options, &request, tally, |usual| {
-        let mut tally = Tally::default();
-        if everything {
-            aside(&ctx.aside(), usual, options, &request, &mut tally);
+        let (ctx, mut tally) = (ctx.aside(), Tally::default());
+        if request.is_everything() && usual.flavour.is_none() {
+            tally.check_named("installation test", "make install-test", || {
+                deb::install_test::run(&ctx, usual)
+            });
+        }
+        if on_others {
+            let checking = || Ok(Flavour::Kasan.name().to_owned());
+            run_on_other(
+                &ctx,
+                OtherKernel::Checking,
+                checking,
+                options,
+                &request,
+                &mut tally,
+            );
         }
         tally
     })?;
-    if everything {
+    if on_others {
         let older = || Ok(kernel::older(ctx, &usual)?.release);
         run_on_other(ctx, OtherKernel::Older, older, options, &request, tally);
     }
     Ok(())
-}
-
-/// What is of one thread for much of its time, so that suites run beside.
-fn aside(ctx: &Context, usual: &Kernel, options: &Options, request: &Request, tally: &mut Tally) {
-    tally.check_named("installation test", "make install-test", || {
-        deb::install_test::run(ctx, usual)
-    });
-    let checking = || Ok(Flavour::Kasan.name().to_owned());
-    run_on_other(
-        ctx,
-        OtherKernel::Checking,
-        checking,
-        options,
-        request,
-        tally,
-    );
 }
 
 /// Runs the suites that are to run on another kernel as well.
@@ -206,7 +203,8 @@ fn run_on_other(
     }
 }
 
-/// Runs what is asked for on a kernel, and `beside` the suites something else. Returns the kernel.
+/// Runs what is asked for on a kernel. `beside` runs while the suites do: it is for what uses one core for
+/// much of its time. Returns the kernel.
 fn run_on(
     ctx: &Context,
     kernel: &kernel::Options,
@@ -379,7 +377,7 @@ impl Runner<'_> {
         let (report, reports) = mpsc::channel();
         let mut good = true;
         thread::scope(|scope| {
-            for _ in 0..guests_at_a_time(self.ctx).min(selected.len()) {
+            for _ in 0..guests_at_a_time(self.ctx).min(selected.len()).max(1) {
                 let report = report.clone();
                 let queue = &queue;
                 let beside = beside.take();
