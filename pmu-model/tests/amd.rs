@@ -2,9 +2,7 @@
 
 //! The rules for AMD's registers, in every generation that has them.
 
-mod operations;
-
-use operations::Operation;
+use crate::operations::Operation;
 use pmu_model::{
     msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, Pmu, Retired, Vendor,
 };
@@ -404,7 +402,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             1 => any::<u32>(),
         ]
     };
-    operations::operation(msr, 0x76)
+    crate::operations::operation(msr, 0x76)
 }
 
 proptest! {

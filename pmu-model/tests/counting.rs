@@ -2,13 +2,11 @@
 
 //! Compares counts and overflows with the reference, for any program on any PMU.
 
-mod reference;
-
+use crate::reference::{Counter, Instruction, Reference};
 use pmu_model::{
     event::PATTERN_INSTRUCTIONS, msr::*, Config, Mode, Pmu, RefCycles, Retired, Shape, Vendor,
 };
 use proptest::prelude::*;
-use reference::{Counter, Instruction, Reference};
 
 /// A part of a program that runs in one mode.
 #[derive(Clone, Debug)]

@@ -5,8 +5,7 @@
 use pmu_model::{msr::*, Config, Mode, Pmu, Retired, Signature, Vendor};
 use proptest::prelude::*;
 
-mod nehalem;
-use nehalem::clear_if_needed;
+use crate::nehalem::clear_if_needed;
 
 /// What retires in the tests. All numbers, and what events make of them, differ.
 const RETIRED: Retired = Retired {

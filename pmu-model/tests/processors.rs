@@ -2,9 +2,7 @@
 
 //! What a PMU has because of the processor that it belongs to.
 
-mod nehalem;
-
-use nehalem::clear_if_needed;
+use crate::nehalem::clear_if_needed;
 use pmu_model::{
     msr::*, Config, ConfigError, CoreType, Defect, Mode, MsrError, Pmu, Retired, Signature, Vendor,
 };

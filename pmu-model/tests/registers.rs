@@ -2,9 +2,7 @@
 
 //! The rules for Intel's registers, in every version that has them.
 
-mod operations;
-
-use operations::Operation;
+use crate::operations::Operation;
 use pmu_model::{
     msr::*, Config, ConfigError, GeneralProtection, Mode, MsrError, PmiFault, Pmu, RefCycles,
     Retired, Shape, Signature, Vendor,
@@ -682,7 +680,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             1 => any::<u32>(),
         ]
     };
-    operations::operation(msr, 0x3c)
+    crate::operations::operation(msr, 0x3c)
 }
 
 proptest! {

@@ -2,11 +2,9 @@
 
 //! PMUs that are saved and restored: the one that was restored behaves as the one that was saved.
 
-mod operations;
-
 use std::{num::NonZeroU64, sync::Arc};
 
-use operations::Operation;
+use crate::operations::Operation;
 use pmu_model::{
     msr::*, Config, Defect, Foreign, Mode, MsrError, PmiFault, Pmu, RefCycles, RestoreError,
     Retired, SavedPmu, Signature, SmtCore, Vendor,
@@ -168,7 +166,7 @@ fn operation() -> impl Strategy<Value = (usize, Operation)> {
         ])
     };
     let small = any::<[u16; 2]>().prop_map(|n| Operation::Retire(n.map(u64::from)));
-    let operation = prop_oneof![5 => operations::operation(msr, 0xc0), 2 => small];
+    let operation = prop_oneof![5 => crate::operations::operation(msr, 0xc0), 2 => small];
     (0..2_usize, operation)
 }
 

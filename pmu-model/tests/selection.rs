@@ -2,9 +2,7 @@
 
 //! Counters that must be cleared before they count a new event.
 
-mod nehalem;
-
-use nehalem::{clear_if_needed, clear_with, CLEARING};
+use crate::nehalem::{clear_if_needed, clear_with, CLEARING};
 use pmu_model::{msr::*, Config, Pmu, Retired, Signature, Vendor};
 
 const INSTRUCTIONS: u64 = 0x00c0;

@@ -2,14 +2,12 @@
 
 //! Threads of a core that disturb each other's counters.
 
-mod nehalem;
-
 use std::{
     sync::{Arc, Barrier},
     thread,
 };
 
-use nehalem::clear_if_needed;
+use crate::nehalem::clear_if_needed;
 use pmu_model::{msr::*, Config, Mode, Pmu, Retired, Signature, SmtCore, Vendor};
 
 /// What a counter of 48 bits has too much.

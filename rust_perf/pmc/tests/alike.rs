@@ -2,9 +2,7 @@
 
 //! The CPUs that CI does not run in guests have the tables of those that it runs.
 
-mod common;
-
-use common::emulated::{core_types, detected, emulated};
+use crate::common::emulated::{core_types, detected, emulated};
 use pmc::{
     event::{EventSel, Modes},
     Capabilities,

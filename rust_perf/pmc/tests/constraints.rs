@@ -3,9 +3,7 @@
 //! The assignment of counters under the constraints of real CPUs, against
 //! trying everything.
 
-mod common;
-
-use common::{generations, Cpu, Cpuid};
+use crate::common::{generations, Cpu, Cpuid};
 use pmc::{
     assign::Assignment,
     counter::CounterSet,

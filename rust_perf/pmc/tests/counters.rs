@@ -2,9 +2,7 @@
 
 //! What is written to the registers, and how many accesses that takes.
 
-mod common;
-
-use common::{config, instructions, Cpu, Driven};
+use crate::common::{config, instructions, Cpu, Driven};
 use pmc::{
     counter::{Counter, CounterSet},
     detect,

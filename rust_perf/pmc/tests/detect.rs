@@ -2,9 +2,7 @@
 
 //! What is detected, and how it can be restricted.
 
-mod common;
-
-use common::{amd, config, events::*, Cpu, Cpuid};
+use crate::common::{amd, config, events::*, Cpu, Cpuid};
 use pmc::{
     counter::{Counter, CounterSet},
     event::EventSel,

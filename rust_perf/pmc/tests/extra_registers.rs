@@ -2,9 +2,7 @@
 
 //! Registers that hold a part of an event.
 
-mod common;
-
-use common::Cpuid;
+use crate::common::Cpuid;
 use pmc::{
     event::{EventSel, Modes},
     Capabilities, Extra, ExtraError, ExtraInUse, ExtraRegister,

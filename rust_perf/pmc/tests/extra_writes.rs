@@ -2,9 +2,7 @@
 
 //! When a register that holds a part of an event is written, and who shares it.
 
-mod common;
-
-use common::Cpuid;
+use crate::common::Cpuid;
 use pmc::{
     core_number, Capabilities, Counters, CpuidLeaf, Extra,
     ExtraRegister::{self, Frontend, LoadLatency, OffcoreRsp0, OffcoreRsp1},

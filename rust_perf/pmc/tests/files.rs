@@ -3,9 +3,7 @@
 //! The files of events in sysfs, and events that are selected by name, on every CPU that the
 //! in-tree driver knows.
 
-mod common;
-
-use common::{
+use crate::common::{
     emulated::{core_types, detected},
     events::fields,
     Cpuid,

@@ -3,9 +3,9 @@
 //! Registers that start with garbage, and registers that someone else writes while the counters
 //! count.
 
-mod common;
-
-use common::{amd, amd_family, config, count_instructions, generations, instructions, Cpu, Driven};
+use crate::common::{
+    amd, amd_family, config, count_instructions, generations, instructions, Cpu, Driven,
+};
 use pmc::{
     counter::{Counter, CounterSet},
     period, Capabilities,

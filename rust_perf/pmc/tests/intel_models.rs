@@ -2,9 +2,7 @@
 
 //! Which counters of Intel's models can count which events.
 
-mod common;
-
-use common::{events::counters, Cpuid};
+use crate::common::{events::counters, Cpuid};
 use pmc::{
     counter::CounterSet,
     event::{EventSel, Modes},

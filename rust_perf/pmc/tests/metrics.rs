@@ -2,9 +2,7 @@
 
 //! Metrics, on the PMU model.
 
-mod common;
-
-use common::{config, Cpuid, Driven};
+use crate::common::{config, Cpuid, Driven};
 use pmc::{
     counter::{Counter, CounterSet},
     event::{EventSel, Modes},
@@ -41,7 +39,7 @@ fn driven(width: u8) -> Driven {
         0x8004 | ((width as u32) << 5),
     ];
     let caps = capabilities(0x8f, fixed_and_general, (1 << 15) | (1 << 13));
-    Driven::take_over(common::Cpu::new(config), caps)
+    Driven::take_over(crate::common::Cpu::new(config), caps)
 }
 
 fn capabilities(model: u8, leaf_a: [u32; 4], perf_capabilities: u64) -> Capabilities {
@@ -220,7 +218,7 @@ fn reading_may_clear_both() {
     };
     let config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
     for clears in [false, true] {
-        let cpu = common::Cpu::new(config);
+        let cpu = crate::common::Cpu::new(config);
         let caps = Cpuid::new(b"GenuineIntel", 6, 0xbd, 0)
             .with(0xa, 0, [0x0830_0806, 0, 0b1111, 0x8604])
             .detect_with(cpu.pmu.borrow().perf_capabilities().unwrap())
@@ -316,7 +314,7 @@ fn overflows_are_taken() {
 
 #[test]
 fn an_overflow_from_before_is_not_ours() {
-    let cpu = common::Cpu::new(processor(48));
+    let cpu = crate::common::Cpu::new(processor(48));
     cpu.pmu.borrow_mut().inject_status(1 << 48);
     let caps = capabilities(0x8f, LEAF_A, (1 << 15) | (1 << 13));
     let driven = Driven::take_over(cpu, caps);

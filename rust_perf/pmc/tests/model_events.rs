@@ -2,9 +2,7 @@
 
 //! perf's generic events on Intel's models.
 
-mod common;
-
-use common::{
+use crate::common::{
     events::{config_of, names},
     Cpuid,
 };

@@ -2,9 +2,7 @@
 
 //! Events that take a pair of counters.
 
-mod common;
-
-use common::{amd_family, events::amd_event, instructions, Cpu, Driven};
+use crate::common::{amd_family, events::amd_event, instructions, Cpu, Driven};
 use pmc::{
     assign::Assignment,
     counter::{Counter, CounterSet},

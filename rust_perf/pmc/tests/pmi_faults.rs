@@ -3,9 +3,7 @@
 //! PMIs that are lost, late, doubled or invented, and a register that raises #GP: counts are exact on
 //! every generation, and no sample is taken twice.
 
-mod common;
-
-use common::{amd, config, generations, instructions, Cpu};
+use crate::common::{amd, config, generations, instructions, Cpu};
 use pmc::{
     counter::{Counter, CounterSet},
     period, Counters, Msr, Registers, Shadow,

@@ -2,9 +2,7 @@
 
 //! Samples and counts, for every generation.
 
-mod common;
-
-use common::{amd, config, count_instructions, generations, instructions, Driven};
+use crate::common::{amd, config, count_instructions, generations, instructions, Driven};
 use pmc::{
     counter::{Counter, CounterSet},
     period, Registers,

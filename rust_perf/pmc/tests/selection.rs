@@ -3,9 +3,7 @@
 //! GP counters that must be cleared before they count a new event, on the PMU model, which has
 //! the erratum.
 
-mod common;
-
-use common::{instructions, Cpu, Driven};
+use crate::common::{instructions, Cpu, Driven};
 use pmc::{
     counter::{Counter, CounterSet},
     event::{EventSel, Modes},

@@ -2,9 +2,7 @@
 
 //! Registers that others write, and status that is hard to clear.
 
-mod common;
-
-use common::{amd, config, count_instructions, generations, instructions, Cpuid, Driven};
+use crate::common::{amd, config, count_instructions, generations, instructions, Cpuid, Driven};
 use pmc::{
     counter::{Counter, CounterSet},
     Capabilities, Counters, Msr, Registers, Shadow,

@@ -3,9 +3,7 @@
 //! Two threads of a core that disturb each other's counters: the driver's books on the PMU
 //! model, which has the erratum. Every count must be exact.
 
-mod common;
-
-use common::{Cpu, Cpuid, Driven};
+use crate::common::{Cpu, Cpuid, Driven};
 use pmc::{
     assign::Assignment,
     counter::{Counter, CounterSet},

@@ -2,9 +2,7 @@
 
 //! Events in transactions: which CPUs have them, where they are counted, and which are refused.
 
-mod common;
-
-use common::{
+use crate::common::{
     events::{amd_cpu, counters, fields},
     Cpuid,
 };

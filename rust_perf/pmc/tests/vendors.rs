@@ -2,9 +2,7 @@
 
 //! The events and constraints of AMD's, Hygon's and Zhaoxin's CPUs.
 
-mod common;
-
-use common::{config, events::*, Cpu, Cpuid};
+use crate::common::{config, events::*, Cpu, Cpuid};
 use pmc::{event::EventSel, CacheEvent, Capabilities, EventName};
 
 #[test]

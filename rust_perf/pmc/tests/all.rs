@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! All tests of the public interface, as one program: a program for each file would take much longer
+//! to link.
+
+mod alike;
+mod common;
+mod constraints;
+mod counters;
+mod detect;
+mod extra_registers;
+mod extra_writes;
+mod files;
+mod foreign;
+mod hybrid;
+mod intel_models;
+mod metrics;
+mod model_events;
+mod pairs;
+mod pmi_faults;
+mod sampling;
+mod selection;
+mod shared_registers;
+mod siblings;
+mod transactions;
+mod vendors;
