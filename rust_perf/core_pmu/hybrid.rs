@@ -21,7 +21,6 @@ use crate::{
     system::{
         cpumask::CpuMask,
         irq::{
-            self,
             Interrupt,
             IrqsDisabled, //
         }, //
@@ -43,9 +42,9 @@ use kernel::{
 /// The part of a hybrid CPU that a PMU is for.
 pub(crate) struct Part {
     core_type: CoreType,
-    /// The CPUs of this type that are online.
+    /// The CPUs that were of this type when they were last online.
     pub(super) cpus: Arc<CpuMask>,
-    /// The CPUs of all types that are online, if perf does not take the PMU for that of a type of
+    /// The CPUs of all types that have been online, if perf does not take the PMU for that of a type of
     /// core: with `-a` it opens an event on each of them. A CPU is added when it is known whether
     /// it is among `cpus`, so that no event is opened on it before.
     all_cpus: Option<Arc<CpuMask>>,
@@ -103,12 +102,9 @@ impl Part {
         }
     }
 
-    /// The CPU that the code runs on goes offline.
-    fn remove_this_cpu(&self, irqs: IrqsDisabled<'_>) {
-        if let Some(all) = &self.all_cpus {
-            all.assign_this_cpu(irqs, false);
-        }
-        self.cpus.assign_this_cpu(irqs, false);
+    /// Whether the CPU that the code runs on is of this type.
+    pub(super) fn has_this_cpu(&self, irqs: IrqsDisabled<'_>) -> bool {
+        x86::core_type(irqs) == Some(self.core_type)
     }
 
     fn knows(&self, core_type: Option<CoreType>) -> bool {
@@ -149,14 +145,6 @@ impl Handler {
         // The NMI handler comes first: perf may put events on the CPU right after this.
         on.state().of_type.store(member, Relaxed);
         part.add_this_cpu(irqs, member);
-    }
-
-    /// This CPU goes offline, and another one may get its number.
-    pub(super) fn unassign_this_cpu(&self, irqs: IrqsDisabled<'_>) {
-        if let Some(part) = &self.driver().part {
-            // `of_type` stays: events that are still on the CPU may raise NMIs.
-            part.remove_this_cpu(irqs);
-        }
     }
 }
 

@@ -104,12 +104,8 @@ impl CorePmu {
     /// disabled.
     pub(super) fn take_over(&self, on: &OnCpu<'_, Self>) -> Result {
         let cpu = on.state();
-        // A CPU that comes online is taken over even before that is said: the detector of hard lockups
-        // opens its event then.
-        let goes_offline = !cpu.online.load(Relaxed)
-            && !cpu.is_ours()
-            && hotplug::is_this_cpu_dying(on.irqs_disabled());
-        if goes_offline || self.shut_down.load(Relaxed) {
+        let is_offline = !cpu.online.load(Relaxed) && !cpu.is_ours();
+        if is_offline && !self.comes_online(on.irqs_disabled()) || self.shut_down.load(Relaxed) {
             return Err(EAGAIN);
         }
         let hardware = &self.hardware;
@@ -124,6 +120,14 @@ impl CorePmu {
             cpu.set_ownership(Ownership::Ours);
         }
         Ok(())
+    }
+
+    /// Whether this CPU is coming online, and the PMU is for it. The detector of hard lockups opens its
+    /// event before the driver is told.
+    fn comes_online(&self, irqs: IrqsDisabled<'_>) -> bool {
+        // Another CPU may have got the number of one that went offline.
+        let is_for_it = self.part.as_ref().is_none_or(|it| it.has_this_cpu(irqs));
+        is_for_it && !hotplug::is_this_cpu_dying(irqs)
     }
 
     /// Gives this CPU's counters back. Interrupts disabled.
@@ -228,7 +232,6 @@ impl hotplug::Handler for Handler {
     }
 
     fn offline(&self, irqs: IrqsDisabled<'_>) {
-        self.unassign_this_cpu(irqs);
         let on = self.0.cpus().this(irqs);
         // If there are events, the last one that leaves gives the counters back.
         on.state().online.store(false, Relaxed);

@@ -676,6 +676,9 @@ const METRICS_IN_TREE: &[&[TestGroup]] = &[&[Metrics, MetricsInTree, Beside]];
 /// What needs no PMU in the CPU.
 const SOFTWARE: &[TestGroup] = &[NoPmuLoaded, Clock];
 
+/// With the NMI watchdog. While a CPU is locked up, others wait for it.
+const WATCHDOG: &str = "nmi_watchdog=1 rcupdate.rcu_cpu_stall_suppress=1";
+
 /// Without it the kernel warns when `sched_stat_runtime` is traced, as by `perf sched`.
 const SCHEDSTATS: &str = "schedstats=enable";
 
@@ -957,9 +960,15 @@ const GENERAL: &[Suite] = &[
         .primary()
         .with_all(),
     Suite::new("primary-watchdog", &[&[Lockup]])
-        // The other CPU waits for the one that is locked up.
-        .kernel_arguments("nmi_watchdog=1 rcupdate.rcu_cpu_stall_suppress=1")
+        .kernel_arguments(WATCHDOG)
         .primary(),
+    Suite::new("primary-watchdog-hybrid", &[&[Lockup]])
+        .on(machine::ALDER_LAKE)
+        .cpus(4)
+        .kernel_arguments(WATCHDOG)
+        .primary()
+        .with_all()
+        .without_ci(),
     Suite::new("programs", &[&[Programs, Kinds]])
         .on(machine::SKYLAKE_DEFAULT)
         .kernel_arguments(SCHEDSTATS)

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicU8};
-
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -40,6 +40,8 @@ pub struct Lane {
     pub records: AtomicU64,
     /// How often it has taken a CPU offline.
     pub unplugged: AtomicU64,
+    /// That of the first lane is of all workers.
+    plug: Plug,
     done: [AtomicU32; KINDS],
     refused: [AtomicU32; KINDS],
     microseconds: [AtomicU64; KINDS],
@@ -112,6 +114,52 @@ impl Lane {
     }
 }
 
+/// A lock against CPUs that go offline. A debug kernel has no file locks.
+///
+/// It is the number of workers that need the CPUs as they are, or -1 while one takes a CPU offline or
+/// online.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct Plug(AtomicI32);
+
+impl Plug {
+    /// Waits until no CPU goes offline or online.
+    pub fn keep(&self) -> Kept<'_> {
+        self.wait(|holders| (holders >= 0).then(|| holders + 1));
+        Kept(self)
+    }
+
+    /// Waits until no worker needs the CPUs as they are.
+    pub fn pull(&self) -> Pulled<'_> {
+        self.wait(|holders| (holders == 0).then_some(-1));
+        Pulled(self)
+    }
+
+    fn wait(&self, next: impl Fn(i32) -> Option<i32>) {
+        while self.0.fetch_update(SeqCst, SeqCst, &next).is_err() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// While it lives, there is no [`Pulled`].
+pub struct Kept<'a>(&'a Plug);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.0 .0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// While it lives, there is no [`Kept`] and no other.
+pub struct Pulled<'a>(&'a Plug);
+
+impl Drop for Pulled<'_> {
+    fn drop(&mut self) {
+        self.0 .0.store(0, SeqCst);
+    }
+}
+
 /// The lanes of all workers.
 pub struct Lanes {
     start: NonNull<Lane>,
@@ -129,6 +177,11 @@ impl Lanes {
             start: start.context("mmap")?.cast(),
             number,
         })
+    }
+
+    /// What keeps CPUs from going offline.
+    pub fn plug(&self) -> &Plug {
+        &self[0].plug
     }
 
     /// How often CPUs have gone offline.
@@ -169,6 +222,29 @@ mod tests {
         assert_eq!(lanes[0].message(), None);
         lanes[0].fail(&"x".repeat(2 * MESSAGE));
         assert_eq!(lanes[0].message().map(|text| text.len()), Some(MESSAGE));
+    }
+
+    #[test]
+    fn one_pulls_the_plug_alone() {
+        let (plug, busy) = (Plug::default(), AtomicI32::new(0));
+        thread::scope(|scope| {
+            for worker in 0..4 {
+                let (plug, busy) = (&plug, &busy);
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        if worker == 0 {
+                            let _pulled = plug.pull();
+                            assert_eq!(busy.swap(-1, SeqCst), 0);
+                            busy.store(0, SeqCst);
+                        } else {
+                            let _kept = plug.keep();
+                            assert!(busy.fetch_add(1, SeqCst) >= 0);
+                            busy.fetch_sub(1, SeqCst);
+                        }
+                    }
+                });
+            }
+        });
     }
 
     #[test]

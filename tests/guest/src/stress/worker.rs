@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::errno::Errno;
-use nix::fcntl::FlockArg;
 use nix::sched::{sched_setaffinity, unshare, CloneFlags, CpuSet};
 use nix::unistd::{getpid, Pid};
 
@@ -190,7 +189,7 @@ impl<'a> Worker<'a> {
             },
             Op::Hotplug { cpu, online } => {
                 let cpu = self.world.removable[cpu as usize];
-                let _alone = self.world.lock_hotplug(FlockArg::LockExclusive)?;
+                let _pulled = self.lanes.plug().pull();
                 self.lane.unplugged.fetch_add(u64::from(!online), SeqCst);
                 // Another worker suspends, or takes the last CPU offline.
                 let refusals = [Errno::EBUSY, Errno::EAGAIN, Errno::EINTR];
@@ -237,10 +236,7 @@ impl<'a> Worker<'a> {
         };
         let mut open = *open;
         // No CPU goes offline while an event joins a group.
-        let _plugged = match open.leader {
-            Some(_) => Some(self.world.lock_hotplug(FlockArg::LockShared)?),
-            None => None,
-        };
+        let _kept = open.leader.map(|_| self.lanes.plug().keep());
         let unplugged = self.lanes.unplugged();
         // If the leader's CPU was offline, only the module refuses to put an event into its group. With
         // other events the kernel would use freed memory: see docs/findings.md.

@@ -7,8 +7,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{ensure, Context, Result};
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
 
 use super::op::CGROUPS;
@@ -317,18 +315,6 @@ impl World {
         let pmus = self.core.iter().chain(&self.other);
         pmus.map(|pmu| format!("{DEVICES}/{}/rdpmc", pmu.name))
             .find(|file| Path::new(file).exists())
-    }
-
-    /// Takes the lock that a worker holds exclusively while it takes a CPU offline or online.
-    pub fn lock_hotplug(&self, how: FlockArg) -> Result<Flock<File>> {
-        let mut file = File::open(format!("{CPU}/online"))?;
-        loop {
-            file = match Flock::lock(file, how) {
-                Ok(lock) => return Ok(lock),
-                Err((file, Errno::EINTR)) => file,
-                Err((_, errno)) => return Err(errno.into()),
-            };
-        }
     }
 
     /// Brings all CPUs online that were online at first.

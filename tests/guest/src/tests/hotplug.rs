@@ -124,7 +124,7 @@ fn group_of_a_cpu_that_was_offline(ctx: &Ctx) -> Result<()> {
     for (what, mut leader, mut member, joins_before, joins) in cases {
         let mut leader = leader.any_pid().one_cpu(1).include_kernel().build()?;
         member.any_pid().one_cpu(1).include_kernel();
-        let mut join = |leader: &mut Counter| member.build_with_group(leader).map(drop);
+        let join = |leader: &mut Counter| member.build_with_group(leader).map(drop);
         if joins_before {
             join(&mut leader).with_context(|| format!("{what}, at first"))?;
         }
