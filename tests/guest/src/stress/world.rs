@@ -238,6 +238,11 @@ impl World {
             let Ok(config) = pmu.encode(terms.trim_end()) else {
                 continue;
             };
+            let opened = pmu.raw(config).include_kernel().build();
+            if opened.is_err_and(|it| it.raw_os_error() == Some(libc::EOPNOTSUPP)) {
+                // The kernel has kCFI.
+                continue;
+            }
             // See docs/rust-trace.md.
             let special = ["page-faults", "page_fault", "cpu-migrations", "irq_work"];
             let class = match special.iter().any(|part| name.contains(part)) {
