@@ -13,6 +13,7 @@ use nix::unistd::geteuid;
 use crate::ctx::{in_tree_name, skip, Ctx, RUST_PMU};
 use crate::msr;
 use crate::pmu::{CpuPmu, Pmu, Vendor};
+use crate::trace::has_trace_points;
 use crate::workload;
 
 /// A condition without which a test says nothing. [`tests!`](crate::tests) lists the
@@ -65,6 +66,8 @@ pub enum Need {
     InTreeCounts,
     /// The in-tree driver reserves the counters that it uses.
     InTreeReserves,
+    /// The module can attach to trace points, because the kernel has no kCFI.
+    TracePoints,
     /// The effective user is root.
     Root,
     /// MSRs can be read and written through `/dev/cpu/*/msr`.
@@ -136,6 +139,7 @@ impl Need {
             Self::InTreeCounts => (in_tree() && cpu.vendor != Vendor::Zhaoxin, String::new()),
             // The kernel has no reservation for the MSRs of version 6.
             Self::InTreeReserves => (in_tree() && cpu.version < 6, String::new()),
+            Self::TracePoints => (has_trace_points(), String::new()),
             Self::Root => (geteuid().is_root(), String::new()),
             Self::Msrs if !ctx.suite.is_guest() => (false, String::new()),
             Self::Msrs => match msr::load_driver() {
@@ -170,6 +174,7 @@ impl Need {
             | Self::InTreeReserves => true,
             Self::Guest(_)
             | Self::Icount
+            | Self::TracePoints
             | Self::Intel
             | Self::Amd
             | Self::Cpus(_)
@@ -204,6 +209,7 @@ impl fmt::Display for Need {
             Self::InTree => f.write_str("the in-tree driver"),
             Self::InTreeCounts => f.write_str("an in-tree driver that counts on this CPU"),
             Self::InTreeReserves => f.write_str("an in-tree driver that reserves its counters"),
+            Self::TracePoints => f.write_str("a kernel without kCFI"),
             Self::Root => f.write_str("root"),
             Self::Msrs => f.write_str("access to MSRs"),
             Self::PerfTool => f.write_str("the perf tool"),

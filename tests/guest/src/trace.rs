@@ -27,6 +27,12 @@ pub fn rust_type() -> Result<u32> {
     Ok(text.trim().parse()?)
 }
 
+/// Whether the module can attach to trace points. It cannot if the kernel has kCFI.
+pub fn has_trace_points() -> bool {
+    let opened = Event::rust("sched_switch").map(|event| event.builder().build());
+    !matches!(opened, Ok(Err(error)) if error.raw_os_error() == Some(libc::EOPNOTSUPP))
+}
+
 /// The folder of a trace event in tracefs.
 pub fn tracefs(name: &str) -> Option<PathBuf> {
     let categories = fs::read_dir("/sys/kernel/tracing/events").ok()?;

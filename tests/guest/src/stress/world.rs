@@ -18,6 +18,7 @@ use crate::program::{Installed, MIXED};
 use crate::setting::Setting;
 use crate::tests::compare::attr::{self, Attr};
 use crate::tests::compare::case::Mount;
+use crate::trace;
 use crate::workload::empty_code;
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
@@ -228,6 +229,9 @@ impl World {
             .map(|file| Ok(file?.path()))
             .collect::<Result<_>>()?;
         files.sort();
+        if !trace::has_trace_points() {
+            files.clear();
+        }
         for file in files {
             let name = file
                 .file_name()
@@ -238,11 +242,6 @@ impl World {
             let Ok(config) = pmu.encode(terms.trim_end()) else {
                 continue;
             };
-            let opened = pmu.raw(config).include_kernel().build();
-            if opened.is_err_and(|it| it.raw_os_error() == Some(libc::EOPNOTSUPP)) {
-                // The kernel has kCFI.
-                continue;
-            }
             // See docs/rust-trace.md.
             let special = ["page-faults", "page_fault", "cpu-migrations", "irq_work"];
             let class = match special.iter().any(|part| name.contains(part)) {

@@ -26,7 +26,7 @@ use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     all need [Root, Module, ExactCounts];
-    each_allocation_of_an_open,
+    each_allocation_of_an_open: [TracePoints],
     each_allocation_of_a_ring_buffer,
     allocations_of_insmod,
 ];

@@ -35,7 +35,7 @@ use crate::trace::{number, tracefs, Event, Record, Same, RUST_TRACE};
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    all need [Module, Root];
+    all need [Module, Root, TracePoints];
     system_calls,
     renames,
     forks,

@@ -28,7 +28,7 @@ use crate::tests;
 use crate::trace::{number, rust_type, Event};
 
 pub const TESTS: &[Test] = tests![
-    all need [Module, Root];
+    all need [Module, Root, TracePoints];
     every_field,
     pairs_of_fields,
     random_attrs,

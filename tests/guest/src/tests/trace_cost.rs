@@ -12,7 +12,7 @@ use crate::tests;
 use crate::trace::Event;
 
 pub const TESTS: &[Test] = tests![
-    all need [Module, Root, Icount];
+    all need [Module, Root, Icount, TracePoints];
     cost_of_a_hit,
     nothing_attached_after_the_last_event,
     samples_at_a_frequency,
