@@ -156,7 +156,13 @@ fn run(
     let on_others = request.is_everything() && !kernel.is_named();
     let usual = run_on(ctx, kernel, options, &request, tally, |usual| {
         let (ctx, mut tally) = (ctx.aside(), Tally::default());
-        if request.is_everything() && usual.flavour.is_none() {
+        let is_stock = usual.flavour.is_none();
+        if request.ci && is_stock {
+            if let Err(error) = host::test(&ctx, usual, &mut tally) {
+                tally.check(|| Err(error));
+            }
+        }
+        if request.is_everything() && is_stock {
             tally.check_named("installation test", "make install-test", || {
                 deb::install_test::run(&ctx, usual)
             });
@@ -216,7 +222,9 @@ fn run_on(
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     let is_stock = parts.kernel.flavour.is_none();
     let is_usual = is_stock && request.on.is_none();
-    if request.suites.is_none() && request.tests.is_none() && is_usual {
+    let has_host_tests = request.suites.is_none() && request.tests.is_none() && is_usual;
+    // A person sees them first. In CI they are beside.
+    if has_host_tests && !request.ci {
         host::test(ctx, &parts.kernel, tally)?;
     }
     let program = guest_tests::build(ctx)?;
