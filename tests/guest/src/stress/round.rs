@@ -124,6 +124,8 @@ pub fn part(plan: &Plan, keep: &[u32]) -> Plan {
 /// Runs the workers of a round until all have ended. `patience` is how long an operation may take.
 pub fn run(world: &World, plan: &Plan, patience: Duration) -> Result<Tally, Failure> {
     set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
+    // For the workers: one may send another a signal as soon as that has a PID.
+    signals::install()?;
     let lanes = Lanes::new(plan.len())?;
     let of_other = |op: &Op| match op {
         Op::Open(open) => world.events[open.event].class == Class::Other,
@@ -157,7 +159,6 @@ fn work(world: &World, lanes: &Lanes, number: usize, shared: bool, ops: &[(u32, 
     let lane = &lanes[number];
     let result = catch_unwind(AssertUnwindSafe(|| -> Result<()> {
         set_pdeathsig(Signal::SIGKILL)?;
-        signals::install()?;
         Worker::new(world, lanes, number, shared).run(ops)
     }));
     let status = match result {
