@@ -86,7 +86,8 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         let can_lead = state & bindings::PERF_ATTACH_GROUP != 0;
         // perf moves a group of software events to the context of the first other event, and attaches
         // its leader again.
-        let moves = T::TASK_CONTEXT.locks_group() && caps & bindings::RUST_PERF_EV_CAP_SOFTWARE != 0;
+        let moves =
+            T::TASK_CONTEXT.locks_group() && caps & bindings::RUST_PERF_EV_CAP_SOFTWARE != 0;
         if can_lead || moves {
             Ok(())
         } else {
