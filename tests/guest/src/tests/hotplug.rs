@@ -18,7 +18,7 @@ pub const TESTS: &[Test] = tests![
     while_nothing_counts,
     while_the_task_counts,
     while_the_cpu_counts,
-    group_of_a_cpu_that_was_offline: [Module],
+    group_of_a_cpu_that_was_offline: [Module, General(2)],
     in_tree_driver_afterwards: [Module, InTreeCounts],
 ];
 
