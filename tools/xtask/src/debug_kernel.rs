@@ -140,11 +140,7 @@ pub fn tree(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf>
         let make = || {
             let mut make = Command::new("make");
             make.arg("-C").arg(tree).args(MAKE_ARGS);
-            let jobs = match ctx.is_aside {
-                true => 1,
-                false => kernel::jobs(),
-            };
-            make.arg(format!("-j{jobs}"));
+            make.arg(format!("-j{}", kernel::jobs()));
             make
         };
         step.run(
