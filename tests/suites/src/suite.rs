@@ -944,11 +944,13 @@ const GENERAL: &[Suite] = &[
     Suite::new("models-meteor-lake-hybrid", &[&[Hybrid]])
         .on(machine::METEOR_LAKE)
         .cpus(4)
-        .with_all(),
+        .with_all()
+        .without_ci(),
     Suite::new("models-lunar-lake-hybrid", &[&[Hybrid]])
         .on(machine::LUNAR_LAKE)
         .cpus(4)
-        .with_all(),
+        .with_all()
+        .without_ci(),
     Suite::new("models-nova-lake-hybrid", &[&[Hybrid]])
         .on(machine::NOVA_LAKE)
         .cpus(4)
@@ -1003,7 +1005,8 @@ const GENERAL: &[Suite] = &[
         .on(machine::SKYLAKE_SERVER_DEFAULT)
         .cpus(1)
         .unloaded()
-        .with_all(),
+        .with_all()
+        .without_ci(),
     Suite::new("metrics-sapphire-rapids", METRICS)
         .on(machine::SAPPHIRE_RAPIDS_DEFAULT)
         .cpus(1)

@@ -47,7 +47,8 @@ pub struct Options {
     #[arg(long, env = "RUST_PERF_ALL", value_parser = FalseyValueParser::new())]
     all: bool,
     /// CI=true in the environment means --all, unless suites or tests are named. Of CPUs
-    /// with the same tables it means one, and it leaves out perf's own tests and some of its metrics.
+    /// with the same tables it means one, and it leaves out perf's own tests and some long
+    /// suites whose tests others have.
     #[arg(long, env = "CI", hide = true, value_parser = FalseyValueParser::new())]
     ci: bool,
     #[command(flatten)]
