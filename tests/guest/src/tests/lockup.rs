@@ -7,9 +7,10 @@ use std::fs;
 use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
 
-use crate::ctx::{Ctx, Test};
+use crate::ctx::{skip, Ctx, Test};
 use crate::kmsg::{set_judged, Kmsg};
 use crate::module;
+use crate::pmu::Pmu;
 use crate::setting::{Affinity, Setting};
 use crate::tests;
 use crate::workload;
@@ -168,6 +169,9 @@ fn on_a_cpu_that_comes_back(ctx: &Ctx) -> Result<()> {
 /// A CPU that was offline when the module was loaded is watched, although the detector had an event
 /// there before when the CPU could not come online.
 fn on_a_cpu_that_failed_to_come_up(ctx: &Ctx) -> Result<()> {
+    if Pmu::find("cpu_atom").is_ok() {
+        return skip("a core that the module has not seen yet has no PMU: docs/in-place.md");
+    }
     let offline = Setting::change(ONLINE, 0)?;
     let _watched = Watched::new(ctx)?;
     let _threshold = Setting::change(THRESHOLD, 1)?;
