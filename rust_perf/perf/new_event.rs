@@ -61,6 +61,16 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         (!parent.is_null()).then(|| unsafe { Event::from_raw(parent) })
     }
 
+    /// The leader of the group that the event is to join, of whatever PMU. perf holds a reference to
+    /// it while the event is being opened.
+    pub(super) fn any_leader(&self) -> Option<*mut bindings::perf_event> {
+        let event = self.0.as_raw();
+        // SAFETY: perf sets `group_leader` before `event_init`, to the event itself or to one that
+        // it holds a reference to.
+        let leader = unsafe { (*event).group_leader };
+        (leader != event).then_some(leader)
+    }
+
     /// Fails with `ENODEV` if the leader of the group that this event is to join is in no context any
     /// more, because its CPU went offline.
     ///
@@ -68,13 +78,9 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
     /// event would stay in a list of freed memory. See docs/findings.md, also for the CPU that goes
     /// offline right after this.
     pub(super) fn leader_can_lead(&self) -> Result {
-        let event = self.0.as_raw();
-        // SAFETY: perf sets `group_leader` before `event_init`, to the event itself or to one that
-        // it holds a reference to.
-        let leader = unsafe { (*event).group_leader };
-        if leader == event {
+        let Some(leader) = self.any_leader() else {
             return Ok(());
-        }
+        };
         // SAFETY: perf keeps the leader while this event is being opened. These are aligned words, which
         // perf, too, reads while others may change them.
         let (state, caps) = unsafe {
@@ -169,12 +175,9 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
             assert!(T::TASK_CONTEXT.locks_group());
         }
         let event = self.0.as_raw();
-        // SAFETY: perf sets `group_leader` before `event_init`, to the event itself or to one that
-        // it holds a reference to.
-        let leader = unsafe { (*event).group_leader };
-        if leader == event {
+        let Some(leader) = self.any_leader() else {
             return Ok(());
-        }
+        };
         let mut visit = |sibling: *mut bindings::perf_event, disabled| -> Result {
             // SAFETY: perf holds the leader's context mutex (`perf_try_init_event()`), as the PMU is
             // not of the software context. So the group, and the PMU of each of its events, do

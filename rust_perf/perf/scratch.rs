@@ -46,12 +46,9 @@ impl<T: Pmu> NewEvent<'_, T> {
         const {
             assert!(T::TASK_CONTEXT.locks_group());
         }
-        let event = self.event().as_raw();
-        // SAFETY: perf sets `group_leader` before `event_init`, to the event itself or to one that
-        // it holds a reference to.
-        let leader = unsafe { (*event).group_leader };
+        let leader = self.any_leader()?;
         // SAFETY: perf holds the leader's context mutex, so that its PMU does not change.
-        let of_this_pmu = leader != event && unsafe { (*leader).pmu == (*event).pmu };
+        let of_this_pmu = unsafe { (*leader).pmu == self.pmu() };
         // SAFETY: The leader is of the same PMU as `self`, a `Registration<T>`, and is open: its
         // `event_init` has returned. perf keeps it while this event is being opened.
         of_this_pmu.then(|| unsafe { Event::from_raw(leader) })
