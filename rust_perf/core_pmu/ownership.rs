@@ -149,22 +149,15 @@ impl CorePmu {
             // KVM's mediated vPMU may load a guest's values from now on.
             self.counters(cpu).forget();
         } else {
-            self.give_back_if_unused(on);
+            self.give_back_if_offline(on);
         }
     }
 
-    /// No counter could be found for an event. Interrupts disabled, PMU disabled.
-    pub(super) fn not_placed(&self, on: &OnCpu<'_, Self>) {
-        if !on.state().online.load(Relaxed) {
-            self.give_back_if_unused(on);
-        }
-    }
-
-    /// Gives the counters back of a CPU that may never be heard of again, unless an event has one.
-    /// Interrupts disabled.
-    fn give_back_if_unused(&self, on: &OnCpu<'_, Self>) {
+    /// Gives the counters back of a CPU that goes offline, or that may not come online after all, unless
+    /// an event has one. Interrupts disabled.
+    pub(super) fn give_back_if_offline(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
-        if cpu.is_ours() && cpu.placed().is_empty() {
+        if !cpu.online.load(Relaxed) && cpu.is_ours() && cpu.placed().is_empty() {
             self.give_back(on);
         }
     }
@@ -235,7 +228,7 @@ impl hotplug::Handler for Handler {
         let on = self.0.cpus().this(irqs);
         // If there are events, the last one that leaves gives the counters back.
         on.state().online.store(false, Relaxed);
-        self.driver().give_back_if_unused(&on);
+        self.driver().give_back_if_offline(&on);
     }
 }
 

@@ -44,7 +44,7 @@ impl CorePmu {
     ) -> Result {
         self.take_over(on)?;
         self.find_place(on, schedule, event)
-            .inspect_err(|_| self.not_placed(on))
+            .inspect_err(|_| self.give_back_if_offline(on))
     }
 
     /// The same on a CPU whose counters are ours.
