@@ -8,18 +8,23 @@ use std::process::Command;
 use suites::Inventory;
 
 use crate::context::Context;
-use crate::host::cargo;
+use crate::host::{cargo, target};
 use crate::step::Step;
 
 /// Builds the program.
 ///
-/// It is one of the workspace's binaries, so that its dependencies are built as those of
-/// the host tests are, and only once.
+/// It is linked statically: so it runs on any distribution, and a guest, where tests start it often,
+/// loads no libraries for it. The flag is for this program alone, so that its dependencies are those
+/// of the host tests.
 pub fn build(ctx: &Context) -> Result<PathBuf> {
     let step = Step::start(ctx, "guest-tests", "guest tests: build")?;
-    step.run(cargo(ctx, "build").args(["--workspace", "--locked", "--bin", "guest-tests"]))?;
+    step.run(
+        cargo(ctx, "rustc")
+            .args(["--package", "guest-tests", "--bin", "guest-tests"])
+            .args(["--locked", "--", "-Ctarget-feature=+crt-static"]),
+    )?;
     step.done();
-    Ok(ctx.out.join("target/debug/guest-tests"))
+    Ok(target(ctx).join("debug/guest-tests"))
 }
 
 /// The tests that a built program has.

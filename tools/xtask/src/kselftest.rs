@@ -6,7 +6,7 @@
 //! The layout is that of the kernel's `make kselftest-install`, with the kernel's own
 //! run_kselftest.sh, so that what runs the kernel's collections runs this one.
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,11 +15,10 @@ use std::process::ExitCode;
 
 use crate::cache::{Entry, Key};
 use crate::context::Context;
-use crate::host::cargo;
+use crate::guest_tests;
 use crate::install::HOST;
 use crate::kernel::{self, Kernel};
 use crate::source::{self, Part};
-use crate::step::Step;
 
 /// The collection.
 const COLLECTION: &str = "rust_perf";
@@ -40,10 +39,6 @@ const RUNNER: Part<'_> = Part {
 
 /// By default, the kernel's runner stops a test after 45 seconds.
 const SETTINGS: &str = "timeout=3600\n";
-
-/// Rust's target, with a C library that is linked statically: the program runs on any distribution.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
-const RUSTFLAGS: &str = "-C target-feature=+crt-static";
 
 /// Where to install.
 #[derive(Args)]
@@ -82,7 +77,7 @@ impl Collection {
     /// Builds the program, and gets the runner from the source of a kernel.
     pub fn build(ctx: &Context, kernel: &Kernel) -> Result<Self> {
         Ok(Self {
-            program: program(ctx)?,
+            program: guest_tests::build(ctx)?,
             runner: runner(ctx, kernel)?,
         })
     }
@@ -119,25 +114,6 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::set_permissions(file.path(), Permissions::from_mode(mode))?;
     file.persist(to)?;
     Ok(())
-}
-
-/// Builds the program of the guest tests.
-fn program(ctx: &Context) -> Result<PathBuf> {
-    let step = Step::start(ctx, "kselftest", "guest tests: static program")?;
-    let arguments = ["--package", "guest-tests", "--locked", "--target", TARGET];
-    step.run(
-        cargo(ctx, "build")
-            .args(arguments)
-            .env("RUSTFLAGS", RUSTFLAGS),
-    )?;
-    step.done();
-    let program = ctx
-        .out
-        .join("target")
-        .join(TARGET)
-        .join("debug/guest-tests");
-    ensure!(program.is_file(), "cargo built no {}", program.display());
-    Ok(program)
 }
 
 /// Gets what runs collections.

@@ -20,49 +20,33 @@ use crate::kernel;
 use crate::packages;
 use crate::step::Step;
 
-/// What a QEMU is built with.
-pub struct Configuration {
-    /// The names of the entries of the cache: the build directory, and the binary.
-    pub entries: [&'static str; 2],
-    /// What the user reads while it is built.
-    pub title: &'static str,
-    /// What configure is called with.
-    pub options: &'static [&'static str],
-    /// The devices of x86_64, unless they are QEMU's default.
-    pub devices: Option<&'static str>,
-}
-
-/// The QEMU of the guests here: TCG, and 9p for the shared directories.
-const OF_GUESTS: Configuration = Configuration {
-    entries: ["qemu-build", "qemu"],
-    title: "with a PMU",
-    options: &[
-        "--target-list=x86_64-softmmu",
-        "--without-default-features",
-        "--without-default-devices",
-        "--with-devices-x86_64=rust_perf",
-        "--enable-trace-backends=nop",
-        "--enable-tcg",
-        "--enable-virtfs",
-        "--enable-attr",
-        "--disable-docs",
-        "--disable-install-blobs",
-        "--disable-download",
-        "--disable-fdt",
-        "--disable-werror",
-        "--disable-debug-info",
-    ],
-    // They select what they need.
-    devices: Some(
-        "\
-CONFIG_I440FX=y
-CONFIG_HPET=y
-CONFIG_VIRTIO_PCI=y
-CONFIG_VIRTIO_SERIAL=y
-CONFIG_VIRTIO_9P=y
-",
-    ),
-};
+/// What configure is called with. The package has the same QEMU as the guests here, so that what is
+/// tested is what is installed: with the devices and displays that a user expects. The firmware is
+/// where Debian's packages have it.
+const CONFIGURATION: &[&str] = &[
+    "--target-list=x86_64-softmmu",
+    "--prefix=/usr",
+    "--sysconfdir=/etc",
+    "--localstatedir=/var",
+    "--firmwarepath=/usr/share/qemu:/usr/share/seabios:/usr/lib/ipxe/qemu",
+    "--with-pkgversion=with an x86 PMU",
+    "--without-default-features",
+    "--enable-trace-backends=nop",
+    "--enable-tcg",
+    "--enable-virtfs",
+    "--enable-attr",
+    "--enable-slirp",
+    "--enable-pixman",
+    "--enable-vnc",
+    "--enable-curses",
+    "--enable-iconv",
+    "--disable-docs",
+    "--disable-install-blobs",
+    "--disable-download",
+    "--disable-fdt",
+    "--disable-werror",
+    "--disable-debug-info",
+];
 
 /// Where QEMU is built and linked. The build directory contains its own name, so it is
 /// always mounted here.
@@ -84,9 +68,9 @@ pub enum Choice {
 #[derive(Clone)]
 pub struct Qemu {
     binary: PathBuf,
-    /// Shared libraries that the build root does not have.
+    /// Shared libraries that the build root does not have: those of Debian's QEMU.
     libraries: Option<PathBuf>,
-    /// Whether it finds its firmware by itself.
+    /// Whether it is where configure was told, so that it finds its firmware by itself.
     is_installed: bool,
     cpu: &'static str,
 }
@@ -135,15 +119,17 @@ impl Qemu {
         let version = packages::source_version(ctx, "qemu")?;
         let entry = Entry {
             name: "qemu-pristine",
-            key: OF_GUESTS
-                .add_to(Key::new(ctx).recipe(0).text(&version))
+            key: Key::new(ctx)
+                .recipe(0)
+                .text(&version)
+                .texts(CONFIGURATION)
                 .finish(),
             title: format!("QEMU {version}, pristine"),
             megabytes: 1500,
         }
         .get(ctx, |step, dir| {
             let work = tempfile::tempdir_in(dir)?;
-            build(ctx, step, work.path(), &OF_GUESTS, &[], &[])?;
+            build(ctx, step, work.path(), &[], &[])?;
             fs::copy(work.path().join("build").join(BINARY), dir.join(BINARY))?;
             Ok(())
         })?;
@@ -157,7 +143,7 @@ impl Qemu {
 
     /// QEMU with the PMU.
     pub fn patched(ctx: &Context) -> Result<Self> {
-        Ok(Self::built(&Built::get(ctx, &OF_GUESTS)?))
+        Ok(Self::built(&Built::get(ctx)?))
     }
 
     /// One with the PMU, where it was built.
@@ -170,7 +156,7 @@ impl Qemu {
         }
     }
 
-    /// One with the PMU that a package has installed, with its firmware.
+    /// One with the PMU that a package has installed.
     pub fn installed(binary: &Path) -> Self {
         Self {
             binary: binary.to_owned(),
@@ -180,7 +166,7 @@ impl Qemu {
         }
     }
 
-    /// A command that runs it. Debian packages the firmware apart from QEMU's source.
+    /// A command that runs it.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         if !self.is_installed {
@@ -198,45 +184,34 @@ impl Qemu {
     }
 }
 
-impl Configuration {
-    /// Adds it to the key of what is built with it.
-    fn add_to(&self, key: Key) -> Key {
-        let key = key.texts(self.options);
-        match self.devices {
-            Some(devices) => key.text(devices),
-            None => key,
-        }
-    }
-}
-
 impl Built {
-    /// Builds it, with what the build root has.
-    pub fn get(ctx: &Context, configuration: &Configuration) -> Result<Self> {
+    /// Builds it.
+    pub fn get(ctx: &Context) -> Result<Self> {
         let version = packages::source_version(ctx, "qemu")?;
         let patches = patches(ctx)?;
         let (library, header) = bridge(ctx)?;
 
         let option = format!("-Dx86_pmu={WORK}/pmu");
         let key = Key::new(ctx).recipe(0).text(&version);
-        let mut key = configuration.add_to(key).text(&option).file(&header)?;
+        let mut key = key.texts(CONFIGURATION).text(&option).file(&header)?;
         for patch in &patches {
             key = key.file(patch)?;
         }
         let built = Entry {
-            name: configuration.entries[0],
+            name: "qemu-build",
             key: key.finish(),
-            title: format!("QEMU {version} {}", configuration.title),
+            title: format!("QEMU {version} with a PMU"),
             megabytes: 1500,
         };
         let built_dir = built.get(ctx, |step, dir| {
             fs::create_dir(dir.join("pmu"))?;
             fs::copy(&header, dir.join("pmu/pmu_bridge.h"))?;
             fs::copy(&library, dir.join("pmu").join(LIBRARY))?;
-            build(ctx, step, dir, configuration, &patches, &[&option])
+            build(ctx, step, dir, &patches, &[&option])
         })?;
 
         let linked = Entry {
-            name: configuration.entries[1],
+            name: "qemu",
             key: Key::new(ctx)
                 .recipe(0)
                 .text(&built.key)
@@ -301,7 +276,6 @@ fn build(
     ctx: &Context,
     step: &Step,
     dir: &Path,
-    configuration: &Configuration,
     patches: &[PathBuf],
     options: &[&str],
 ) -> Result<()> {
@@ -315,17 +289,11 @@ fn build(
                 .current_dir(&source),
         )?;
     }
-    if let Some(devices) = configuration.devices {
-        fs::write(
-            source.join("configs/devices/x86_64-softmmu/rust_perf.mak"),
-            devices,
-        )?;
-    }
     let work = Mount::new(dir)?;
     fs::create_dir(work.build()).context("QEMU's build directory")?;
     step.run(
         Command::new("../source/configure")
-            .args(configuration.options)
+            .args(CONFIGURATION)
             .args(options)
             .current_dir(work.build()),
     )?;

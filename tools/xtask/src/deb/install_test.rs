@@ -26,7 +26,7 @@ use crate::install;
 use crate::kernel::{self, Image, Kernel};
 use crate::module;
 use crate::packages;
-use crate::qemu::Qemu;
+use crate::qemu::{Built, Qemu};
 use crate::step::{indent, Step};
 
 /// Runs some of what the package of tests has, as a user does: without a suite.
@@ -58,7 +58,7 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
     let program = guest_tests::build(ctx)?;
     super::install_tools(ctx)?;
     let version = Version::read(ctx)?;
-    let built = qemu::get(ctx)?;
+    let built = Built::get(ctx)?;
     let of_qemu = qemu::package(ctx, &built, &version, Compression::Fast)?;
     let of_old = build::build(ctx, &old, &kdirs[0], &version, Compression::Fast)?;
     let of_new = build::build(ctx, kernel, &kdirs[1], &version, Compression::Fast)?;

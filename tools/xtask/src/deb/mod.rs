@@ -27,6 +27,7 @@ use crate::cache::{Entry, Key};
 use crate::context::Context;
 use crate::kernel::{self, Kernel};
 use crate::packages;
+use crate::qemu::Built;
 use crate::step::Step;
 use build::Compression;
 use version::Version;
@@ -56,7 +57,7 @@ pub fn deb(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
     let version = Version::read(ctx)?;
     let built = build::build(ctx, &kernel, &kdir, &version, Compression::Usual)?;
     let module = trial::install(ctx, &kernel, &built, &version)?;
-    let of_qemu = qemu::package(ctx, &qemu::get(ctx)?, &version, Compression::Usual)?;
+    let of_qemu = qemu::package(ctx, &Built::get(ctx)?, &version, Compression::Usual)?;
     qemu_trial::run(ctx, &kernel, &of_qemu, &module)?;
     let out = ctx.out.join("deb");
     fs::create_dir_all(&out)?;

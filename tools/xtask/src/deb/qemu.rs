@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The package with the patched QEMU, `packaging/qemu`. It has the devices that a user of QEMU
-//! expects, which the guests here do without.
+//! The package with the patched QEMU, `packaging/qemu`.
 
 use anyhow::{ensure, Context as _, Result};
 use std::fs;
@@ -12,7 +11,7 @@ use super::build::{self, Compression};
 use super::version::Version;
 use crate::context::Context;
 use crate::packages;
-use crate::qemu::{Built, Configuration};
+use crate::qemu::Built;
 use crate::step::Step;
 
 /// The package.
@@ -20,48 +19,8 @@ pub const PACKAGE: &str = "qemu-system-x86-pmu";
 /// Its program, which is also the name of the manual page.
 pub const PROGRAM: &str = "qemu-system-x86_64-pmu";
 
-/// What it is built with. The firmware is where Debian's packages have it.
-const CONFIGURATION: Configuration = Configuration {
-    entries: ["qemu-package-build", "qemu-package"],
-    title: "with a PMU and all devices",
-    options: &[
-        "--target-list=x86_64-softmmu",
-        "--prefix=/usr",
-        "--sysconfdir=/etc",
-        "--localstatedir=/var",
-        "--firmwarepath=/usr/share/qemu:/usr/share/seabios:/usr/lib/ipxe/qemu",
-        "--with-pkgversion=with an x86 PMU",
-        "--without-default-features",
-        "--enable-trace-backends=nop",
-        "--enable-tcg",
-        "--enable-virtfs",
-        "--enable-attr",
-        "--enable-slirp",
-        "--enable-pixman",
-        "--enable-vnc",
-        "--enable-curses",
-        "--enable-iconv",
-        "--disable-docs",
-        "--disable-install-blobs",
-        "--disable-download",
-        "--disable-fdt",
-        "--disable-werror",
-        "--disable-debug-info",
-    ],
-    devices: None,
-};
-
-/// What the build root lacks to build it, and to run it.
-const NEEDS: &[&str] = &["ipxe-qemu", "libncurses-dev", "libslirp-dev"];
-
 /// The folder with what is its own.
 const FOLDER: &str = "packaging/qemu";
-
-/// Builds QEMU.
-pub fn get(ctx: &Context) -> Result<Built> {
-    super::install(ctx, "deb-qemu-needs", "libraries for QEMU", NEEDS)?;
-    Built::get(ctx, &CONFIGURATION)
-}
 
 /// The manual page.
 pub fn page(ctx: &Context) -> PathBuf {
