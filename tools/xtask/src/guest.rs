@@ -479,7 +479,7 @@ impl Guest<'_> {
             environment += &format!("export {name}={}\n", shell_words::quote(value));
         };
         if let Some(module) = self.module {
-            copy(module, &run.join("rust_perf.ko"))?;
+            strip(module, &run.join("rust_perf.ko"))?;
             set("RUST_PERF_KO", "/run/xtask/rust_perf.ko");
             if settings.load_module {
                 set("LOAD", "1");
@@ -655,6 +655,23 @@ impl Guest<'_> {
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+    Ok(())
+}
+
+/// Copies a module without its debug information. That is more than nine tenths of it, and the guest's
+/// kernel reads it all each time the module is loaded.
+fn strip(from: &Path, to: &Path) -> Result<()> {
+    let output = Command::new("strip")
+        .args(["--strip-debug", "-o"])
+        .arg(to)
+        .arg(from)
+        .output()
+        .context("cannot run strip")?;
+    ensure!(
+        output.status.success(),
+        "strip: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     Ok(())
 }
 
