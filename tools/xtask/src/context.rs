@@ -23,8 +23,10 @@ pub struct Context {
     pub out: PathBuf,
     /// The logs of this run. No other run writes there.
     pub logs: PathBuf,
-    /// Whether suites run beside: then only whole lines are written, and one guest runs at a time.
+    /// Whether suites run beside: then one guest runs at a time.
     pub is_aside: bool,
+    /// Whether only whole lines are written, because others write, too.
+    pub in_lines: bool,
 }
 
 impl Context {
@@ -54,6 +56,7 @@ impl Context {
             out: top.join("out"),
             top,
             is_aside: false,
+            in_lines: false,
         })
     }
 
@@ -62,6 +65,15 @@ impl Context {
         Self {
             logs: self.logs.join("aside"),
             is_aside: true,
+            in_lines: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same for what others write beside.
+    pub fn in_lines(&self) -> Self {
+        Self {
+            in_lines: true,
             ..self.clone()
         }
     }

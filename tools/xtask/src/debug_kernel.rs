@@ -108,6 +108,7 @@ fn entry(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Entry<'static> {
             .text(&kernel.version.to_string())
             .text(&kernel.release)
             .texts(MAKE_ARGS)
+            .text(kernel::QUICK_MACROS)
             .texts(NOT_NEEDED)
             .texts([BASE, flavour.config()])
             .texts(flavour.additions().iter().flat_map(|it| [it.0, it.1]))
@@ -140,7 +141,7 @@ pub fn tree(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf>
         let make = || {
             let mut make = Command::new("make");
             make.arg("-C").arg(tree).args(MAKE_ARGS);
-            make.arg(format!("-j{}", kernel::jobs()));
+            make.args([kernel::QUICK_MACROS, &format!("-j{}", kernel::jobs())]);
             make
         };
         step.run(

@@ -38,10 +38,12 @@ pub const MAKE_ARGS: &[&str] = &[
     "LIBCLANG_PATH=/usr/lib/llvm-19/lib",
 ];
 
+/// Procedural macros run for a second, but take 20 s to be optimised.
+pub const QUICK_MACROS: &str = "HOSTRUSTFLAGS=-Copt-level=0";
+
 /// What saves time when the tree is prepared. It changes nothing in the crates.
 const PREPARE_ARGS: &[&str] = &[
-    // Procedural macros run for a second, but take 20 s to be optimised.
-    "HOSTRUSTFLAGS=-Copt-level=0",
+    QUICK_MACROS,
     // No resolve_btfids: the BTF of a module needs vmlinux, which is not there.
     "CONFIG_DEBUG_INFO_BTF=",
 ];

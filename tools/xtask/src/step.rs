@@ -39,7 +39,7 @@ impl Step {
         let log = ctx.logs.join(format!("{name}.log"));
         File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
 
-        let bar = match ctx.is_aside {
+        let bar = match ctx.in_lines {
             true => ProgressBar::hidden(),
             false => ProgressBar::new_spinner(),
         }
@@ -47,7 +47,7 @@ impl Step {
             "{prefix:43} {elapsed:>4} {wide_msg:.dim}",
         )?)
         .with_prefix(title.to_owned());
-        let shows_title = bar.is_hidden() && !ctx.is_aside;
+        let shows_title = bar.is_hidden() && !ctx.in_lines;
         if shows_title {
             eprint!("{title:43} ");
         }

@@ -9,6 +9,7 @@ use std::collections::hash_map::Entry;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -155,37 +156,60 @@ fn run(
         "PRIMARY=1 is for demo, guest and shell; to test it: make test SUITE='primary*'"
     );
     let on_others = request.is_everything() && !kernel.is_named();
-    let usual = run_on(ctx, kernel, options, &request, tally, |usual| {
-        let (ctx, mut tally) = (ctx.aside(), Tally::default());
-        let is_stock = usual.flavour.is_none();
-        if request.ci && is_stock {
-            if let Err(error) = host::test(&ctx, usual, &mut tally) {
-                tally.check(|| Err(error));
-            }
-        }
-        if request.is_everything() && is_stock {
-            tally.check_named("installation test", "make install-test", || {
-                deb::install_test::run(&ctx, usual)
-            });
-        }
-        if on_others {
-            let checking = || Ok(Flavour::Kasan.name().to_owned());
-            run_on_other(
-                &ctx,
-                OtherKernel::Checking,
-                checking,
-                options,
-                &request,
-                &mut tally,
-            );
-        }
-        tally
+    let ctx = &match request.ci {
+        true => ctx.in_lines(),
+        false => ctx.clone(),
+    };
+    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
+    let beside = || beside(ctx, &parts.kernel, options, &request, on_others);
+    thread::scope(|scope| {
+        // In CI nobody watches. It starts before the suites, while one core waits for rustc.
+        let started = request.ci.then(|| scope.spawn(beside));
+        let beside = || match started {
+            Some(started) => started.join().unwrap_or_else(|it| panic::resume_unwind(it)),
+            None => beside(),
+        };
+        run_on(ctx, kernel, &parts, options, &request, tally, beside)
     })?;
     if on_others {
-        let older = || Ok(kernel::older(ctx, &usual)?.release);
+        let older = || Ok(kernel::older(ctx, &parts.kernel)?.release);
         run_on_other(ctx, OtherKernel::Older, older, options, &request, tally);
     }
     Ok(())
+}
+
+/// What runs beside the suites, because it uses one core for much of its time.
+fn beside(
+    ctx: &Context,
+    usual: &Kernel,
+    options: &Options,
+    request: &Request,
+    on_others: bool,
+) -> Tally {
+    let (ctx, mut tally) = (ctx.aside(), Tally::default());
+    let is_stock = usual.flavour.is_none();
+    if on_others {
+        let checking = || Ok(Flavour::Kasan.name().to_owned());
+        run_on_other(
+            &ctx,
+            OtherKernel::Checking,
+            checking,
+            options,
+            request,
+            &mut tally,
+        );
+    }
+    if request.ci && is_stock {
+        if let Err(error) = host::test(&ctx, usual, &mut tally) {
+            tally.check(|| Err(error));
+        }
+    }
+    if request.is_everything() && is_stock {
+        tally.check_named("installation test", "make install-test", || {
+            deb::install_test::run(&ctx, usual)
+        });
+    }
+    tally
 }
 
 /// Runs the suites that are to run on another kernel as well.
@@ -203,24 +227,32 @@ fn run_on_other(
             ..request.clone()
         };
         let kernel = kernel::Options::named(&name);
-        run_on(ctx, &kernel, options, &request, tally, |_| Tally::default())
+        let parts = Parts::prepare(ctx, &kernel, Qemu::patched(ctx)?)?;
+        run_on(
+            ctx,
+            &kernel,
+            &parts,
+            options,
+            &request,
+            tally,
+            Tally::default,
+        )
     });
     if let Err(error) = result {
         tally.check(|| Err(error));
     }
 }
 
-/// Runs what is asked for on a kernel. `beside` runs while the suites do: it is for what uses one core for
-/// much of its time. Returns the kernel.
+/// Runs what is asked for on a kernel. One guest less runs at a time until `beside` has ended.
 fn run_on(
     ctx: &Context,
     kernel: &kernel::Options,
+    parts: &Parts,
     options: &Options,
     request: &Request,
     tally: &mut Tally,
-    beside: impl FnOnce(&Kernel) -> Tally + Send,
-) -> Result<Kernel> {
-    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
+    beside: impl FnOnce() -> Tally + Send,
+) -> Result<()> {
     let is_stock = parts.kernel.flavour.is_none();
     let is_usual = is_stock && request.on.is_none();
     let has_host_tests = request.suites.is_none() && request.tests.is_none() && is_usual;
@@ -258,7 +290,7 @@ fn run_on(
     let runner = Runner {
         ctx,
         other_kernel: request.on.map(|_| parts.kernel.release.as_str()),
-        parts: &parts,
+        parts,
         on_debian_qemu: on_debian_qemu.as_ref(),
         examples: &examples,
         test_modules: &test_modules,
@@ -271,11 +303,11 @@ fn run_on(
         user: &options.guest,
         kernel,
     };
-    let good = runner.run(&selected, || beside(&parts.kernel), &reporter, tally);
+    let good = runner.run(&selected, beside, &reporter, tally);
     if request.is_full() && options.guest.are_usual() && is_stock && good {
         generations::keep(ctx)?;
     }
-    Ok(parts.kernel)
+    Ok(())
 }
 
 /// What all suites of a run have in common.
