@@ -36,10 +36,9 @@ define usage
 |   QEMU=debian       likewise, on QEMU as Debian ships it; nothing of QEMU is built
 | make test           host tests, then guest tests on a set of machines. The last line is
 |                     "N passed, N failed"
-|   ALL=1             on all machines (CI=true in the environment: one of CPUs
-|                     with the same tables, without perf's own tests, and without some
-|                     long suites whose tests others have), and some of it on Debian's
-|                     kernel of the series before, and on KERNEL=debug
+|   ALL=1             on all machines (CI=true in the environment: without perf's own tests and
+|                     without machines that are like others), and some of it on Debian's kernel of
+|                     the series before, and on KERNEL=debug
 |   SUITE='GLOB…'     only these suites, such as 'hw-*'
 |   TEST='GLOB…'      only these guest tests, such as 'sampling::*', on the default
 |                     machine, or in the suites that SUITE= or ALL=1 names

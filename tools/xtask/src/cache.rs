@@ -143,7 +143,7 @@ pub fn lock(path: &Path, title: &str) -> Result<Flock<File>> {
     match Flock::lock(lock_file(path)?, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(lock),
         Err((file, Errno::EWOULDBLOCK)) => {
-            eprintln!("{title}: waiting for another run");
+            eprintln!("{title}: waiting for its lock");
             Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
         }
         Err((_, errno)) => Err(errno.into()),

@@ -70,7 +70,7 @@ impl Context {
         }
     }
 
-    /// The same for what others write beside.
+    /// The same for a run while others write, too.
     pub fn in_lines(&self) -> Self {
         Self {
             in_lines: true,

@@ -14,8 +14,8 @@ use crate::step::Step;
 /// Builds the program.
 ///
 /// It is linked statically: so it runs on any distribution, and a guest, where tests start it often,
-/// loads no libraries for it. The flag is for this program alone, so that its dependencies are those
-/// of the host tests.
+/// loads no libraries for it. The flag is for this program alone, so that most of its dependencies are
+/// those of the host tests.
 pub fn build(ctx: &Context) -> Result<PathBuf> {
     let step = Step::start(ctx, "guest-tests", "guest tests: build")?;
     step.run(

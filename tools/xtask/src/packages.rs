@@ -153,6 +153,8 @@ fn apt_get_with(lists: Option<&Path>) -> Command {
     let mut command = Command::new("apt-get");
     // apt's own user does not exist in a user namespace that maps one user only.
     command.args(["-q", "-o", "APT::Sandbox::User=root"]);
+    // Other threads install packages, too.
+    command.args(["-o", "DPkg::Lock::Timeout=600"]);
     if let Some(lists) = lists {
         command.args(["-o", &format!("Dir::State::Lists={}", lists.display())]);
     }

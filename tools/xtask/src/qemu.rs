@@ -29,7 +29,6 @@ const CONFIGURATION: &[&str] = &[
     "--sysconfdir=/etc",
     "--localstatedir=/var",
     "--firmwarepath=/usr/share/qemu:/usr/share/seabios:/usr/lib/ipxe/qemu",
-    "--with-pkgversion=with an x86 PMU",
     "--without-default-features",
     "--enable-trace-backends=nop",
     "--enable-tcg",
@@ -47,6 +46,9 @@ const CONFIGURATION: &[&str] = &[
     "--disable-werror",
     "--disable-debug-info",
 ];
+
+/// What `--version` says of one with this project's patches.
+const VERSION: &str = "--with-pkgversion=with an x86 PMU";
 
 /// Where QEMU is built and linked. The build directory contains its own name, so it is
 /// always mounted here.
@@ -192,8 +194,9 @@ impl Built {
         let (library, header) = bridge(ctx)?;
 
         let option = format!("-Dx86_pmu={WORK}/pmu");
+        let options = [VERSION, &option];
         let key = Key::new(ctx).recipe(0).text(&version);
-        let mut key = key.texts(CONFIGURATION).text(&option).file(&header)?;
+        let mut key = key.texts(CONFIGURATION).texts(options).file(&header)?;
         for patch in &patches {
             key = key.file(patch)?;
         }
@@ -207,7 +210,7 @@ impl Built {
             fs::create_dir(dir.join("pmu"))?;
             fs::copy(&header, dir.join("pmu/pmu_bridge.h"))?;
             fs::copy(&library, dir.join("pmu").join(LIBRARY))?;
-            build(ctx, step, dir, &patches, &[&option])
+            build(ctx, step, dir, &patches, &options)
         })?;
 
         let linked = Entry {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::sync::Mutex;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use suites::{Filter, OtherKernel, Suite, SystemEvent, TestModule};
 
@@ -47,9 +47,8 @@ pub struct Options {
     /// Run every suite.
     #[arg(long, env = "RUST_PERF_ALL", value_parser = FalseyValueParser::new())]
     all: bool,
-    /// CI=true in the environment means --all, unless suites or tests are named. Of CPUs
-    /// with the same tables it means one, and it leaves out perf's own tests and some long
-    /// suites whose tests others have.
+    /// CI=true in the environment means --all, unless suites or tests are named, but without
+    /// perf's own tests and without machines that are like others.
     #[arg(long, env = "CI", hide = true, value_parser = FalseyValueParser::new())]
     ci: bool,
     #[command(flatten)]
@@ -156,20 +155,35 @@ fn run(
         "PRIMARY=1 is for demo, guest and shell; to test it: make test SUITE='primary*'"
     );
     let on_others = request.is_everything() && !kernel.is_named();
+    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     let ctx = &match request.ci {
         true => ctx.in_lines(),
         false => ctx.clone(),
     };
-    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     let beside = || beside(ctx, &parts.kernel, options, &request, on_others);
     thread::scope(|scope| {
-        // In CI nobody watches. It starts before the suites, while one core waits for rustc.
-        let started = request.ci.then(|| scope.spawn(beside));
-        let beside = || match started {
-            Some(started) => started.join().unwrap_or_else(|it| panic::resume_unwind(it)),
-            None => beside(),
-        };
-        run_on(ctx, kernel, &parts, options, &request, tally, beside)
+        // In CI nobody watches: it starts before the suites, while rustc keeps one core busy.
+        let mut started = request.ci.then(|| scope.spawn(beside));
+        let join =
+            |it: ScopedJoinHandle<_>| it.join().unwrap_or_else(|it| panic::resume_unwind(it));
+        let ran = run_on(
+            ctx,
+            kernel,
+            &parts,
+            options,
+            &request,
+            tally,
+            || match started.take() {
+                Some(started) => join(started),
+                None => beside(),
+            },
+        );
+        // It failed before there were suites. That is said now, and again at the end.
+        if let (Err(error), Some(started)) = (&ran, started) {
+            eprintln!("{error:#}");
+            tally.add(join(started));
+        }
+        ran
     })?;
     if on_others {
         let older = || Ok(kernel::older(ctx, &parts.kernel)?.release);
