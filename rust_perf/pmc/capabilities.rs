@@ -54,8 +54,10 @@ pub struct Capabilities {
     /// GLOBAL_CTRL of a CPU that is driven as an older generation. It must enable
     /// the counters while the driver owns them.
     pub(super) bypassed_global: Option<&'static GlobalRegisters>,
-    /// The counters that exist.
+    /// The counters that the driver uses: all that exist, unless it was told to leave some out.
     pub counters: CounterSet,
+    /// The GP counters that exist.
+    pub(super) existing_gp: CounterSet,
     /// The number of bits of a GP counter.
     pub gp_width: u8,
     /// The number of bits of a fixed counter.
@@ -132,6 +134,7 @@ impl Capabilities {
     /// The same, with the counters that have registers, if the driver can work with them.
     pub(super) fn check(mut self) -> Option<Self> {
         self.counters = self.counters & self.generation.addressable();
+        self.existing_gp = self.counters.gp_part();
         if !self.events.constraints.have_pairs() {
             self.pairs = Pairs::NotNeeded;
         }

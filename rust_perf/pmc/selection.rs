@@ -38,14 +38,14 @@ impl<R: Registers> Counters<'_, R> {
         self.shadow.uncleared.get() != 0
     }
 
-    /// Clears all GP counters, of which none may be running. They lose what they are
-    /// programmed for. Those in `used`, and no others, must be programmed again before any
-    /// counter is run.
+    /// Clears all GP counters, of which none may be running, also those that the driver leaves out:
+    /// the erratum is about all. They lose what they are programmed for. Those in `used`, and no
+    /// others, must be programmed again before any counter is run.
     pub fn clear_selection(&self, used: CounterSet) {
         let Some(global) = self.caps.generation.global else {
             return;
         };
-        let all = self.caps.counters.gp_part();
+        let all = self.caps.existing_gp;
         // A clearing event must not overflow.
         self.clear(all);
         // If there are fewer counters than events, some get more than one.

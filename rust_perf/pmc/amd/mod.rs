@@ -98,6 +98,7 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         generation,
         bypassed_global: (present == Version::V2 && used != Version::V2).then_some(&v2::GLOBAL),
         counters: CounterSet::first_gp(counters),
+        existing_gp: CounterSet::EMPTY,
         // Every counter has 48 bits (APM vol. 2, "Performance Counter Registers").
         gp_width: 48,
         fixed_width: 0,

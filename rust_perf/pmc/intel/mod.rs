@@ -202,6 +202,7 @@ pub(super) fn architectural(
         generation,
         bypassed_global: None,
         counters: CounterSet::first_gp(gp) | CounterSet::fixed(fixed),
+        existing_gp: CounterSet::EMPTY,
         gp_width: eax.get(Leaf0aEax::GP_WIDTH) as u8,
         fixed_width: edx.get(Leaf0aEdx::FIXED_WIDTH) as u8,
         writable_width: 32,

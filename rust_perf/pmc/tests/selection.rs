@@ -9,6 +9,7 @@ use pmc::{
     event::{EventSel, Modes},
 };
 use pmu_model::{Config, Signature, Vendor};
+use std::num::NonZeroU8;
 
 const NEHALEM: u8 = 0x1a;
 const WESTMERE: u8 = 0x2c;
@@ -23,7 +24,7 @@ fn gp(i: u8) -> Counter {
 }
 
 /// A CPU of family 6 with so many GP counters.
-fn driven(model: u8, general: u8) -> Driven {
+fn config(model: u8, general: u8) -> Config {
     let signature = Signature {
         family: 6,
         model,
@@ -31,7 +32,11 @@ fn driven(model: u8, general: u8) -> Driven {
     };
     let mut config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
     config.shape.general = general;
-    Driven::new(config)
+    config
+}
+
+fn driven(model: u8, general: u8) -> Driven {
+    Driven::new(config(model, general))
 }
 
 /// Has the first counters count, after clearing them if needed. Returns what they have counted
@@ -73,7 +78,20 @@ fn events_count_right_after_clearing() {
     }
 }
 
-/// What the test above relies on.
+/// The erratum is about all counters, also about those that the driver was told to leave out.
+#[test]
+fn counters_that_are_left_out_are_cleared_too() {
+    for n in 1..=3 {
+        let cpu = Cpu::new(config(NEHALEM, 4));
+        let caps = cpu.detect().unwrap().limit_gp(NonZeroU8::new(n).unwrap());
+        let driven = Driven::take_over(cpu, caps);
+        let n = usize::from(n);
+        assert_eq!(counts(&driven, &vec![loads(); n]), vec![0; n]);
+        assert_eq!(counts(&driven, &vec![instructions(); n]), vec![1000; n]);
+    }
+}
+
+/// What these tests rely on.
 #[test]
 fn events_count_wrong_without_clearing() {
     let driven = driven(NEHALEM, 4);
