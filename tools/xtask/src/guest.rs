@@ -30,6 +30,7 @@ use crate::initramfs::initramfs;
 use crate::kernel::{self, Image, Kernel};
 use crate::module;
 use crate::monitor;
+use crate::packages;
 use crate::pump::{News, Pump, Sink};
 use crate::qemu::{self, Qemu};
 use crate::saver::Saver;
@@ -661,17 +662,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 /// Copies a module without its debug information. That is more than nine tenths of it, and the guest's
 /// kernel reads it all each time the module is loaded.
 fn strip(from: &Path, to: &Path) -> Result<()> {
-    let output = Command::new("strip")
-        .args(["--strip-debug", "-o"])
-        .arg(to)
-        .arg(from)
-        .output()
-        .context("cannot run strip")?;
-    ensure!(
-        output.status.success(),
-        "strip: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
+    let mut strip = Command::new("strip");
+    packages::output(strip.args(["--strip-debug", "-o"]).arg(to).arg(from))?;
     Ok(())
 }
 
