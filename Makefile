@@ -36,9 +36,10 @@ define usage
 |   QEMU=debian       likewise, on QEMU as Debian ships it; nothing of QEMU is built
 | make test           host tests, then guest tests on a set of machines. The last line is
 |                     "N passed, N failed"
-|   ALL=1             on all machines (CI=true in the environment: without perf's own tests and
-|                     without machines that are like others), and some of it on Debian's kernel of
-|                     the series before, and on KERNEL=debug
+|   ALL=1             on all machines; some suites also on Debian's kernel of the series before and
+|                     on KERNEL=debug; and the installation test
+|   CI=true           as CI does: the same set, some suites also on KERNEL=debug, and the
+|                     installation test. No effect with ALL=1, SUITE= or TEST=
 |   SUITE='GLOB…'     only these suites, such as 'hw-*'
 |   TEST='GLOB…'      only these guest tests, such as 'sampling::*', on the default
 |                     machine, or in the suites that SUITE= or ALL=1 names

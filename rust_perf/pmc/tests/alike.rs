@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The CPUs that CI does not run in guests have the tables of those that it runs.
+//! CPUs that are said to have the tables of another have them.
 
 use crate::common::emulated::{core_types, detected, emulated};
 use pmc::{
@@ -41,7 +41,7 @@ fn cpus_that_are_said_to_be_alike_are() {
     for suite in CPUS {
         let Some(like) = suite.like else { continue };
         let like = CPUS.iter().find(|other| other.name == like).unwrap();
-        assert!(like.like.is_none(), "{} runs in CI", like.name);
+        assert!(like.like.is_none(), "{} is like another", like.name);
         let core_types = core_types(suite);
         assert_eq!(core_types, self::core_types(like));
         for core_type in core_types {

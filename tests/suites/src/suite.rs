@@ -305,15 +305,13 @@ pub struct Suite {
     groups: &'static [&'static [TestGroup]],
     /// Whether `make test` runs it without `ALL=1`.
     pub by_default: bool,
-    /// The suite with another CPU whose tables are the same. CI runs only that.
+    /// The suite with another CPU whose tables are the same.
     pub like: Option<&'static str>,
-    /// Whether CI leaves it out: see [`SUITES`].
-    is_left_out_by_ci: bool,
-    /// The kernels on which `ALL=1` runs it besides the usual one.
+    /// The kernels on which `ALL=1` runs it besides the usual one, and CI if they check themselves.
     also_on: &'static [OtherKernel],
 }
 
-/// A kernel on which `ALL=1` runs some suites, too.
+/// A kernel on which some suites run besides the usual one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherKernel {
     /// Debian's of the series before the usual one.
@@ -371,7 +369,6 @@ impl Suite {
             groups,
             by_default: true,
             like: None,
-            is_left_out_by_ci: false,
             also_on: &[],
         }
     }
@@ -488,13 +485,6 @@ impl Suite {
         }
     }
 
-    const fn without_ci(self) -> Self {
-        Self {
-            is_left_out_by_ci: true,
-            ..self
-        }
-    }
-
     const fn also_on(self, also_on: &'static [OtherKernel]) -> Self {
         Self { also_on, ..self }
     }
@@ -507,11 +497,6 @@ impl Suite {
     /// Whether `ALL=1` runs it on this kernel, too.
     pub fn is_also_on(&self, kernel: OtherKernel) -> bool {
         self.also_on.contains(&kernel)
-    }
-
-    /// Whether CI runs it.
-    pub fn is_for_ci(&self) -> bool {
-        self.like.is_none() && !self.is_left_out_by_ci
     }
 
     /// The groups of its tests.
@@ -668,7 +653,7 @@ const PRIMARY: &[&[TestGroup]] = &[&[
     Sysfs, Attr,
 ]];
 
-/// perf's metrics with the module in the place of the in-tree driver, and with that driver.
+/// perf's metrics, with either driver, and the two drivers compared.
 const METRICS: &[&[TestGroup]] = &[&[Metrics]];
 const METRICS_IN_TREE: &[&[TestGroup]] = &[&[Metrics, MetricsInTree, Beside]];
 
@@ -741,24 +726,16 @@ const fn foreign(register: Foreign) -> Fault {
 /// - those with the fewest counters that a generation can have, but for `hw-v2-fewest`;
 /// - those of generations that another suite with the same tests has (version 2: `hw-v2-fewest`,
 ///   version 4: `default`, version 6: `hw-v6-gaps`), or, for a comparison with the in-tree driver, versions 1, 2 and 5;
-/// - those with the signature of a model, but for two;
+/// - those with the signature of a model, but for Sandy Bridge, Panther Cove and the hybrid Alder Lake;
 /// - faults on other machines than Intel's version 4, where a register says which counters have
 ///   overflowed, and AMD's legacy counters, where none does;
-/// - perf's metrics of Intel's CPUs, of which there are hundreds;
+/// - stress on other machines than Intel's version 4;
+/// - perf's metrics of Intel's CPUs, of which there are hundreds, and what the in-tree driver counts for
+///   those of Zen 4;
 /// - one CPU, and no PMU with this project's QEMU.
 ///
-/// It leaves out perf's own tests as well, which take minutes.
-///
-/// CI leaves these out, too: they are others' programs, which have limits by the host's clock. It has
-/// 45 minutes for a cold run. So of CPUs with the same tables it has one, and of the machines above it
-/// leaves out some that are like others:
-///
-/// - generations with another number of counters than on one that it has;
-/// - Intel's models between two that it has, and hyper-threading on further models;
-/// - hybrid CPUs but for Alder Lake and Nova Lake;
-/// - metrics of Skylake's server CPUs, and the in-tree driver's of Intel's;
-/// - faults on version 1 that it has on AMD's legacy counters, which have no status either;
-/// - stress on other machines than Intel's version 4.
+/// It leaves out perf's own tests as well, which take minutes. CI has 45 minutes for a cold run, so it
+/// runs the same suites on the usual kernel.
 ///
 /// Those of [`CPUS`], which are short, come last.
 pub const SUITES: &[Suite] = &chain::<{ GENERAL.len() + CPUS.len() }>(GENERAL, CPUS);
@@ -788,12 +765,10 @@ const GENERAL: &[Suite] = &[
     Suite::new("perf-test", &[&[PerfTest]])
         .on(machine::SKYLAKE_DEFAULT)
         .primary()
-        .without_ci()
         .with_all(),
     Suite::new("perf-test-in-tree", &[&[PerfTest]])
         .on(machine::SKYLAKE_DEFAULT)
         .unloaded()
-        .without_ci()
         .with_all(),
     Suite::new("lifecycle", &[&[Lifecycle, Parameters, Beside]])
         .unloaded()
@@ -821,21 +796,17 @@ const GENERAL: &[Suite] = &[
     Suite::new("stress", &[&[Stress]]).also_on(&[Checking]),
     Suite::new("stress-amd-v2", &[&[Stress]])
         .on(machine::AMD_V2)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("stress-amd-legacy", &[&[Stress]])
         .on(machine::AMD_LEGACY)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("stress-v1", &[&[Stress]])
         .on(machine::V1)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("stress-hybrid", &[&[Stress]])
         .on(machine::ALDER_LAKE)
         .cpus(4)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hw-v5", &[HARDWARE, COMPARE, &[Topdown]]).on(machine::V5_MOST),
     Suite::new("amd-v2", &[HARDWARE, &[Pairs]])
         .on(machine::AMD_V2_MOST)
@@ -845,17 +816,14 @@ const GENERAL: &[Suite] = &[
     Suite::new("hw-v1", &[HARDWARE]).on(machine::V1_MOST),
     Suite::new("hw-v2", &[HARDWARE])
         .on(machine::V2_MOST)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hw-v3", &[HARDWARE]).on(machine::V3_MOST),
     Suite::new("hw-v4", &[HARDWARE])
         .on(machine::V4_MOST)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hw-v6", &[HARDWARE])
         .on(machine::V6_MOST)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hygon", &[HARDWARE, &[Pairs]]).on(machine::HYGON),
     Suite::new("zhaoxin", &[HARDWARE]).on(machine::ZHAOXIN),
     Suite::new("hw-v1-fewest", &[HARDWARE])
@@ -864,27 +832,22 @@ const GENERAL: &[Suite] = &[
     Suite::new("hw-v2-fewest", &[HARDWARE]).on(machine::V2_FEWEST),
     Suite::new("hw-v2-few", &[HARDWARE])
         .on(machine::V2_FEW)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hw-v3-fewest", &[HARDWARE])
         .on(machine::V3_FEWEST)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hw-v4-fewest", &[HARDWARE])
         .on(machine::V4_FEWEST)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hw-v5-fewest", &[HARDWARE])
         .on(machine::V5_FEWEST)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hw-v5-no-fixed", &[HARDWARE])
         .on(machine::V5_NO_FIXED)
         .with_all(),
     Suite::new("hw-v6-fewest", &[HARDWARE])
         .on(machine::V6_FEWEST)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("hw-v6-gaps", &[HARDWARE, REGISTERS]).on(machine::V6_GAPS),
     Suite::new("amd-v2-fewest", &[HARDWARE, &[Pairs]])
         .on(machine::AMD_V2_FEWEST)
@@ -900,8 +863,7 @@ const GENERAL: &[Suite] = &[
         .with_all(),
     Suite::new("models-core2", MODEL)
         .on(machine::CORE2)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("models-nehalem", MODEL)
         .on(machine::NEHALEM)
         .hyper_threading()
@@ -909,13 +871,11 @@ const GENERAL: &[Suite] = &[
     Suite::new("models-westmere", MODEL)
         .on(machine::WESTMERE)
         .hyper_threading()
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("models-sandy-bridge", MODEL).on(machine::SANDY_BRIDGE),
     Suite::new("models-ivy-bridge", MODEL)
         .on(machine::IVY_BRIDGE)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("models-haswell", MODEL)
         .on(machine::HASWELL)
         .with_all(),
@@ -925,8 +885,7 @@ const GENERAL: &[Suite] = &[
     Suite::new("siblings-haswell", &[&[Siblings]])
         .on(machine::HASWELL_DEFAULT)
         .hyper_threading()
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("shared-registers", &[&[SharedRegisters]])
         .on(machine::NEHALEM_DEFAULT)
         .hyper_threading(),
@@ -934,19 +893,16 @@ const GENERAL: &[Suite] = &[
         .on(machine::NEHALEM_DEFAULT)
         .cpus(4)
         .threads(4)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("models-broadwell", MODEL)
         .on(machine::BROADWELL)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("models-skylake", MODEL)
         .on(machine::SKYLAKE)
         .with_all(),
     Suite::new("models-ice-lake", MODEL)
         .on(machine::ICE_LAKE)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("models-sapphire-rapids", MODEL)
         .on(machine::SAPPHIRE_RAPIDS)
         .hyper_threading()
@@ -969,13 +925,11 @@ const GENERAL: &[Suite] = &[
     Suite::new("models-meteor-lake-hybrid", &[&[Hybrid]])
         .on(machine::METEOR_LAKE)
         .cpus(4)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("models-lunar-lake-hybrid", &[&[Hybrid]])
         .on(machine::LUNAR_LAKE)
         .cpus(4)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("models-nova-lake-hybrid", &[&[Hybrid]])
         .on(machine::NOVA_LAKE)
         .cpus(4)
@@ -996,8 +950,7 @@ const GENERAL: &[Suite] = &[
         .cpus(4)
         .kernel_arguments(WATCHDOG)
         .primary()
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("programs", &[&[Programs, Kinds]])
         .on(machine::SKYLAKE_DEFAULT)
         .kernel_arguments(SCHEDSTATS)
@@ -1025,14 +978,12 @@ const GENERAL: &[Suite] = &[
         .on(machine::SKYLAKE_SERVER_DEFAULT)
         .cpus(1)
         .primary()
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("metrics-skylake-server-in-tree", METRICS_IN_TREE)
         .on(machine::SKYLAKE_SERVER_DEFAULT)
         .cpus(1)
         .unloaded()
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("metrics-sapphire-rapids", METRICS)
         .on(machine::SAPPHIRE_RAPIDS_DEFAULT)
         .cpus(1)
@@ -1042,16 +993,21 @@ const GENERAL: &[Suite] = &[
         .on(machine::SAPPHIRE_RAPIDS_DEFAULT)
         .cpus(1)
         .unloaded()
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::new("metrics-zen-4", METRICS)
         .on(machine::ZEN_4_DEFAULT)
         .cpus(1)
         .primary(),
-    Suite::new("metrics-zen-4-in-tree", METRICS_IN_TREE)
+    Suite::new("metrics-zen-4-in-tree", &[&[MetricsInTree, Beside]])
         .on(machine::ZEN_4_DEFAULT)
         .cpus(1)
         .unloaded(),
+    // This tests the model, not the module.
+    Suite::new("metrics-zen-4-in-tree-counts", METRICS)
+        .on(machine::ZEN_4_DEFAULT)
+        .cpus(1)
+        .unloaded()
+        .with_all(),
     Suite::new("svm", &[&[Svm]]).on(machine::AMD_CORE),
     Suite::new("svm-v2", &[&[Svm]])
         .on(machine::AMD_V2)
@@ -1160,8 +1116,7 @@ const GENERAL: &[Suite] = &[
     Suite::fault("faults-delay", DELAY, &[&[FaultsDelay, Security]]),
     Suite::fault("faults-delay-v1", DELAY, &[&[FaultsDelay]])
         .on(machine::V1)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::fault("faults-delay-amd-legacy", DELAY, &[&[FaultsDelay]]).on(machine::AMD_LEGACY),
     Suite::fault("faults-delay-amd-v2", DELAY, &[&[FaultsDelay]])
         .on(machine::AMD_V2)
@@ -1183,8 +1138,7 @@ const GENERAL: &[Suite] = &[
     Suite::fault("faults-repeat", REPEAT, &[&[FaultsRepeat]]),
     Suite::fault("faults-repeat-v1", REPEAT, &[&[FaultsRepeat]])
         .on(machine::V1)
-        .with_all()
-        .without_ci(),
+        .with_all(),
     Suite::fault("faults-repeat-amd-legacy", REPEAT, &[&[FaultsRepeat]]).on(machine::AMD_LEGACY),
     Suite::fault("faults-repeat-amd-v2", REPEAT, &[&[FaultsRepeat]])
         .on(machine::AMD_V2)
@@ -1258,8 +1212,7 @@ const GENERAL: &[Suite] = &[
         &[&[FaultsForeign]],
     )
     .on(machine::V1)
-    .with_all()
-    .without_ci(),
+    .with_all(),
     Suite::fault(
         "faults-foreign-eventsel-amd-legacy",
         foreign(Foreign::EventSel),
@@ -1377,12 +1330,6 @@ mod tests {
             suite.fault.is_some_and(|fault| !other(fault))
         };
         assert!(SUITES.iter().filter(numbered).all(|suite| suite.cpus == 1));
-    }
-
-    #[test]
-    fn ci_has_the_default_set() {
-        let mut by_default = SUITES.iter().filter(|suite| suite.by_default);
-        assert!(by_default.all(Suite::is_for_ci));
     }
 
     /// `make test` without `ALL=1` runs every group, and `HARDWARE` on each generation.

@@ -23,7 +23,7 @@ pub struct Context {
     pub out: PathBuf,
     /// The logs of this run. No other run writes there.
     pub logs: PathBuf,
-    /// Whether suites run beside: then one guest runs at a time.
+    /// Whether suites run beside: then one guest runs at a time, of all that is aside.
     pub is_aside: bool,
     /// Whether only whole lines are written, because others write, too.
     pub in_lines: bool,
@@ -61,9 +61,9 @@ impl Context {
     }
 
     /// The same for what runs beside suites. Its logs do not replace others of the same name.
-    pub fn aside(&self) -> Self {
+    pub fn aside(&self, name: &str) -> Self {
         Self {
-            logs: self.logs.join("aside"),
+            logs: self.logs.join(name),
             is_aside: true,
             in_lines: true,
             ..self.clone()

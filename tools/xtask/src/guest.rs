@@ -19,6 +19,7 @@ use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use suites::{Suite, SystemEvent, WITHOUT_IN_TREE};
@@ -379,8 +380,13 @@ impl Settings {
 }
 
 impl Guest<'_> {
-    /// Boots the guest and waits for its end.
+    /// Boots the guest and waits for its end. If it runs beside suites, it first waits for the end of
+    /// another guest that does.
     pub fn run(&self, ctx: &Context, parts: &Parts, stdout: Sink, stderr: Sink) -> Result<End> {
+        // Held by the one guest of what is aside.
+        static ASIDE: Mutex<()> = Mutex::new(());
+        let turn = ctx.is_aside.then(|| ASIDE.lock());
+        let _turn = turn.map(|it| it.unwrap_or_else(PoisonError::into_inner));
         let settings = Settings::new(self.suite, self.options, parts.qemu.cpu());
         let run = tempfile::tempdir()?;
         self.fill(run.path(), parts, &settings)?;

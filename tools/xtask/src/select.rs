@@ -48,21 +48,19 @@ pub struct Request {
     pub tests: Option<Filter>,
     /// Whether to run every suite that comes into question.
     pub all: bool,
-    /// Whether to leave out suites that are not for CI ([`Suite::is_for_ci`]).
-    pub ci: bool,
     /// Whether to leave out those that are not for this kernel besides the usual one.
     pub on: Option<OtherKernel>,
 }
 
 impl Request {
-    /// Whether nothing is left out but what is not for this kernel or not for CI.
+    /// Whether nothing is left out but what is not for this kernel.
     pub fn is_everything(&self) -> bool {
         self.all && self.suites.is_none() && self.tests.is_none()
     }
 
     /// Whether this is a run of all suites, whole, on the usual kernel.
     pub fn is_full(&self) -> bool {
-        self.is_everything() && !self.ci && self.on.is_none()
+        self.is_everything() && self.on.is_none()
     }
 
     /// The suites to run, in the order of [`SUITES`].
@@ -108,10 +106,10 @@ impl Request {
     /// The suites that come into question.
     pub fn suites(&self) -> Result<Vec<&'static Suite>> {
         let Some(filter) = &self.suites else {
-            let wanted = |suite: &&Suite| suite.by_default || self.all || self.tests.is_some();
-            let left_out = |suite: &&Suite| {
-                self.ci && !suite.is_for_ci() || self.on.is_some_and(|it| !suite.is_also_on(it))
+            let wanted = |suite: &&Suite| {
+                suite.by_default || self.all || self.tests.is_some() || self.on.is_some()
             };
+            let left_out = |suite: &&Suite| self.on.is_some_and(|it| !suite.is_also_on(it));
             let suites = SUITES.iter().filter(wanted);
             return Ok(suites.filter(|suite| !left_out(suite)).collect());
         };
@@ -221,6 +219,15 @@ mod tests {
         };
         assert_eq!(names(true).len(), SUITES.len());
         assert!(names(false).contains(&"hw-v3") && !names(false).contains(&"hw-v2-few"));
+        let on_checking = |all| {
+            let request = Request {
+                all,
+                on: Some(OtherKernel::Checking),
+                ..Request::default()
+            };
+            request.suites().unwrap()
+        };
+        assert_eq!(on_checking(true), on_checking(false));
         assert!(Request {
             all: true,
             ..Request::default()

@@ -47,8 +47,8 @@ pub struct Options {
     /// Run every suite.
     #[arg(long, env = "RUST_PERF_ALL", value_parser = FalseyValueParser::new())]
     all: bool,
-    /// CI=true in the environment means --all, unless suites or tests are named, but without
-    /// perf's own tests and without machines that are like others.
+    /// With CI=true in the environment some suites also run on a kernel that checks itself, and the
+    /// installation test runs. It has no effect with --all, or if suites or tests are named.
     #[arg(long, env = "CI", hide = true, value_parser = FalseyValueParser::new())]
     ci: bool,
     #[command(flatten)]
@@ -58,14 +58,17 @@ pub struct Options {
 impl Options {
     fn request(&self) -> Request {
         let filter = |globs: &Option<String>| globs.as_deref().map(Filter::new);
-        let named = self.suite.is_some() || self.test.is_some();
         Request {
             suites: filter(&self.suite),
             tests: filter(&self.test),
-            all: self.all || (self.ci && !named),
-            ci: self.ci && !self.all && !named,
+            all: self.all,
             on: None,
         }
+    }
+
+    /// Whether this is CI's run.
+    fn is_ci(&self) -> bool {
+        self.ci && !self.all && self.suite.is_none() && self.test.is_none()
     }
 }
 
@@ -154,76 +157,92 @@ fn run(
         !options.guest.primary,
         "PRIMARY=1 is for demo, guest and shell; to test it: make test SUITE='primary*'"
     );
-    let on_others = request.is_everything() && !kernel.is_named();
+    let is_ci = options.is_ci();
+    let on_older = request.is_everything() && !kernel.is_named();
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
-    let ctx = &match request.ci {
+    let ctx = &match is_ci {
         true => ctx.in_lines(),
         false => ctx.clone(),
     };
-    let beside = || beside(ctx, &parts.kernel, options, &request, on_others);
     thread::scope(|scope| {
-        // In CI nobody watches: it starts before the suites, while rustc keeps one core busy.
-        let mut started = request.ci.then(|| scope.spawn(beside));
-        let join =
-            |it: ScopedJoinHandle<_>| it.join().unwrap_or_else(|it| panic::resume_unwind(it));
-        let ran = run_on(
-            ctx,
-            kernel,
-            &parts,
-            options,
-            &request,
-            tally,
-            || match started.take() {
-                Some(started) => join(started),
-                None => beside(),
-            },
-        );
+        let asides = asides(ctx, kernel, &parts.kernel, options, &request);
+        // In CI nobody watches: they start before the suites, while rustc keeps one core busy.
+        let (now, later) = match is_ci {
+            true => (asides, Vec::new()),
+            false => (Vec::new(), asides),
+        };
+        let now: Vec<_> = now.into_iter().map(|it| scope.spawn(it)).collect();
+        let mut wait = Some(|| {
+            let join =
+                |it: ScopedJoinHandle<_>| it.join().unwrap_or_else(|it| panic::resume_unwind(it));
+            let mut tally = Tally::default();
+            later.into_iter().for_each(|it| tally.add(it()));
+            now.into_iter().for_each(|it| tally.add(join(it)));
+            tally
+        });
+        let beside = || wait.take().map_or_else(Tally::default, |it| it());
+        let ran = run_on(ctx, kernel, &parts, options, &request, tally, beside);
         // It failed before there were suites. That is said now, and again at the end.
-        if let (Err(error), Some(started)) = (&ran, started) {
+        if let (Err(error), Some(wait), true) = (&ran, wait, is_ci) {
             eprintln!("{error:#}");
-            tally.add(join(started));
+            tally.add(wait());
         }
         ran
     })?;
-    if on_others {
+    if on_older {
         let older = || Ok(kernel::older(ctx, &parts.kernel)?.release);
         run_on_other(ctx, OtherKernel::Older, older, options, &request, tally);
     }
     Ok(())
 }
 
-/// What runs beside the suites, because it uses one core for much of its time.
-fn beside(
+/// A part of a run that is no suite on the usual kernel.
+type Aside<'a> = Box<dyn FnOnce() -> Tally + Send + 'a>;
+
+/// What runs beside the suites. Each leaves a core idle for much of its time.
+fn asides<'a>(
     ctx: &Context,
-    usual: &Kernel,
-    options: &Options,
-    request: &Request,
-    on_others: bool,
-) -> Tally {
-    let (ctx, mut tally) = (ctx.aside(), Tally::default());
+    user: &kernel::Options,
+    usual: &'a Kernel,
+    options: &'a Options,
+    request: &'a Request,
+) -> Vec<Aside<'a>> {
+    let is_ci = options.is_ci();
+    let is_whole = is_ci || request.is_everything();
     let is_stock = usual.flavour.is_none();
-    if on_others {
-        let checking = || Ok(Flavour::Kasan.name().to_owned());
-        run_on_other(
-            &ctx,
-            OtherKernel::Checking,
-            checking,
-            options,
-            request,
-            &mut tally,
-        );
+    let mut asides = Vec::<Aside<'a>>::new();
+    if is_whole && !user.is_named() {
+        let ctx = ctx.aside("checking");
+        asides.push(Box::new(move || {
+            let mut tally = Tally::default();
+            let checking = || Ok(Flavour::Kasan.name().to_owned());
+            run_on_other(
+                &ctx,
+                OtherKernel::Checking,
+                checking,
+                options,
+                request,
+                &mut tally,
+            );
+            tally
+        }));
     }
-    if request.ci && is_stock {
-        if let Err(error) = host::test(&ctx, usual, &mut tally) {
-            tally.check(|| Err(error));
-        }
+    if is_whole && is_stock {
+        let ctx = ctx.aside("install");
+        asides.push(Box::new(move || {
+            let mut tally = Tally::default();
+            if is_ci {
+                if let Err(error) = host::test(&ctx, usual, &mut tally) {
+                    tally.check(|| Err(error));
+                }
+            }
+            tally.check_named("installation test", "make install-test", || {
+                deb::install_test::run(&ctx, usual)
+            });
+            tally
+        }));
     }
-    if request.is_everything() && is_stock {
-        tally.check_named("installation test", "make install-test", || {
-            deb::install_test::run(&ctx, usual)
-        });
-    }
-    tally
+    asides
 }
 
 /// Runs the suites that are to run on another kernel as well.
@@ -271,7 +290,7 @@ fn run_on(
     let is_usual = is_stock && request.on.is_none();
     let has_host_tests = request.suites.is_none() && request.tests.is_none() && is_usual;
     // A person sees them first. In CI they are beside.
-    if has_host_tests && !request.ci {
+    if has_host_tests && !options.is_ci() {
         host::test(ctx, &parts.kernel, tally)?;
     }
     let program = guest_tests::build(ctx)?;
@@ -725,26 +744,20 @@ mod tests {
     }
 
     #[test]
-    fn ci_means_all_unless_something_is_named() {
-        let request = |ci, all, test: Option<&str>| {
-            let options = Options {
-                suite: None,
-                test: test.map(str::to_owned),
-                all,
-                ci,
-                guest: guest::Options::default(),
-            };
-            options.request()
+    fn ci_is_a_run_without_names() {
+        let options = |ci, all, test: Option<&str>| Options {
+            suite: None,
+            test: test.map(str::to_owned),
+            all,
+            ci,
+            guest: guest::Options::default(),
         };
-        assert!(request(true, true, None).is_full());
-        assert!(request(false, true, None).is_full());
-        let ci = request(true, false, None);
-        assert!(ci.all && !ci.is_full());
-        let suites = ci.suites().unwrap();
-        assert!(suites.iter().all(|suite| suite.is_for_ci()));
-        assert!(suites.iter().any(|suite| suite.name == "cpu-6-0x0f"));
-        assert!(!request(false, false, None).is_full());
-        assert!(!request(true, false, Some("a::b")).all);
-        assert!(request(true, true, Some("a::b")).all);
+        assert!(options(true, false, None).is_ci());
+        assert!(!options(true, true, None).is_ci());
+        assert!(!options(true, false, Some("a::b")).is_ci());
+        assert!(!options(false, false, None).is_ci());
+        assert!(options(true, true, None).request().is_full());
+        assert!(!options(true, false, None).request().is_full());
+        assert!(options(true, true, Some("a::b")).request().all);
     }
 }

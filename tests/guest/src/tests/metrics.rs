@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! perf's metrics of this CPU: their events count what the PMU model counts, or are refused.
 //!
-//! This holds for both drivers. One suite of a CPU has the in-tree driver, another the module in
-//! its place.
+//! This holds for both drivers. Suites with `-in-tree` in their names have the in-tree driver, the
+//! others the module in its place.
 //!
 //! perf counts the program [`PATTERN`] in user mode. It adds the same to each event wherever it
 //! starts, so that the counts can be computed. If another task runs in user mode meanwhile, some
