@@ -6,8 +6,10 @@ use std::fmt;
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
+use nix::sys::utsname::uname;
 use nix::unistd::geteuid;
 
 use crate::ctx::{in_tree_name, skip, Ctx, RUST_PMU};
@@ -68,6 +70,12 @@ pub enum Need {
     InTreeReserves,
     /// The module can attach to trace points, because the kernel has no kCFI.
     TracePoints,
+    /// The kernel has BTF: the types for a BPF program, and the arguments of trace points.
+    Btf,
+    /// The kernel has this module.
+    KernelModule(&'static str),
+    /// The kernel does not check itself, which takes several times as long: the test is about times.
+    NoChecks,
     /// The effective user is root.
     Root,
     /// MSRs can be read and written through `/dev/cpu/*/msr`.
@@ -140,6 +148,9 @@ impl Need {
             // The kernel has no reservation for the MSRs of version 6.
             Self::InTreeReserves => (in_tree() && cpu.version < 6, String::new()),
             Self::TracePoints => (has_trace_points(), String::new()),
+            Self::Btf => (Path::new("/sys/kernel/btf/vmlinux").exists(), String::new()),
+            Self::KernelModule(name) => (has_module(name), String::new()),
+            Self::NoChecks => (!checks_itself(), String::new()),
             Self::Root => (geteuid().is_root(), String::new()),
             Self::Msrs if !ctx.suite.is_guest() => (false, String::new()),
             Self::Msrs => match msr::load_driver() {
@@ -175,6 +186,9 @@ impl Need {
             Self::Guest(_)
             | Self::Icount
             | Self::TracePoints
+            | Self::Btf
+            | Self::KernelModule(_)
+            | Self::NoChecks
             | Self::Intel
             | Self::Amd
             | Self::Cpus(_)
@@ -210,11 +224,27 @@ impl fmt::Display for Need {
             Self::InTreeCounts => f.write_str("an in-tree driver that counts on this CPU"),
             Self::InTreeReserves => f.write_str("an in-tree driver that reserves its counters"),
             Self::TracePoints => f.write_str("a kernel without kCFI"),
+            Self::Btf => f.write_str("a kernel with BTF"),
+            Self::KernelModule(name) => write!(f, "the kernel's module {name}"),
+            Self::NoChecks => f.write_str("a kernel that does not check itself"),
             Self::Root => f.write_str("root"),
             Self::Msrs => f.write_str("access to MSRs"),
             Self::PerfTool => f.write_str("the perf tool"),
         }
     }
+}
+
+/// Whether the kernel is `KERNEL=debug` or `KERNEL=debug-kcsan`: `tools/xtask/src/debug_kernel.rs`.
+pub fn checks_itself() -> bool {
+    uname().is_ok_and(|it| it.release().to_string_lossy().contains("-debug"))
+}
+
+/// Whether modprobe finds a module.
+fn has_module(name: &str) -> bool {
+    let modprobe = Command::new("modprobe")
+        .args(["--dry-run", "--quiet", name])
+        .status();
+    modprobe.is_ok_and(|status| status.success())
 }
 
 /// The CPUs that are online, whatever this thread's affinity is.

@@ -114,7 +114,7 @@ impl Lane {
     }
 }
 
-/// A lock against CPUs that go offline. A debug kernel has no file locks.
+/// A lock against CPUs that go offline, in the memory that the workers share.
 ///
 /// It is the number of workers that need the CPUs as they are, or -1 while one takes a CPU offline or
 /// online.

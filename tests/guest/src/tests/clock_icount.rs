@@ -21,11 +21,11 @@ use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     all need [Icount];
-    one_sample_a_period,
-    shortest_period,
+    one_sample_a_period: [NoChecks],
+    shortest_period: [NoChecks],
     frequency,
-    samples_are_on_time,
-    rest_of_a_period,
+    samples_are_on_time: [NoChecks],
+    rest_of_a_period: [NoChecks],
     new_period,
     new_period_of_a_frequency,
     task_clock_sleeps,

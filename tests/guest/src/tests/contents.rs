@@ -9,12 +9,13 @@ use perf_event::events::Software;
 use perf_event::{Builder, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
 
-use super::expect;
 use super::sampling::{for_each_sample, RING};
+use super::{expect, kernel_period};
 use crate::ctx::{Ctx, Test};
+use crate::need::checks_itself;
 use crate::pmu::{BuilderExt, Event, Mode};
 use crate::tests;
-use crate::workload;
+use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
     all need [ExactCounts, ZeroSkid];
@@ -182,20 +183,29 @@ impl Symbols {
     }
 }
 
+/// Enough system calls for samples in getpid(), which is a smaller part of one on a kernel that checks
+/// itself.
+fn syscalls() -> Workload {
+    workload::syscalls(match checks_itself() {
+        true => 150_000,
+        false => 30_000,
+    })
+}
+
 /// The call chain of a sample in a system call has the kernel's functions, then
 /// those of user mode.
 fn kernel_call_chain(ctx: &Ctx) -> Result<()> {
-    const PERIOD: u64 = 10_007;
     const ENTRY: [&str; 2] = ["do_syscall_64", "entry_SYSCALL_64_after_hwframe"];
+    let period = kernel_period(10_007);
     let symbols = Symbols::read()?;
     let mut sampler = sampler(
         ctx.pmu()?
             .event(Event::Instructions)
             .filter(Mode::Kernel)
-            .sample_period(PERIOD),
+            .sample_period(period),
         SampleFlag::IP | SampleFlag::CALLCHAIN,
     )?;
-    workload::syscalls(30_000).measure(&*sampler)?;
+    syscalls().measure(&*sampler)?;
     let count = sampler.read()?;
     let (mut samples, mut inside) = (0, 0);
     for_each_sample(&mut sampler, |sample| {
@@ -227,7 +237,7 @@ fn kernel_call_chain(ctx: &Ctx) -> Result<()> {
         );
         Ok(())
     })?;
-    expect("in total", "samples", samples, count / PERIOD)?;
+    expect("in total", "samples", samples, count / period)?;
     ensure!(inside > 0, "none of {samples} samples is in getpid()");
     Ok(())
 }
@@ -305,10 +315,10 @@ fn registers(ctx: &Ctx) -> Result<()> {
 /// In the kernel the two differ: REGS_USER has the registers of the system call,
 /// REGS_INTR those at the interrupt.
 fn registers_of_both_sides(ctx: &Ctx) -> Result<()> {
-    const PERIOD: u64 = 10_007;
+    let period = kernel_period(10_007);
     let symbols = Symbols::read()?;
-    let mut sampler = registers_sampler(ctx, Mode::Kernel, PERIOD, 1 << PERF_REG_X86_IP)?;
-    workload::syscalls(30_000).measure(&*sampler)?;
+    let mut sampler = registers_sampler(ctx, Mode::Kernel, period, 1 << PERF_REG_X86_IP)?;
+    syscalls().measure(&*sampler)?;
     let mut inside = 0;
     while let Some(record) = sampler.next_record() {
         // The IP, and twice an ABI and one register.

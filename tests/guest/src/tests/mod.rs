@@ -81,6 +81,7 @@ use nix::sys::resource::{getrusage, UsageWho};
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
+use crate::need::checks_itself;
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::workload::{self, Workload};
 
@@ -165,6 +166,17 @@ fn undisturbed(measure: impl FnOnce() -> Result<()>) -> Result<bool> {
     measure()?;
     switches.disable()?;
     Ok(switches.read()? == 0)
+}
+
+/// A period of kernel instructions that is longer than the part of an NMI that is counted. Several
+/// shorter ones would end in one NMI, and have one sample.
+///
+/// That part is longer on a kernel that checks itself.
+fn kernel_period(usual: u64) -> u64 {
+    match checks_itself() {
+        true => 10 * usual,
+        false => usual,
+    }
 }
 
 /// The number of context switches of this process.

@@ -11,7 +11,7 @@ use perf_event::{Builder, SampleFlag, Sampler};
 use perf_event_open_sys::ioctls;
 
 use super::sampling::{drain, open, record, sampler, set_period, with_sample_rate, RING};
-use super::{expect, expect_count, expect_exact, interrupts};
+use super::{expect, expect_count, expect_exact, interrupts, kernel_period};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{BuilderExt, Event, Mode, Pmu};
 use crate::tests;
@@ -202,8 +202,8 @@ fn while_closing(ctx: &Ctx) -> Result<()> {
 fn while_switching(ctx: &Ctx) -> Result<()> {
     let mut sampler = both_sides(&ctx.pmu()?, Event::Instructions)?;
     let workload = workload::around_sleep(1, 10);
-    // Longer than the counted part of an NMI.
     for period in (2_000..6_000).step_by(7) {
+        let period = kernel_period(period);
         set_period(&sampler, period)?;
         sampler.reset()?;
         let (records, count) = record(&mut sampler, &workload)?;

@@ -23,7 +23,7 @@ use crate::workload::{self, Workload};
 pub const STEADY: &[Test] = tests![
     all need [Icount];
     twelve_events: [ExactCounts],
-    eighty_four_events: [EmulatedPmu],
+    eighty_four_events: [EmulatedPmu, NoChecks],
     turns_of_groups: [General(2)],
     exclusive: [General(2)],
     pinned_in_error: [ExactCounts],

@@ -17,7 +17,7 @@ use crate::tests;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
-    all need [Amd, Root, Msrs, ExactCounts];
+    all need [Amd, Root, Msrs, ExactCounts, KernelModule("kvm_amd")];
     bits_of_perf_ctl,
     events_of_the_host,
     events_of_a_guest,
