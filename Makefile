@@ -10,7 +10,7 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS ALL, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS SHARD ALL, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
@@ -54,6 +54,7 @@ define usage
 | make mutants        change the code in small ways, and see whether the host tests notice: hours for
 |                     all of it. The last line is "N caught, N missed, N timed out, N unviable"
 |   MUTANTS='GLOB…'   only these files, such as 'rust_perf/pmc/assign*'
+|   SHARD=k/n         only each n-th change, from the k-th on (0 is the first)
 | make shell          an interactive guest with the module loaded
 | make guest CMD=…    run one command in a fresh guest. make exits with 2 if the command
 |                     fails; tools/bootstrap guest --cmd '…' with the command's own status

@@ -48,6 +48,9 @@ pub struct Options {
     /// Only the files that match a glob.
     #[arg(long, env = "RUST_PERF_MUTANTS", value_name = "GLOB…")]
     mutants: Option<String>,
+    /// Only each n-th mutant, from the k-th on; 0 is the first.
+    #[arg(long, env = "RUST_PERF_SHARD", value_name = "k/n")]
+    shard: Option<String>,
 }
 
 /// `make mutants`.
@@ -68,6 +71,7 @@ pub fn mutants(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Re
     // For the test that reads Intel's lists.
     symlink(&copy.out, copy.top.join("out"))?;
     event_lists::link(&copy, &kernel::resolve_debian(ctx, kernel)?)?;
+    let shard = options.shard.as_deref();
     let mut found = [0; FOUND.len()];
     for (package, directory) in CRATES {
         let files: Vec<_> = files
@@ -87,6 +91,11 @@ pub fn mutants(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Re
             .args(["--in-place", "--baseline=skip", "--no-shuffle"])
             .args(["--colors=never", "--timeout", LIMIT, "--package", package])
             .args(files.into_iter().flat_map(|file| ["--file", file]))
+            .args(
+                shard
+                    .iter()
+                    .flat_map(|it| ["--sharding", "round-robin", "--shard", it]),
+            )
             .arg("--output")
             .arg(&out)
             .current_dir(&copy.top)
