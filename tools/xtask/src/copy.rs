@@ -16,7 +16,8 @@ const LEFT_OUT: &[&str] = &[".git", "out", "target"];
 /// is left however the run ends. What is built from it stays in out/`name`, for the next run.
 ///
 /// The copy always has the same path, so that cargo and Kbuild can use what an earlier run has
-/// built.
+/// built. Its files have the time of now: that run may have ended with a build of changed source, which
+/// must not look newer than the source.
 pub fn checkout(ctx: &Context, name: &str) -> Result<Context> {
     let copy = Context {
         top: PathBuf::from("/tmp").join(name),
@@ -29,7 +30,8 @@ pub fn checkout(ctx: &Context, name: &str) -> Result<Context> {
         let file = file?;
         if !LEFT_OUT.iter().any(|name| file.file_name() == *name) {
             let mut copying = Command::new("cp");
-            copying.arg("-a").arg(file.path()).arg(&copy.top);
+            copying.args(["-dR", "--preserve=mode,links"]);
+            copying.arg(file.path()).arg(&copy.top);
             ensure!(copying.status()?.success(), "cannot copy the checkout");
         }
     }
