@@ -106,12 +106,11 @@ impl Request {
     /// The suites that come into question.
     pub fn suites(&self) -> Result<Vec<&'static Suite>> {
         let Some(filter) = &self.suites else {
-            let wanted = |suite: &&Suite| {
-                suite.by_default || self.all || self.tests.is_some() || self.on.is_some()
+            let wanted = |suite: &&Suite| match self.on {
+                Some(kernel) => suite.is_also_on(kernel),
+                None => suite.by_default || self.all || self.tests.is_some(),
             };
-            let left_out = |suite: &&Suite| self.on.is_some_and(|it| !suite.is_also_on(it));
-            let suites = SUITES.iter().filter(wanted);
-            return Ok(suites.filter(|suite| !left_out(suite)).collect());
+            return Ok(SUITES.iter().filter(wanted).collect());
         };
         let names = || SUITES.iter().map(|suite| suite.name);
         if let Some(glob) = filter.unmatched(names()).first() {

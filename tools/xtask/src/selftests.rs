@@ -103,11 +103,8 @@ fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 
 /// Builds the selftests, those of BPF only if the kernel has BTF. Returns a directory with the programs.
 pub fn build(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
-    // Its BTF has the types of the kernel. Debug kernels have none.
-    let with_btf = match kernel.flavour {
-        None => Some(kernel::image(ctx, kernel)?.vmlinux),
-        Some(_) => None,
-    };
+    // Its BTF has the types of the kernel.
+    let vmlinux = kernel::image(ctx, kernel)?.vmlinux;
     let source = || source::get(ctx, kernel);
     entry(ctx, kernel).get_from(ctx, source, |step, dir, source| {
         let tree = tempfile::tempdir_in(dir)?;
@@ -115,9 +112,11 @@ pub fn build(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
         step.run(kernel::make(tree.path()).args(["-s", "headers"]))?;
         let selftests = tree.path().join(SELFTESTS);
         build_perf_events(step, &selftests.join("perf_events"), dir)?;
-        with_btf.map_or(Ok(()), |vmlinux| {
-            build_bpf(step, &selftests.join("bpf"), &vmlinux, dir)
-        })
+        match kernel.flavour {
+            None => build_bpf(step, &selftests.join("bpf"), &vmlinux, dir),
+            // Debug kernels have no BTF.
+            Some(_) => Ok(()),
+        }
     })
 }
 
