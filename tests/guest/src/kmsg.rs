@@ -192,31 +192,46 @@ pub enum Machine {
     Any,
 }
 
+/// How many records after one of trouble belong to it: a report with its stacks.
+const REPORT: usize = 60;
+
 /// Fails if there are bad records in `log`, or in a guest trouble since boot.
 pub fn check_clean(log: &mut Kmsg, machine: Machine) -> Result<()> {
+    let judged = JUDGED.lock().unwrap_or_else(PoisonError::into_inner);
+    let unjudged = |records| {
+        let mut records = without_other_races(records);
+        records.retain(|record| !judged.contains(&record.sequence));
+        records
+    };
     let mut bad = Vec::new();
     if machine == Machine::Guest {
-        bad = without_other_races(Kmsg::from_boot()?.records()?);
-        bad.retain(|record| is_trouble(&record.text));
+        bad = reports(unjudged(Kmsg::from_boot()?.records()?));
     }
-    let new = without_other_races(log.records()?);
-    bad.extend(new.into_iter().filter(|record| is_bad(record, machine)));
-    let judged = JUDGED.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut lines: Vec<_> = bad
-        .into_iter()
-        .filter(|record| !judged.contains(&record.sequence))
-        .map(|record| (record.sequence, record.text))
-        .collect();
-    lines.sort();
-    lines.dedup();
-    let lines: Vec<_> = lines.into_iter().map(|(_, text)| text).collect();
+    let new = unjudged(log.records()?).into_iter();
+    bad.extend(new.filter(|record| is_bad(record, machine)));
+    bad.sort_by_key(|record| record.sequence);
+    bad.dedup();
+    let lines: Vec<_> = bad.into_iter().map(|record| record.text).collect();
     ensure!(
         lines.is_empty(),
-        "{} bad lines in the kernel log\n{}",
-        lines.len(),
+        "the kernel log has:\n{}",
         lines.join("\n")
     );
     Ok(())
+}
+
+/// The records of trouble, each with those that follow it.
+fn reports(records: Vec<Record>) -> Vec<Record> {
+    let mut left = 0;
+    let is_part = |record: &Record| {
+        left = if is_trouble(&record.text) {
+            REPORT
+        } else {
+            left.saturating_sub(1)
+        };
+        left > 0
+    };
+    records.into_iter().filter(is_part).collect()
 }
 
 /// The records without KCSAN's reports of races that the module has no part in.
@@ -255,6 +270,8 @@ fn names_subject(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     const INFO: u8 = 6;
@@ -291,6 +308,23 @@ mod tests {
         assert_eq!(record.text, "NET: Registered PF_INET");
         assert_eq!(Record::parse("12,340,5140901,-;from user space\n"), None);
         assert_eq!(Record::parse("no record"), None);
+    }
+
+    #[test]
+    fn trouble_is_reported_with_what_follows() {
+        let record = |(sequence, text): (u64, &str)| Record {
+            sequence,
+            level: INFO,
+            text: text.into(),
+        };
+        let after = iter::repeat_n("after", 2 * REPORT);
+        let texts = ["before", "BUG: what", "Call Trace:"]
+            .into_iter()
+            .chain(after);
+        let found = reports((0..).zip(texts).map(record).collect());
+        assert_eq!(found[0].text, "BUG: what");
+        assert_eq!(found[1].text, "Call Trace:");
+        assert_eq!(found.len(), 1 + REPORT);
     }
 
     #[test]
