@@ -31,7 +31,7 @@ pub const TESTS: &[Test] = tests![
     task_clock_sleeps,
     cpu_clocks_agree_within_a_read,
     idle_is_excluded,
-    samples_of_children,
+    samples_of_children: [NoChecks],
     stops_after_refresh: [Root],
     throttled_as_in_tree: [Root],
     throttled_group_as_in_tree: [Root],

@@ -15,7 +15,7 @@ pub const TESTS: &[Test] = tests![
     all need [Module, Root, Icount, TracePoints];
     cost_of_a_hit,
     nothing_attached_after_the_last_event,
-    samples_at_a_frequency,
+    samples_at_a_frequency: [NoChecks],
 ];
 
 /// A trace point and what hits it once.
