@@ -51,7 +51,7 @@ pub const TESTS: &[Test] = tests![
     functions_that_call_themselves,
     text_is_restored,
     of_one_cpu,
-    bad_symbols,
+    bad_symbols: [NoChecks],
     bad_paths,
     bad_descriptors,
     reserved_bits,
