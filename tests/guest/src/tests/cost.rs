@@ -18,7 +18,7 @@ use crate::ctx::{Ctx, Test};
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![
-    all need [Icount];
+    all need [Icount, NoChecks];
     clock_samples,
     clock_reads,
 ];
