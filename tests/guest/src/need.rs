@@ -76,6 +76,8 @@ pub enum Need {
     KernelModule(&'static str),
     /// The kernel does not check itself, which takes several times as long: the test is about times.
     NoChecks,
+    /// The kernel resumes from suspend to RAM, as that with KCSAN does not, with or without the module.
+    Resumes,
     /// The effective user is root.
     Root,
     /// MSRs can be read and written through `/dev/cpu/*/msr`.
@@ -151,6 +153,7 @@ impl Need {
             Self::Btf => (Path::new("/sys/kernel/btf/vmlinux").exists(), String::new()),
             Self::KernelModule(name) => (has_module(name), String::new()),
             Self::NoChecks => (!checks_itself(), String::new()),
+            Self::Resumes => (!is_release("-debug-kcsan"), String::new()),
             Self::Root => (geteuid().is_root(), String::new()),
             Self::Msrs if !ctx.suite.is_guest() => (false, String::new()),
             Self::Msrs => match msr::load_driver() {
@@ -189,6 +192,7 @@ impl Need {
             | Self::Btf
             | Self::KernelModule(_)
             | Self::NoChecks
+            | Self::Resumes
             | Self::Intel
             | Self::Amd
             | Self::Cpus(_)
@@ -227,6 +231,7 @@ impl fmt::Display for Need {
             Self::Btf => f.write_str("a kernel with BTF"),
             Self::KernelModule(name) => write!(f, "the kernel's module {name}"),
             Self::NoChecks => f.write_str("a kernel that does not check itself"),
+            Self::Resumes => f.write_str("a kernel without KCSAN"),
             Self::Root => f.write_str("root"),
             Self::Msrs => f.write_str("access to MSRs"),
             Self::PerfTool => f.write_str("the perf tool"),
@@ -236,7 +241,12 @@ impl fmt::Display for Need {
 
 /// Whether the kernel is `KERNEL=debug` or `KERNEL=debug-kcsan`: `tools/xtask/src/debug_kernel.rs`.
 pub fn checks_itself() -> bool {
-    uname().is_ok_and(|it| it.release().to_string_lossy().contains("-debug"))
+    is_release("-debug")
+}
+
+/// Whether the kernel's release has this part.
+fn is_release(part: &str) -> bool {
+    uname().is_ok_and(|it| it.release().to_string_lossy().contains(part))
 }
 
 /// Whether modprobe finds a module.

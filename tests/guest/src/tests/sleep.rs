@@ -24,10 +24,10 @@ use crate::workload;
 
 pub const TESTS: &[Test] = tests![
     all need [Root, ExactCounts, ZeroSkid];
-    to_ram,
+    to_ram: [Resumes],
     to_idle,
-    under_load,
-    counts_as_before: [InTree],
+    under_load: [Resumes],
+    counts_as_before: [InTree, Resumes],
 ];
 
 /// The file from which xtask reads the exit status after the guest has ended.
