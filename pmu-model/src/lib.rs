@@ -89,6 +89,11 @@
 //! [`Pmu::save`] returns the state of a PMU, which serde can serialize, and [`Pmu::restore`] puts
 //! it into another PMU of the same configuration. The two behave alike from then on.
 //!
+//! # Counts of accesses
+//!
+//! After [`Pmu::count_accesses`] a PMU counts the accesses to each of its registers, and software
+//! reads the counts by CPUID ([`CPUID_ACCESSES`]): what a driver costs.
+//!
 //! # Fault injection
 //!
 //! A host test can lose, delay or repeat single PMIs ([`Pmu::inject`]), send spurious ones
@@ -98,6 +103,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accesses;
 mod config;
 pub mod event;
 mod generation;
@@ -110,6 +116,7 @@ mod processor;
 mod selection;
 mod smt;
 
+pub use accesses::CPUID_ACCESSES;
 pub use config::{
     Config, ConfigError, RefCycles, Shape, Vendor, MAX_FIXED, MAX_GENERAL, MAX_INTEL_GENERAL,
 };

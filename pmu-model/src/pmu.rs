@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::saved::{RestoreError, SavedPmu};
 use crate::{
+    accesses::{AccessCounts, CPUID_ACCESSES},
     config::{Config, ConfigError, RefCycles, Shape, Vendor, MAX_FIXED, MAX_GENERAL},
     event::{Event, Filter, FilteredEvent, Mode, Retired, Totals},
     generation::{self, FreezeOnPmi, Generation},
@@ -155,6 +156,8 @@ pub struct Pmu {
     defect: Defect,
     /// The core that this is a thread of, and the number of the thread there.
     smt: Option<(Arc<SmtCore>, usize)>,
+    /// If accesses are counted, those since then. It is not part of the state that is saved.
+    counted: Option<AccessCounts>,
 }
 
 impl Pmu {
@@ -198,6 +201,7 @@ impl Pmu {
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
             defect,
             smt: None,
+            counted: None,
         };
         match defect {
             Defect::Status(bits) => pmu.inject_status(bits),
@@ -213,9 +217,9 @@ impl Pmu {
     /// INIT does not change a PMU (SDM vol. 3A, table "IA-32 and Intel 64 Processor States
     /// Following Power-up, Reset, or INIT").
     pub fn reset(&mut self) {
-        let smt = self.smt.take();
+        let (smt, counted) = (self.smt.take(), self.counted.take());
         *self = Pmu::at_power_up(self.config, self.generation, self.defect);
-        self.smt = smt;
+        (self.smt, self.counted) = (smt, counted);
         if let (Some((core, _)), Some(processor)) = (&self.smt, self.processor) {
             processor.msrs_of_core().for_each(|i| core.set_msr(i, 0));
         }
@@ -248,6 +252,12 @@ impl Pmu {
         self.update_active();
     }
 
+    /// Counts accesses to the registers from now on, also across RESET. CPUID leaf
+    /// [`CPUID_ACCESSES`] has the counts.
+    pub fn count_accesses(&mut self) {
+        self.counted = Some(AccessCounts::default());
+    }
+
     /// Returns EAX, EBX, ECX and EDX of subleaf 0 of a CPUID leaf, or `None` if the leaf
     /// does not belong to the PMU.
     pub fn cpuid(&self, leaf: u32) -> Option<[u32; 4]> {
@@ -257,6 +267,9 @@ impl Pmu {
     /// Returns EAX, EBX, ECX and EDX of a CPUID subleaf. A leaf without subleaves returns
     /// the same for all of them.
     pub fn cpuid_count(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        if leaf == CPUID_ACCESSES {
+            return self.counted.as_ref().map(|it| it.cpuid(subleaf));
+        }
         let [eax, ebx, ecx, edx] = self.cpuid_of_generation(leaf, subleaf)?;
         let added = match (leaf, subleaf) {
             (0x23, 0) if self.has_rdpmc_user_disable() => RDPMC_USER_DISABLE_CPUID,
@@ -721,6 +734,9 @@ impl Pmu {
     /// [`Pmu::retire`].
     pub fn rdmsr(&self, msr: u32) -> Result<u64, MsrError> {
         let register = self.register(msr)?;
+        if let Some(counted) = &self.counted {
+            counted.rdmsr(msr);
+        }
         self.count_access(msr)?;
         Ok(match register {
             Register::EventSel(i) => self.state.eventsel[i].0,
@@ -774,6 +790,9 @@ impl Pmu {
     /// [`Pmu::retire`].
     pub fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), MsrError> {
         let register = self.register(msr)?;
+        if let Some(counted) = &self.counted {
+            counted.wrmsr(msr);
+        }
         let value = match self.writable_bits(register) {
             Some(writable) if self.generation.ignores_reserved_bits() => value & writable,
             Some(writable) if value & !writable == 0 => value,
@@ -828,6 +847,9 @@ impl Pmu {
     /// RDPMC, given whether CPL is 0 and whether CR4.PCE is set (SDM vol. 2B, RDPMC). All
     /// instructions that have retired must have been reported by [`Pmu::retire`].
     pub fn rdpmc(&mut self, ecx: u32, cpl0: bool, cr4_pce: bool) -> Result<u64, GeneralProtection> {
+        if let Some(counted) = &self.counted {
+            counted.rdpmc(ecx);
+        }
         if !cpl0 && !cr4_pce {
             return Err(GeneralProtection);
         }

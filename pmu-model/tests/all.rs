@@ -3,6 +3,7 @@
 //! All tests of the public interface, as one program: a program for each file would take much longer
 //! to link.
 
+mod accesses;
 mod amd;
 mod counting;
 mod defects;

@@ -18,6 +18,11 @@
 #include <stdint.h>
 
 /**
+ * The leaf of CPUID with the accesses to each register, if PmuConfig.count_accesses.
+ */
+#define PMU_CPUID_ACCESSES 1325400064
+
+/**
  * PmuConfig.fixed: the default.
  */
 #define PMU_FIXED_DEFAULT 255
@@ -128,6 +133,10 @@ typedef struct PmuConfig {
    * before it, of the efficient cores only. NULL means none.
    */
   const char *fault;
+  /**
+   * Whether accesses are counted. Software reads the counts in CPUID leaf PMU_CPUID_ACCESSES.
+   */
+  bool count_accesses;
 } PmuConfig;
 
 /**

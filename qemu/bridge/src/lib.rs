@@ -83,7 +83,13 @@ pub struct PmuConfig {
     /// `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`; with `efficient:`
     /// before it, of the efficient cores only. NULL means none.
     pub fault: *const c_char,
+    /// Whether accesses are counted. Software reads the counts in CPUID leaf PMU_CPUID_ACCESSES.
+    pub count_accesses: bool,
 }
+
+/// The leaf of CPUID with the accesses to each register, if PmuConfig.count_accesses.
+pub const PMU_CPUID_ACCESSES: u32 = 0x4f00_0000;
+const _: () = assert!(PMU_CPUID_ACCESSES == pmu_model::CPUID_ACCESSES);
 
 /// PmuConfig.fixed: the default.
 pub const PMU_FIXED_DEFAULT: u8 = 0xff;
@@ -153,6 +159,9 @@ unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
     if has_threads(config) {
         let (core, thread) = smt::thread(config.cpu, config.threads);
         pmu.set_thread(core, thread);
+    }
+    if config.count_accesses {
+        pmu.count_accesses();
     }
     Ok(pmu)
 }

@@ -27,6 +27,7 @@ const INTEL: PmuConfig = PmuConfig {
     hybrid: ptr::null(),
     ref_cycles: ptr::null(),
     fault: ptr::null(),
+    count_accesses: false,
 };
 
 const AMD: PmuConfig = PmuConfig { vendor: 1, ..INTEL };
@@ -397,6 +398,19 @@ fn ref_cycles() {
         assert_eq!(rdmsr(&pmu, 0xc1), (PMU_OK, count));
         assert_eq!(tsc_until_overflow(&pmu), until);
     }
+}
+
+#[test]
+fn accesses_are_counted_on_request() {
+    let config = PmuConfig {
+        count_accesses: true,
+        ..INTEL
+    };
+    let pmu = create(&config).unwrap();
+    assert_eq!(rdmsr(&pmu, 0xc1), (PMU_OK, 0));
+    assert_eq!(cpuid(&pmu, PMU_CPUID_ACCESSES, 0), Some([1, 1, 0, 0]));
+    assert_eq!(cpuid(&pmu, PMU_CPUID_ACCESSES, 1), Some([0xc1, 1, 0, 0]));
+    assert_eq!(cpuid(&create(&INTEL).unwrap(), PMU_CPUID_ACCESSES, 0), None);
 }
 
 #[test]

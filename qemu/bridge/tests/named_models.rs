@@ -111,6 +111,7 @@ fn named_models() {
                 hybrid: ptr::null(),
                 ref_cycles: ptr::null(),
                 fault: ptr::null(),
+                count_accesses: false,
             };
             let mut error = MaybeUninit::<*const c_char>::uninit();
             // SAFETY: All strings are NULL.

@@ -100,6 +100,7 @@ fn create(u: &mut Unstructured<'_>) -> Result<Option<Box<PmuBridge>>> {
         hybrid: pointer(&hybrid),
         ref_cycles: pointer(&ref_cycles),
         fault: pointer(&fault),
+        count_accesses: rarely(u)? != 0,
     };
     let mut error = MaybeUninit::<*const c_char>::uninit();
     // SAFETY: Each text is NULL or that of a CString above, which is still there.
