@@ -10,6 +10,8 @@
 //! `--pmu cpu` runs the same tests on the in-tree driver, which tells a fault of
 //! the driver from one of the emulated hardware.
 
+mod accesses;
+mod bench;
 mod bpf;
 mod clocks;
 mod ctx;
@@ -79,6 +81,8 @@ struct Args {
 enum Command {
     /// Stress the module's PMUs with random operations, from a seed.
     Stress(stress::Options),
+    /// Measure what operations on events cost.
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -104,12 +108,12 @@ fn run(args: Args) -> Result<ExitCode> {
     let name = match (args.suite, &args.command) {
         (Some(name), _) => name,
         (None, None) => return machine::run(&args.tests, args.pmu.as_deref(), args.seed),
-        (None, Some(_)) => bail!("stress needs the guest of a suite: --suite NAME"),
+        (None, Some(_)) => bail!("stress and bench need the guest of a suite: --suite NAME"),
     };
     let suite = suite::find(&name)?;
     let pmu = match &args.command {
         Some(Command::Stress(options)) => options.pmu.clone(),
-        None => args.pmu,
+        Some(Command::Bench(_)) | None => args.pmu,
     };
     let own = if suite.primary { IN_TREE } else { RUST_PMU };
     let ctx = Ctx {
@@ -119,8 +123,14 @@ fn run(args: Args) -> Result<ExitCode> {
         no_counters: None,
         cpus: None,
     };
-    if let Some(Command::Stress(options)) = args.command {
-        return stress::run(&ctx, &options).map(|()| ExitCode::SUCCESS);
+    match &args.command {
+        Some(Command::Stress(options)) => {
+            return stress::run(&ctx, options).map(|()| ExitCode::SUCCESS)
+        }
+        Some(Command::Bench(options)) => {
+            return bench::run(&ctx, options).map(|()| ExitCode::SUCCESS)
+        }
+        None => {}
     }
     let selected = suite::select(suite, &args.tests)?.into_iter();
     let selected: Vec<_> = selected

@@ -54,7 +54,7 @@ pub const HIDDEN: &[Test] = tests![
 ];
 
 /// The mapped control page of an event.
-pub(super) struct Page(NonNull<perf_event_mmap_page>);
+pub struct Page(NonNull<perf_event_mmap_page>);
 
 /// A consistent copy of a page's fields.
 struct Snapshot {
@@ -68,7 +68,7 @@ struct Snapshot {
 }
 
 impl Page {
-    pub(super) fn map(event: &Counter) -> Result<Self> {
+    pub fn map(event: &Counter) -> Result<Self> {
         let length = NonZeroUsize::new(4096).expect("not 0");
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: `event` keeps the descriptor open while it is borrowed.

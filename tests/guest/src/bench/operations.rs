@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The operations that are measured, each on a PMU or without events.
+//!
+//! All run on CPU 0 with a real-time priority, so that no other task interferes.
+
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::process;
+
+use anyhow::{ensure, Context, Result};
+use nix::sched::sched_yield;
+use nix::sys::signal::{kill, Signal};
+use nix::sys::wait::{waitpid, WaitStatus};
+use nix::unistd::{fork, pipe, ForkResult, Pid};
+use perf_event::{Builder, Counter, ReadFormat, SampleFlag, Sampler};
+
+use super::{cheapest, Window};
+use crate::pmu::{BuilderExt, Event, Mode, Pmu};
+use crate::setting::Affinity;
+use crate::tests::user_read::Page;
+use crate::workload;
+
+/// How many windows are measured for a figure.
+const WINDOWS: usize = 12;
+
+/// Measures so many times of an operation. `None` if the PMU cannot do it.
+type Measure = Box<dyn Fn(Option<&Pmu>, u32) -> Result<Option<Window>>>;
+
+/// Something that is done with events, or without.
+pub struct Operation {
+    /// What it is.
+    pub name: String,
+    /// How often it is done in a window.
+    pub times: u32,
+    measure: Measure,
+}
+
+impl Operation {
+    fn new(
+        name: impl Into<String>,
+        times: u32,
+        measure: impl Fn(Option<&Pmu>, u32) -> Result<Option<Window>> + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            times,
+            measure: Box::new(measure),
+        }
+    }
+
+    /// What a window of it costs with events of `pmu`, or without events.
+    pub fn measure(&self, pmu: Option<&Pmu>) -> Result<Option<Window>> {
+        let _affinity = Affinity::pinned_to(0)?;
+        let _real_time = RealTime::begin()?;
+        // With an event of another task the driver keeps the counters meanwhile.
+        let keep = |pmu: &Pmu| {
+            let event = || pmu.open(Event::Instructions, Mode::User);
+            Child::fork(event, |_event, mut go| {
+                go.read_to_end(&mut Vec::new())?;
+                Ok(())
+            })
+        };
+        let _keeper = pmu.map(keep).transpose()?;
+        (self.measure)(pmu, self.times)
+    }
+}
+
+/// A real-time priority, until it is dropped. Children inherit it.
+struct RealTime;
+
+impl RealTime {
+    fn begin() -> Result<Self> {
+        Self::set(libc::SCHED_FIFO, 1)?;
+        Ok(Self)
+    }
+
+    fn set(policy: i32, priority: i32) -> io::Result<()> {
+        let parameters = libc::sched_param {
+            sched_priority: priority,
+        };
+        // SAFETY: `parameters` is valid for reads.
+        match unsafe { libc::sched_setscheduler(0, policy, &parameters) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for RealTime {
+    fn drop(&mut self) {
+        if let Err(error) = Self::set(libc::SCHED_OTHER, 0) {
+            eprintln!("sched_setscheduler: {error}");
+        }
+    }
+}
+
+/// The numbers of events of a task.
+const NUMBERS: [usize; 4] = [1, 2, 4, 8];
+
+/// All operations, in the order of the table.
+pub fn all() -> Vec<Operation> {
+    let mut all = Vec::new();
+    for n in NUMBERS {
+        all.push(Operation::new(
+            format!("switch between two tasks, events each: {n}"),
+            100,
+            move |pmu, times| switch(pmu, times, Some(n), n),
+        ));
+    }
+    all.extend([
+        Operation::new(
+            "switch, only one of the two has 4 events",
+            100,
+            |pmu, times| switch(pmu, times, None, 4),
+        ),
+        Operation::new("switch, the same 4 events inherited", 100, inherited),
+        Operation::new("disable and enable a group of 4", 50, group),
+        Operation::new("open and close an event", 20, open_and_close),
+        Operation::new("read a group of 4", 50, read_group),
+        Operation::new("read an event by RDPMC", 100, read_by_rdpmc),
+        Operation::new("PMI with a sample of IP", SAMPLES, |pmu, times| {
+            samples(pmu, times, SampleFlag::IP)
+        }),
+        Operation::new("PMI with a call chain", SAMPLES, |pmu, times| {
+            samples(pmu, times, SampleFlag::IP | SampleFlag::CALLCHAIN)
+        }),
+        Operation::new("exit of a task with 8 events", 1, exit),
+        Operation::new("16 events in rotation, 0.1 s", 1, rotation),
+    ]);
+    all
+}
+
+/// Events in the order in which a task gets them. Fixed counters count the first two, if there are
+/// any.
+const EVENTS: [Event; 8] = [
+    Event::Instructions,
+    Event::CpuCycles,
+    Event::Branches,
+    Event::BranchMisses,
+    Event::CacheReferences,
+    Event::CacheMisses,
+    Event::RefCycles,
+    Event::BusCycles,
+];
+
+/// So many events as the PMU has them.
+fn events(pmu: &Pmu, n: usize) -> impl Iterator<Item = Event> + '_ {
+    let has = EVENTS.into_iter().filter(|event| pmu.has(*event));
+    let has: Vec<_> = has.collect();
+    has.into_iter().cycle().take(n)
+}
+
+/// An event of the calling task, in user and kernel mode, enabled.
+fn builder(pmu: &Pmu, event: Event) -> Builder<'static> {
+    let mut builder = pmu.event(event);
+    builder.filter(Mode::Both).enabled(true);
+    builder
+}
+
+/// Opens events of the calling task. Without a PMU there are none.
+fn open(pmu: Option<&Pmu>, n: usize) -> Result<Vec<Counter>> {
+    let Some(pmu) = pmu else {
+        return Ok(Vec::new());
+    };
+    let open = |event| Ok(builder(pmu, event).build()?);
+    events(pmu, n).map(open).collect()
+}
+
+/// Opens events of the calling task as a group.
+fn open_group(pmu: Option<&Pmu>, n: usize) -> Result<Vec<Counter>> {
+    let mut group: Vec<Counter> = Vec::new();
+    let Some(pmu) = pmu else {
+        return Ok(group);
+    };
+    for event in events(pmu, n) {
+        let mut builder = builder(pmu, event);
+        builder.read_format(ReadFormat::GROUP);
+        let counter = match group.first_mut() {
+            None => builder.build(),
+            Some(leader) => builder.build_with_group(leader),
+        };
+        group.push(counter?);
+    }
+    Ok(group)
+}
+
+/// A child process, which is killed when this is dropped.
+struct Child {
+    pid: Pid,
+    /// The child ends or goes on when this is closed.
+    go: Option<File>,
+}
+
+impl Child {
+    /// Forks. The child calls `prepare`, which the parent waits for, and then `run`.
+    fn fork<T>(
+        prepare: impl FnOnce() -> Result<T>,
+        run: impl FnOnce(T, File) -> Result<()>,
+    ) -> Result<Self> {
+        let (ready, set_ready) = pipe()?;
+        let (wait, go) = pipe()?;
+        // SAFETY: this program has one thread, so that the child may do anything.
+        match unsafe { fork() }? {
+            ForkResult::Child => {
+                drop((ready, go));
+                let prepared = prepare().and_then(|it| {
+                    File::from(set_ready).write_all(&[1])?;
+                    run(it, File::from(wait))
+                });
+                process::exit(i32::from(prepared.is_err()));
+            }
+            ForkResult::Parent { child } => {
+                drop((set_ready, wait));
+                let child = Self {
+                    pid: child,
+                    go: Some(File::from(go)),
+                };
+                let mut byte = [0];
+                File::from(ready)
+                    .read_exact(&mut byte)
+                    .context("the child could not open its events")?;
+                Ok(child)
+            }
+        }
+    }
+
+    /// Lets it go, and waits for its end.
+    fn finish(&mut self) -> Result<()> {
+        self.go = None;
+        let status = waitpid(self.pid, None)?;
+        ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+        Ok(())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Errors: it has ended already.
+        let _ = kill(self.pid, Signal::SIGKILL);
+        let _ = waitpid(self.pid, None);
+    }
+}
+
+/// Yields to another task of the same priority, again and again.
+fn yield_forever() -> Result<()> {
+    loop {
+        sched_yield()?;
+    }
+}
+
+/// Each yield of this task is a switch to the other one and one back.
+fn switches(times: u32) -> Result<Option<Window>> {
+    let work = |(): &mut ()| (0..times / 2).try_for_each(|_| Ok(sched_yield()?));
+    cheapest(WINDOWS, || Ok(()), work).map(Some)
+}
+
+/// Switches between two tasks with so many events, the other one with `others`.
+fn switch(
+    pmu: Option<&Pmu>,
+    times: u32,
+    own: Option<usize>,
+    others: usize,
+) -> Result<Option<Window>> {
+    let _other = Child::fork(|| open(pmu, others), |_events, _| yield_forever())?;
+    let _events = open(pmu, own.unwrap_or(0))?;
+    switches(times)
+}
+
+/// Switches between a task and its child, which has inherited its events: perf leaves them on their
+/// counters.
+fn inherited(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
+    let mut events = Vec::new();
+    if let Some(pmu) = pmu {
+        for event in self::events(pmu, 4) {
+            events.push(builder(pmu, event).inherit(true).build()?);
+        }
+    }
+    let _other = Child::fork(|| Ok(()), |(), _| yield_forever())?;
+    switches(times)
+}
+
+fn group(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
+    let mut group = open_group(pmu, 4)?;
+    let work = |(): &mut ()| {
+        (0..times).try_for_each(|_| {
+            if let Some(leader) = group.first_mut() {
+                leader.disable()?;
+                leader.enable()?;
+            }
+            Ok(())
+        })
+    };
+    cheapest(WINDOWS, || Ok(()), work).map(Some)
+}
+
+fn open_and_close(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
+    let work = |(): &mut ()| {
+        (0..times).try_for_each(|_| {
+            drop(open(pmu, 1)?);
+            Ok(())
+        })
+    };
+    cheapest(WINDOWS, || Ok(()), work).map(Some)
+}
+
+fn read_group(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
+    let group = open_group(pmu, 4)?;
+    let mut counts = [0u64; 16];
+    let work = |(): &mut ()| {
+        (0..times).try_for_each(|_| {
+            if let Some(leader) = group.first() {
+                let size = size_of_val(&counts);
+                // SAFETY: `counts` is valid for writes of its size.
+                let read =
+                    unsafe { libc::read(leader.as_raw_fd(), counts.as_mut_ptr().cast(), size) };
+                ensure!(read > 0, "cannot read the group");
+            }
+            Ok(())
+        })
+    };
+    cheapest(WINDOWS, || Ok(()), work).map(Some)
+}
+
+fn read_by_rdpmc(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
+    let event = open(pmu, 1)?;
+    let page = event.first().map(Page::map).transpose()?;
+    if page.as_ref().is_some_and(|page| page.index().is_err()) {
+        return Ok(None);
+    }
+    let work = |(): &mut ()| {
+        for _ in 0..times {
+            black_box(page.as_ref().map(Page::count));
+        }
+        Ok(())
+    };
+    cheapest(WINDOWS, || Ok(()), work).map(Some)
+}
+
+/// The number of samples in a window.
+const SAMPLES: u32 = 20;
+
+/// Samples of instructions in user mode.
+fn samples(pmu: Option<&Pmu>, times: u32, fields: SampleFlag) -> Result<Option<Window>> {
+    const PERIOD: u64 = 20_000;
+    /// Room for all of them.
+    const RING: usize = 1 << 20;
+    let sampler = |pmu: &Pmu| -> Result<Sampler> {
+        let mut builder = pmu.event(Event::Instructions);
+        builder.sample_period(PERIOD).sample(fields);
+        builder.enabled(true);
+        Ok(builder.build()?.sampled(RING)?)
+    };
+    let _sampler = pmu.map(sampler).transpose()?;
+    // A loop of two instructions.
+    let periods = workload::tight_loop(PERIOD * u64::from(times) / 2);
+    cheapest(
+        WINDOWS,
+        || Ok(()),
+        |(): &mut ()| {
+            periods.run();
+            Ok(())
+        },
+    )
+    .map(Some)
+}
+
+fn exit(pmu: Option<&Pmu>, _: u32) -> Result<Option<Window>> {
+    let prepare = || {
+        Child::fork(
+            || open(pmu, 8),
+            |_events, mut go| {
+                // Until the parent closes it.
+                go.read_to_end(&mut Vec::new())?;
+                // SAFETY: this ends the process at once; the kernel closes what it has open.
+                unsafe { libc::_exit(0) }
+            },
+        )
+    };
+    cheapest(WINDOWS, prepare, Child::finish).map(Some)
+}
+
+/// A loop of a tenth of a second, while perf rotates more events than there are counters.
+fn rotation(pmu: Option<&Pmu>, _: u32) -> Result<Option<Window>> {
+    const INSTRUCTIONS: u64 = 100_000_000;
+    let _events = open(pmu, 16)?;
+    let tenth = workload::tight_loop(INSTRUCTIONS / 2);
+    cheapest(
+        3,
+        || Ok(()),
+        |(): &mut ()| {
+            tenth.run();
+            Ok(())
+        },
+    )
+    .map(Some)
+}
