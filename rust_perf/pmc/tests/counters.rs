@@ -81,6 +81,23 @@ fn accesses_are_only_made_where_something_changes() {
 }
 
 #[test]
+fn a_counter_that_is_deprogrammed_counts_nothing() {
+    let driven = Driven::new(config(4, 4, 3, 48));
+    let counter = Counter::gp(0).unwrap();
+    driven.program(counter, instructions(), 1000);
+    driven.counters().deprogram(counter);
+    driven.run(CounterSet::of(counter));
+    driven.cpu.run(5);
+    assert_eq!(driven.read(counter), 1000);
+    // The event is programmed again, although it was the last one.
+    driven.run(CounterSet::EMPTY);
+    driven.program(counter, instructions(), 1000);
+    driven.run(CounterSet::of(counter));
+    driven.cpu.run(5);
+    assert_eq!(driven.read(counter), 1005);
+}
+
+#[test]
 fn without_global_control_each_counter_is_switched() {
     let driven = Driven::new(config(1, 4, 0, 48));
     let [first, second] = [0, 1].map(|i| Counter::gp(i).unwrap());
