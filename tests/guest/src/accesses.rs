@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use anyhow::{ensure, Result};
-
-/// The leaf of CPUID with the counts.
-const LEAF: u32 = 0x4f00_0000;
+use pmu_model::CPUID_ACCESSES;
 
 /// A way to access a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,12 +35,12 @@ pub type Accesses = BTreeMap<Access, u32>;
 
 fn subleaf(n: u32) -> [u32; 4] {
     // SAFETY: every x86-64 CPU has CPUID. One without this leaf answers with its highest one.
-    let CpuidResult { eax, ebx, ecx, edx } = unsafe { __cpuid_count(LEAF, n) };
+    let CpuidResult { eax, ebx, ecx, edx } = unsafe { __cpuid_count(CPUID_ACCESSES, n) };
     [eax, ebx, ecx, edx]
 }
 
 /// Whether the PMU counts accesses.
-pub fn are_counted() -> bool {
+fn are_counted() -> bool {
     // Other CPUs answer with the highest leaf below: no PMU has so many registers.
     matches!(subleaf(0), [1..=1000, ..]) && subleaf(1)[3] <= 1
 }

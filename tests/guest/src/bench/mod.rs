@@ -8,8 +8,6 @@
 
 pub mod operations;
 
-use std::arch::x86_64::_rdtsc;
-
 use anyhow::{ensure, Context, Result};
 use clap::Args;
 use serde_json::{json, Value};
@@ -18,6 +16,7 @@ use crate::accesses::{Accesses, Since};
 use crate::ctx::Ctx;
 use crate::pmu::Pmu;
 use crate::setting::SampleRate;
+use crate::tests::cost::instructions;
 use operations::Operation;
 
 /// What to measure.
@@ -34,8 +33,8 @@ const ATTEMPTS: usize = 4;
 /// What a window cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    pub instructions: u64,
-    pub accesses: Accesses,
+    instructions: f64,
+    accesses: Accesses,
 }
 
 impl Window {
@@ -62,13 +61,8 @@ fn cheapest<T>(
     for _ in 0..windows {
         let mut prepared = prepare()?;
         let since = Since::now()?;
-        // SAFETY: RDTSC only reads the time-stamp counter.
-        let start = unsafe { _rdtsc() };
-        work(&mut prepared)?;
-        // SAFETY: as above.
-        let end = unsafe { _rdtsc() };
         let window = Window {
-            instructions: end - start,
+            instructions: instructions(|| work(&mut prepared))?,
             accesses: since.until_now(),
         };
         best = Some(match best {
@@ -92,11 +86,10 @@ fn cost(operation: &Operation, pmu: &Pmu) -> Result<Option<Cost>> {
         return Ok(None);
     };
     let without = operation.measure(None)?.context("no baseline")?;
-    let times = operation.times as f64;
-    let instructions = with.instructions as f64 - without.instructions as f64;
+    let times = f64::from(operation.times);
     let per_time = |(access, n): (_, u32)| (format!("{access}"), f64::from(n) / times);
     Ok(Some(Cost {
-        instructions: instructions / times,
+        instructions: (with.instructions - without.instructions) / times,
         accesses: with.accesses.into_iter().map(per_time).collect(),
     }))
 }

@@ -19,6 +19,7 @@ use perf_event::{Builder, Counter, ReadFormat, SampleFlag, Sampler};
 use super::{cheapest, Window};
 use crate::pmu::{BuilderExt, Event, Mode, Pmu};
 use crate::setting::Affinity;
+use crate::tests::sampling::RING;
 use crate::tests::user_read::Page;
 use crate::workload;
 
@@ -186,9 +187,9 @@ fn open_group(pmu: Option<&Pmu>, n: usize) -> Result<Vec<Counter>> {
     Ok(group)
 }
 
-/// A child process, which is killed when this is dropped.
+/// A child process. If it has not been waited for, it is killed when this is dropped.
 struct Child {
-    pid: Pid,
+    pid: Option<Pid>,
     /// The child ends or goes on when this is closed.
     go: Option<File>,
 }
@@ -214,7 +215,7 @@ impl Child {
             ForkResult::Parent { child } => {
                 drop((set_ready, wait));
                 let child = Self {
-                    pid: child,
+                    pid: Some(child),
                     go: Some(File::from(go)),
                 };
                 let mut byte = [0];
@@ -229,18 +230,28 @@ impl Child {
     /// Lets it go, and waits for its end.
     fn finish(&mut self) -> Result<()> {
         self.go = None;
-        let status = waitpid(self.pid, None)?;
-        ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+        if let Some(pid) = self.pid.take() {
+            let status = waitpid(pid, None)?;
+            ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+        }
         Ok(())
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Errors: it has ended already.
-        let _ = kill(self.pid, Signal::SIGKILL);
-        let _ = waitpid(self.pid, None);
+        if let Some(pid) = self.pid {
+            // Errors: none, as nobody else waits for it.
+            let _ = kill(pid, Signal::SIGKILL);
+            let _ = waitpid(pid, None);
+        }
     }
+}
+
+/// Measures so many times of `work` in a window.
+fn repeated(times: u32, mut work: impl FnMut() -> Result<()>) -> Result<Option<Window>> {
+    let all = |(): &mut ()| (0..times).try_for_each(|_| work());
+    cheapest(WINDOWS, || Ok(()), all).map(Some)
 }
 
 /// Yields to another task of the same priority, again and again.
@@ -252,8 +263,7 @@ fn yield_forever() -> Result<()> {
 
 /// Each yield of this task is a switch to the other one and one back.
 fn switches(times: u32) -> Result<Option<Window>> {
-    let work = |(): &mut ()| (0..times / 2).try_for_each(|_| Ok(sched_yield()?));
-    cheapest(WINDOWS, || Ok(()), work).map(Some)
+    repeated(times / 2, || Ok(sched_yield()?))
 }
 
 /// Switches between two tasks with so many events, the other one with `others`.
@@ -283,44 +293,34 @@ fn inherited(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
 
 fn group(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
     let mut group = open_group(pmu, 4)?;
-    let work = |(): &mut ()| {
-        (0..times).try_for_each(|_| {
-            if let Some(leader) = group.first_mut() {
-                leader.disable()?;
-                leader.enable()?;
-            }
-            Ok(())
-        })
-    };
-    cheapest(WINDOWS, || Ok(()), work).map(Some)
+    repeated(times, || {
+        if let Some(leader) = group.first_mut() {
+            leader.disable()?;
+            leader.enable()?;
+        }
+        Ok(())
+    })
 }
 
 fn open_and_close(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
-    let work = |(): &mut ()| {
-        (0..times).try_for_each(|_| {
-            drop(open(pmu, 1)?);
-            Ok(())
-        })
-    };
-    cheapest(WINDOWS, || Ok(()), work).map(Some)
+    repeated(times, || {
+        drop(open(pmu, 1)?);
+        Ok(())
+    })
 }
 
 fn read_group(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
     let group = open_group(pmu, 4)?;
     let mut counts = [0u64; 16];
-    let work = |(): &mut ()| {
-        (0..times).try_for_each(|_| {
-            if let Some(leader) = group.first() {
-                let size = size_of_val(&counts);
-                // SAFETY: `counts` is valid for writes of its size.
-                let read =
-                    unsafe { libc::read(leader.as_raw_fd(), counts.as_mut_ptr().cast(), size) };
-                ensure!(read > 0, "cannot read the group");
-            }
-            Ok(())
-        })
-    };
-    cheapest(WINDOWS, || Ok(()), work).map(Some)
+    repeated(times, || {
+        if let Some(leader) = group.first() {
+            let size = size_of_val(&counts);
+            // SAFETY: `counts` is valid for writes of its size.
+            let read = unsafe { libc::read(leader.as_raw_fd(), counts.as_mut_ptr().cast(), size) };
+            ensure!(read > 0, "cannot read the group");
+        }
+        Ok(())
+    })
 }
 
 fn read_by_rdpmc(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
@@ -329,13 +329,10 @@ fn read_by_rdpmc(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
     if page.as_ref().is_some_and(|page| page.index().is_err()) {
         return Ok(None);
     }
-    let work = |(): &mut ()| {
-        for _ in 0..times {
-            black_box(page.as_ref().map(Page::count));
-        }
+    repeated(times, || {
+        black_box(page.as_ref().map(Page::count));
         Ok(())
-    };
-    cheapest(WINDOWS, || Ok(()), work).map(Some)
+    })
 }
 
 /// The number of samples in a window.
@@ -344,8 +341,6 @@ const SAMPLES: u32 = 20;
 /// Samples of instructions in user mode.
 fn samples(pmu: Option<&Pmu>, times: u32, fields: SampleFlag) -> Result<Option<Window>> {
     const PERIOD: u64 = 20_000;
-    /// Room for all of them.
-    const RING: usize = 1 << 20;
     let sampler = |pmu: &Pmu| -> Result<Sampler> {
         let mut builder = pmu.event(Event::Instructions);
         builder.sample_period(PERIOD).sample(fields);
@@ -355,15 +350,10 @@ fn samples(pmu: Option<&Pmu>, times: u32, fields: SampleFlag) -> Result<Option<W
     let _sampler = pmu.map(sampler).transpose()?;
     // A loop of two instructions.
     let periods = workload::tight_loop(PERIOD * u64::from(times) / 2);
-    cheapest(
-        WINDOWS,
-        || Ok(()),
-        |(): &mut ()| {
-            periods.run();
-            Ok(())
-        },
-    )
-    .map(Some)
+    repeated(1, || {
+        periods.run();
+        Ok(())
+    })
 }
 
 fn exit(pmu: Option<&Pmu>, _: u32) -> Result<Option<Window>> {

@@ -144,7 +144,7 @@ pub fn rows_of_hits<S: fmt::Debug>(
 }
 
 /// The instructions that `run` takes, the kernel's included.
-fn instructions(run: impl FnOnce() -> Result<()>) -> Result<f64> {
+pub fn instructions(run: impl FnOnce() -> Result<()>) -> Result<f64> {
     // SAFETY: RDTSC only reads the time-stamp counter.
     let start = unsafe { _rdtsc() };
     run()?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
+use anyhow::{bail, ensure, Result};
 use perf_event::events::Software;
 use perf_event::Builder;
 
@@ -270,20 +270,23 @@ pub fn while_moving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Goes on until the thread has been moved ten times, however fast the kernel is.
+/// Goes on until the thread has been moved ten times, which takes more rounds on a slow kernel.
 fn move_while_counting(pmu: &Pmu) -> Result<()> {
     let mut migrations = Builder::new(Software::CPU_MIGRATIONS)
         .include_kernel()
         .build()?;
     migrations.enable()?;
     const N: u64 = 10_000_000;
-    while migrations.read()? < 10 {
+    for _ in 0..100 {
         expect_exact(pmu, &workload::tight_loop(N))?;
         let once = count(pmu, &workload::tight_loop(N))?;
         let twice = count(pmu, &workload::tight_loop(2 * N))?;
         expect("N against 2N", "instructions", twice - once, 2 * N)?;
+        if migrations.read()? >= 10 {
+            return Ok(());
+        }
     }
-    Ok(())
+    bail!("only {} migrations", migrations.read()?)
 }
 
 /// A static program is counted exactly, from its first instruction to its exit.

@@ -47,7 +47,7 @@ pub const QUICK: &[Test] = tests![
 ];
 
 /// The size of the ring buffer, large enough that no sample is lost.
-pub(super) const RING: usize = 1 << 20;
+pub const RING: usize = 1 << 20;
 
 /// The fields of a sample.
 pub(super) const FLAGS: SampleFlag = SampleFlag::IP
