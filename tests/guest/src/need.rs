@@ -15,7 +15,7 @@ use nix::unistd::geteuid;
 use crate::ctx::{in_tree_name, skip, Ctx, RUST_PMU};
 use crate::msr;
 use crate::pmu::{CpuPmu, Pmu, Vendor};
-use crate::trace::has_trace_points;
+use crate::trace::has_kcfi;
 use crate::workload;
 
 /// A condition without which a test says nothing. [`tests!`](crate::tests) lists the
@@ -149,7 +149,7 @@ impl Need {
             Self::InTreeCounts => (in_tree() && cpu.vendor != Vendor::Zhaoxin, String::new()),
             // The kernel has no reservation for the MSRs of version 6.
             Self::InTreeReserves => (in_tree() && cpu.version < 6, String::new()),
-            Self::TracePoints => (has_trace_points(), String::new()),
+            Self::TracePoints => (!has_kcfi(), String::new()),
             Self::Btf => (Path::new("/sys/kernel/btf/vmlinux").exists(), String::new()),
             Self::KernelModule(name) => (has_module(name), String::new()),
             Self::NoChecks => (!checks_itself(), String::new()),

@@ -27,10 +27,10 @@ pub fn rust_type() -> Result<u32> {
     Ok(text.trim().parse()?)
 }
 
-/// Whether the module can attach to trace points. It cannot if the kernel has kCFI.
-pub fn has_trace_points() -> bool {
+/// Whether the kernel has kCFI: then the module cannot attach to trace points.
+pub fn has_kcfi() -> bool {
     let opened = Event::rust("sched_switch").map(|event| event.builder().build());
-    !matches!(opened, Ok(Err(error)) if error.raw_os_error() == Some(libc::EOPNOTSUPP))
+    matches!(opened, Ok(Err(error)) if error.raw_os_error() == Some(libc::EOPNOTSUPP))
 }
 
 /// The folder of a trace event in tracefs.

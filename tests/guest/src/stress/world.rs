@@ -232,7 +232,7 @@ impl World {
             .map(|file| Ok(file?.path()))
             .collect::<Result<_>>()?;
         files.sort();
-        if !trace::has_trace_points() {
+        if trace::has_kcfi() {
             files.clear();
         }
         for file in files {

@@ -26,7 +26,7 @@ use crate::module;
 use crate::msr::Msrs;
 use crate::pmu::cpuid;
 use crate::tests;
-use crate::trace::has_trace_points;
+use crate::trace::has_kcfi;
 
 pub const TESTS: &[Test] = tests![
     all need [InTree, Root, Msrs];
@@ -65,7 +65,7 @@ struct InTree(File);
 impl InTree {
     /// Loads it for this PMU of the in-tree driver.
     fn load(pmu: &str) -> Result<Self> {
-        if !has_trace_points() {
+        if has_kcfi() {
             // It calls functions of which the kernel has no hash, and dies of that.
             return skip("needs a kernel without kCFI");
         }
