@@ -2,6 +2,7 @@
 //! What is left when events are closed: nothing.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -22,9 +23,14 @@ const ROUNDS: u64 = 50;
 /// All cycles: 10,000.
 const CYCLES: u64 = THREADS * ROUNDS * 5;
 
-/// What the kernel has allocated: objects of slabs, and bytes of data of each CPU.
+/// What the kernel has allocated: objects of slabs, if it tells (CONFIG_SLUB_DEBUG), and bytes of data
+/// of each CPU.
 fn allocated() -> Result<(u64, u64)> {
-    let objects = fs::read_to_string("/proc/slabinfo")?
+    let slabs = match fs::read_to_string("/proc/slabinfo") {
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        slabs => slabs.context("/proc/slabinfo")?,
+    };
+    let objects = slabs
         .lines()
         .filter(|line| {
             ["kmalloc-", "perf_event", "mnt_", "task_"]
