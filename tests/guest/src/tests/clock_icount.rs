@@ -33,7 +33,7 @@ pub const TESTS: &[Test] = tests![
     idle_is_excluded,
     samples_of_children: [NoChecks],
     stops_after_refresh: [Root],
-    throttled_as_in_tree: [Root],
+    throttled_as_in_tree: [Root, NoChecks],
     throttled_group_as_in_tree: [Root],
 ];
 
