@@ -39,7 +39,6 @@ use crate::{
     },
     system::irq::Interrupt, //
 };
-use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
     prelude::*,
     time::NSEC_PER_SEC, //
@@ -155,9 +154,8 @@ impl ClockPmu {
 
     /// Brings the count up to `now`, on the clock that the event counts.
     fn update(event: CpuEvent<'_, Self>, now: u64) {
-        let previous = event.prev_count().swap(now as i64, Relaxed);
-        let delta = (now as i64).wrapping_sub(previous);
-        event.count().fetch_add(delta, Relaxed);
+        let previous = event.prev_count().swap(now);
+        event.count().add(now.wrapping_sub(previous));
     }
 
     fn read_event(event: CpuEvent<'_, Self>) {
@@ -180,12 +178,10 @@ impl ClockPmu {
 
     fn start_event(event: CpuEvent<'_, Self>) {
         event.set_running();
-        event
-            .prev_count()
-            .store(Self::time_of_change(event) as i64, Relaxed);
+        event.prev_count().set(Self::time_of_change(event));
         if event.is_sampling() {
             // What was left of the period when the event was stopped.
-            let ns = match event.period_left().swap(0, Relaxed) {
+            let ns = match event.period_left().swap(0) as i64 {
                 0 => Self::interval(event),
                 left => u64::try_from(left).unwrap_or(MIN_PERIOD),
             };
@@ -198,7 +194,7 @@ impl ClockPmu {
         // A throttled event starts with a whole period. If its timer expires before, the handler
         // sees that the event is stopped.
         if event.is_sampling() && !event.is_throttled() {
-            event.period_left().store(event.timer_remaining(), Relaxed);
+            event.period_left().set(event.timer_remaining() as u64);
             event.cancel_timer();
         }
         if update {

@@ -3,6 +3,7 @@
 
 #include <linux/btf.h>
 #include <linux/cpuhotplug.h>
+#include <linux/ftrace.h>
 #include <linux/hrtimer.h>
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>

@@ -159,11 +159,6 @@ void rust_perf_free_percpu(void __percpu *ptr)
 	free_percpu(ptr);
 }
 
-void *rust_perf_this_cpu_ptr(void __percpu *ptr)
-{
-	return raw_cpu_ptr(ptr);
-}
-
 void *rust_perf_per_cpu_ptr(void __percpu *ptr, unsigned int cpu)
 {
 	return per_cpu_ptr(ptr, cpu);

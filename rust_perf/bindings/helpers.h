@@ -34,7 +34,6 @@ int rust_perf_user_rdpmc_init(void);
 int rust_perf_userpage_width(void);
 void rust_perf_user_rdpmc_allow(struct mm_struct *mm);
 void rust_perf_user_rdpmc_disallow(struct mm_struct *mm);
-bool rust_perf_user_rdpmc_allowed(void);
 int rust_perf_in_tree_init(void);
 void rust_perf_in_tree_clear_dirty(void);
 void rust_perf_in_tree_pause(void);
@@ -50,7 +49,6 @@ void rust_perf_sample_data_init(struct perf_sample_data *data, u64 addr,
 				u64 period);
 void __percpu *rust_perf_alloc_percpu(size_t size, size_t align);
 void rust_perf_free_percpu(void __percpu *ptr);
-void *rust_perf_this_cpu_ptr(void __percpu *ptr);
 void *rust_perf_per_cpu_ptr(void __percpu *ptr, unsigned int cpu);
 unsigned int rust_perf_next_possible_cpu(unsigned int from);
 void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),

@@ -83,11 +83,6 @@ void rust_perf_user_rdpmc_disallow(struct mm_struct *mm)
 		on_each_cpu_mask(mm_cpumask(mm), update_pce, NULL, true);
 }
 
-bool rust_perf_user_rdpmc_allowed(void)
-{
-	return native_read_cr4() & X86_CR4_PCE;
-}
-
 /* Declared in arch/x86/events/perf_event.h, which modules cannot include. */
 struct pmu *x86_get_pmu(unsigned int cpu);
 

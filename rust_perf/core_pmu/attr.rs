@@ -87,6 +87,7 @@ impl CorePmu {
         let eventsel = eventsel.with(EventSel::RDPMC_USER_DISABLE, hidden.into());
         self.fits_in_group(event, eventsel, extra)?;
         self.join_slots(event, eventsel)?;
+        event.set_constant(capabilities.needs(eventsel).into_word());
         event.set_extra_register(extra.map(|extra| perf::ExtraRegister {
             index: extra.register.index(),
             value: extra.value,
@@ -202,7 +203,7 @@ impl CorePmu {
                 let choices = self.hardware.capabilities.extra_choices(eventsel, extra);
                 in_use.take(choices).ok_or(EINVAL)?;
             }
-            let placement = self.hardware.capabilities.place(&mut group, eventsel);
+            let placement = group.place_event(self.hardware.capabilities.needs(eventsel));
             placement.map(|_| ()).ok_or(EINVAL)
         };
         event

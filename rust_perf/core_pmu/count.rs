@@ -6,6 +6,7 @@
 //! or in an NMI. Nothing allocates, locks, sleeps, prints or panics.
 
 use super::{
+    nmi_window::Stopping,
     ownership::Ownership,
     CorePmu,
     Cpu, //
@@ -17,6 +18,7 @@ use crate::{
         OnCpu, //
     },
     pmc::{
+        assign::Needs,
         counter::{
             Counter,
             CounterSet, //
@@ -42,44 +44,82 @@ impl CorePmu {
             return;
         }
         let cpu = on.state();
+        self.stop_if_disabled(cpu);
         if self.start_topdown(on, counter, event) {
             return;
         }
         if !event.is_up_to_date() {
             self.update(on, counter, event);
         }
+        self.start_stopped(on, counter, event);
+        self.run_active(cpu);
+    }
+
+    /// Starts an event whose count is up to date, on a counter that is not running. It runs when the
+    /// PMU is enabled. The event must not be a metric, or have metrics.
+    #[inline(always)]
+    fn start_stopped(&self, on: &OnCpu<'_, Self>, counter: Counter, event: CpuEvent<'_, Self>) {
         self.program(on, counter, event);
         event.set_running();
         event.update_userpage();
-        cpu.activate(counter);
-        self.run_active(cpu);
+        on.state().activate(counter);
+    }
+
+    /// Starts an event that has just been put on `counter`. The PMU is disabled.
+    pub(super) fn start_placed(
+        &self,
+        on: &OnCpu<'_, Self>,
+        counter: Counter,
+        event: CpuEvent<'_, Self>,
+    ) {
+        let may_have_metrics = counter == Counter::SLOTS || counter.as_metric().is_some();
+        if may_have_metrics {
+            self.start_event(on, event);
+        } else {
+            self.start_stopped(on, counter, event);
+        }
     }
 
     /// Stops an event, and updates its count if `update`.
     pub(super) fn stop_event(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>, update: bool) {
-        let Some(counter) = Self::counter_of(&event) else {
-            return;
-        };
+        if let Some(counter) = Self::counter_of(&event) {
+            self.stop_on(on, counter, event, update);
+        }
+    }
+
+    /// Stops an event that is on `counter`.
+    #[inline(always)]
+    pub(super) fn stop_on(
+        &self,
+        on: &OnCpu<'_, Self>,
+        counter: Counter,
+        event: CpuEvent<'_, Self>,
+        update: bool,
+    ) {
         let cpu = on.state();
         if cpu.is_topdown(counter) {
             self.stop_topdown(on, counter, event);
             return;
         }
-        cpu.window.while_stopping(|| {
-            cpu.deactivate(counter);
+        let stopping = self.begin_stopping(cpu);
+        // The handler of an overflow that has just happened must still find the event active.
+        self.stop_if_disabled(cpu);
+        cpu.deactivate(counter);
+        if cpu.enabled.get() {
             self.run_active(cpu);
-            event.set_stopped();
-            if !update {
-                // Not read: assume that it wrapped.
-                return true;
-            }
-            if event.is_up_to_date() {
-                return false;
-            }
-            let value = self.update(on, counter, event);
+        }
+        event.set_stopped();
+        let has_wrapped = if !update {
+            // Not read: assume that it wrapped.
+            true
+        } else if event.is_up_to_date() {
+            false
+        } else {
+            let value = self.update_stopped(cpu, counter, event);
             event.set_up_to_date();
             period::has_wrapped(value, self.hardware.capabilities.width(counter))
-        });
+        };
+        self.end_stopping(cpu, stopping, has_wrapped);
         event.update_userpage();
     }
 
@@ -95,58 +135,121 @@ impl CorePmu {
 
     /// Clears this CPU's GP counters if they would not count right otherwise: an event has been
     /// put on one of them. The PMU is disabled.
+    #[inline(always)]
+    pub(super) fn clear_selection(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        if self.counters(cpu).is_uncleared() && cpu.ownership() == Ownership::Ours {
+            self.clear_gp_counters(on);
+        }
+    }
+
+    #[inline(never)]
+    fn clear_gp_counters(&self, on: &OnCpu<'_, Self>) {
+        let counters = self.counters(on.state());
+        let all = self.hardware.capabilities.counters.gp_part();
+        self.restart_events(on, all, |used| counters.clear_selection(used));
+    }
+
+    /// Updates the events on `counters`, which are no metrics and have none, has `change` change the
+    /// registers of these counters, and programs them again. `change` gets the counters that are to be
+    /// programmed again. It must write or forget what they hold, so that no event runs on from that.
+    /// Interrupts disabled.
     ///
     /// For perf the events go on. An NMI that arrives meanwhile finds that their counters are not
     /// active, and may stop events for good.
-    pub(super) fn clear_selection(&self, on: &OnCpu<'_, Self>) {
+    pub(super) fn restart_events(
+        &self,
+        on: &OnCpu<'_, Self>,
+        counters: CounterSet,
+        change: impl FnOnce(CounterSet),
+    ) {
         let cpu = on.state();
-        let counters = self.counters(cpu);
-        if !counters.is_uncleared() || cpu.ownership() != Ownership::Ours {
-            return;
-        }
-        let mut used = CounterSet::EMPTY;
-        for counter in cpu.placed().gp_part() {
-            let Some(event) = on.event(counter.index()) else {
-                continue;
-            };
-            if event.is_up_to_date() {
-                continue;
-            }
-            // An event that perf has stopped may have the rest of its count in the counter, too.
-            if !event.is_stopped() {
-                used = used | CounterSet::of(counter);
-            }
-            cpu.window.while_stopping(|| {
+        self.while_stopped(cpu, || {
+            let counters = cpu.placed() & counters;
+            let mut used = CounterSet::EMPTY;
+            for counter in counters {
+                let Some(event) = on.event(counter.index()) else {
+                    continue;
+                };
+                if event.is_up_to_date() {
+                    continue;
+                }
+                // An event that perf has stopped may have the rest of its count in the counter, too.
+                if !event.is_stopped() {
+                    used = used | CounterSet::of(counter);
+                }
+                let stopping = self.begin_stopping(cpu);
                 cpu.deactivate(counter);
                 let value = self.update(on, counter, event);
-                period::has_wrapped(value, self.hardware.capabilities.width(counter))
-            });
+                let width = self.hardware.capabilities.width(counter);
+                self.end_stopping(cpu, stopping, period::has_wrapped(value, width));
+            }
+            change(used);
+            for counter in counters {
+                let Some(event) = on.event(counter.index()) else {
+                    continue;
+                };
+                if used.contains(counter) && !event.is_stopped() {
+                    self.program(on, counter, event);
+                    cpu.activate(counter);
+                }
+                if event.is_stopped() {
+                    // Perhaps an NMI has just stopped it.
+                    cpu.deactivate(counter);
+                    event.set_up_to_date();
+                }
+                event.update_userpage();
+            }
+        });
+    }
+
+    /// A counter is about to be stopped. The result is for [`Self::end_stopping`].
+    #[inline(always)]
+    pub(super) fn begin_stopping(&self, cpu: &Cpu) -> Option<Stopping> {
+        let is_seen_in_lvtpc = self.hardware.capabilities.generation.masks_lvtpc;
+        (!is_seen_in_lvtpc).then(|| cpu.window.begin_stopping())
+    }
+
+    /// A counter has been stopped. If it has wrapped, its PMI may be late.
+    #[inline(always)]
+    pub(super) fn end_stopping(&self, cpu: &Cpu, stopping: Option<Stopping>, has_wrapped: bool) {
+        match stopping {
+            Some(stopping) => cpu.window.end_stopping(stopping, has_wrapped),
+            // A masked LVTPC tells its PMI as long as the counters are ours.
+            None if has_wrapped => cpu.window.expect_one(),
+            None => {}
         }
-        counters.clear_selection(used);
-        for counter in cpu.placed().gp_part() {
-            let Some(event) = on.event(counter.index()) else {
-                continue;
-            };
-            if used.contains(counter) && !event.is_stopped() {
-                self.program(on, counter, event);
-                cpu.activate(counter);
-            }
-            if event.is_stopped() {
-                // Perhaps an NMI has just stopped it.
-                cpu.deactivate(counter);
-                event.set_up_to_date();
-            }
-            event.update_userpage();
+    }
+
+    /// Stops the counters if perf has disabled the PMU. To be called before a change, since
+    /// [`Pmu::disable`](crate::perf::Pmu::disable) leaves them running.
+    #[inline(always)]
+    pub(super) fn stop_if_disabled(&self, cpu: &Cpu) {
+        if !cpu.enabled.get() && !cpu.shadow.is_stopped() {
+            self.update_running(cpu);
         }
     }
 
     /// Runs the active counters, if they may run.
+    #[inline(always)]
     pub(super) fn run_active(&self, cpu: &Cpu) {
+        if cpu.enabled.get() && !cpu.shadow.runs(cpu.active()) {
+            self.update_running(cpu);
+        }
+    }
+
+    /// Runs the active counters if they may run, otherwise none.
+    #[inline(never)]
+    fn update_running(&self, cpu: &Cpu) {
         let counters = self.counters(cpu);
-        while cpu.enabled.load(Relaxed) {
-            let nmis = cpu.nmis.load(Relaxed);
-            counters.run(cpu.active());
-            if cpu.nmis.load(Relaxed) == nmis {
+        loop {
+            let nmis = cpu.nmis.get();
+            counters.run(if cpu.enabled.get() {
+                cpu.active()
+            } else {
+                CounterSet::EMPTY
+            });
+            if cpu.nmis.get() == nmis {
                 return;
             }
             // An NMI ran the counters meanwhile, so it is not known which write came last.
@@ -164,35 +267,57 @@ impl CorePmu {
         let cpu = on.state();
         if cpu.is_topdown(counter) {
             self.read_topdown(on);
-            return event.prev_count().load(Relaxed) as u64;
+            return event.prev_count().get();
         }
         let width = self.hardware.capabilities.width(counter);
         let counters = self.counters(cpu);
         let prev_count = event.prev_count();
         let (previous, now) = loop {
-            let nmis = cpu.nmis.load(Relaxed);
-            let previous = prev_count.load(Relaxed);
-            let now = counters.read(counter);
-            // An NMI may have updated the event meanwhile, and started the counter again. Reading
-            // again also corrects what the shadow has learned from the first value. Not
+            let nmis = cpu.nmis.get();
+            let previous = prev_count.get();
+            let now = counters.peek(counter);
+            // An NMI may have updated the event meanwhile, and started the counter again. Not
             // detected, as in the in-tree driver: an NMI that comes after the check of `nmis` and
             // restarts the counter at exactly `previous`, so that the exchange succeeds.
-            let done = cpu.nmis.load(Relaxed) == nmis
-                && prev_count
-                    .compare_exchange(previous, period::sign_extend(now, width), Relaxed, Relaxed)
-                    .is_ok();
+            let extended = period::sign_extend(now, width) as u64;
+            let done = cpu.nmis.get() == nmis && prev_count.replace(previous, extended);
             if done {
                 break (previous, now);
             }
         };
-        let delta = period::delta(previous as u64, now, width) as i64;
-        event.count().fetch_add(delta, Relaxed);
-        event.period_left().fetch_sub(delta, Relaxed);
+        Self::add(event, period::delta(previous, now, width));
         now
     }
 
-    /// Programs `counter`, which is not running, for what is left of its event's period.
-    /// If a period has ended, returns it and begins the next one.
+    /// Adds what `counter`, which is neither active nor running, has counted to its event, and returns
+    /// its value.
+    #[inline(always)]
+    fn update_stopped(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>) -> u64 {
+        let now = self.counters(cpu).read_stopped(counter);
+        self.account(counter, event, now);
+        now
+    }
+
+    /// Adds what `counter` has counted to its event, given the counter's value. In an NMI, or if the
+    /// counter does not count: then a sample of another event may read this one meanwhile.
+    #[inline(always)]
+    pub(super) fn account(&self, counter: Counter, event: CpuEvent<'_, Self>, now: u64) {
+        let width = self.hardware.capabilities.width(counter);
+        let extended = period::sign_extend(now, width) as u64;
+        let previous = event.prev_count().swap(extended);
+        Self::add(event, period::delta(previous, now, width));
+    }
+
+    fn add(event: CpuEvent<'_, Self>, delta: u64) {
+        event.count().add(delta);
+        event.period_left().add(delta.wrapping_neg());
+    }
+
+    /// Programs `counter`, which is not counting, for its event. One that samples gets what is left of
+    /// its period. If a period has ended, returns it and begins the next one.
+    ///
+    /// An event that only counts runs on from what the counter holds, if it can and nobody
+    /// may read that.
     pub(super) fn program(
         &self,
         on: &OnCpu<'_, Self>,
@@ -200,48 +325,122 @@ impl CorePmu {
         event: CpuEvent<'_, Self>,
     ) -> Option<u64> {
         let cpu = on.state();
+        // Looked at once: meanwhile another CPU may let user mode read the event.
+        let index = Self::rdpmc_index(&event, counter);
         if cpu.is_topdown(counter) {
             self.program_topdown(on, counter, event);
+        } else if event.is_sampling() {
+            cpu.sampling.or(CounterSet::of(counter).bits());
+            return self.restart(on, counter, event);
+        } else if let Some(value) = self.value_to_run_on_from(cpu, counter, event, index.is_some())
+        {
+            self.program_from(cpu, counter, event, value);
+            event.set_user_index(index);
+        } else {
+            return self.restart(on, counter, event);
+        }
+        None
+    }
+
+    /// The value that `counter`, which is not running, holds if an event that only counts can run on
+    /// from it. `is_readable` says whether user mode may read the event.
+    #[inline(always)]
+    fn value_to_run_on_from(
+        &self,
+        cpu: &Cpu,
+        counter: Counter,
+        event: CpuEvent<'_, Self>,
+        is_readable: bool,
+    ) -> Option<u64> {
+        if !self.hooks_alive.get() {
             return None;
         }
-        let capabilities = &self.hardware.capabilities;
+        let value = self.counters(cpu).known(counter)?;
+        let width = self.hardware.capabilities.width(counter);
+        if !period::can_run_on(value, width, self.max_period) {
+            return None;
+        }
+        let until_wrap = period::delta(value, 0, width);
+        if self
+            .hardware
+            .capabilities
+            .limit_period(Self::eventsel_of(&event), until_wrap)
+            != until_wrap
+        {
+            return None;
+        }
+        let is_hidden = || !is_readable && !self.hardware.user_rdpmc.is_allowed();
+        (!cpu.dirty().contains(counter) || is_hidden()).then_some(value)
+    }
+
+    /// Programs `counter`, which is not counting, for what is left of its event's period. If a period has
+    /// ended, returns it and begins the next one.
+    ///
+    /// If user mode reads the counter of an event that only counts by RDPMC, it finds that the counter
+    /// goes on from where it stopped.
+    #[inline(never)]
+    pub(super) fn restart(
+        &self,
+        on: &OnCpu<'_, Self>,
+        counter: Counter,
+        event: CpuEvent<'_, Self>,
+    ) -> Option<u64> {
+        let cpu = on.state();
+        let (until_wrap, ended) = self.next_period(event);
+        let value = self.start_value(counter, event, until_wrap);
+        self.program_from(cpu, counter, event, value);
+        cpu.dirty.and(!cpu.registers_of(counter).bits());
+        // The counter holds nothing but what this event counts.
+        event.set_user_index(Self::rdpmc_index(&event, counter));
+        ended
+    }
+
+    /// Begins or goes on with an event's period. Returns the number of events after which its counter
+    /// is to wrap, and the period that has ended, if one has.
+    fn next_period(&self, event: CpuEvent<'_, Self>) -> (u64, Option<u64>) {
         let next = event.period();
-        let rearm = period::rearm(
-            event.period_left().load(Relaxed),
-            next,
-            capabilities.max_period(),
-        );
+        let rearm = period::rearm(event.period_left().get() as i64, next, self.max_period);
         let ended = rearm.period_ended.then(|| {
             let ended = event.last_period();
             event.set_last_period(next);
             ended
         });
-        event.period_left().store(rearm.period_left, Relaxed);
+        event.period_left().set(rearm.period_left as u64);
+        (rearm.until_wrap, ended)
+    }
 
-        let width = capabilities.width(counter);
-        let until_wrap = capabilities.limit_period(Self::eventsel_of(&event), rearm.until_wrap);
-        let value = period::start_value(until_wrap, width);
+    /// The value from which `counter` wraps after so many events, or as many more as its event needs.
+    fn start_value(&self, counter: Counter, event: CpuEvent<'_, Self>, until_wrap: u64) -> u64 {
+        let capabilities = &self.hardware.capabilities;
+        let until_wrap = capabilities.limit_period(Self::eventsel_of(&event), until_wrap);
+        period::start_value(until_wrap, capabilities.width(counter))
+    }
+
+    /// Programs `counter`, which is not counting, for its event, from `value` on.
+    #[inline(always)]
+    fn program_from(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>, value: u64) {
+        let capabilities = &self.hardware.capabilities;
         // The mapped page shows this to user mode, which adds the sign-extended counter.
-        event
-            .prev_count()
-            .store(period::sign_extend(value, width), Relaxed);
+        let extended = period::sign_extend(value, capabilities.width(counter));
+        event.prev_count().set(extended as u64);
         let counters = self.counters(cpu);
         let mut eventsel = self.eventsel_on(cpu, event);
         if let Some(extra) = Self::extra_of(&event) {
             counters.program_extra(extra);
             eventsel = capabilities.event_in(eventsel, extra.register);
         }
-        counters.program(counter, eventsel, value);
-        cpu.dirty
-            .fetch_and(!cpu.registers_of(counter).bits(), Relaxed);
-        ended
+        if Needs::from_word(event.constant()).pair {
+            counters.program_pair(counter, eventsel, value);
+        } else {
+            counters.program_one(counter, eventsel, value);
+        }
     }
 
     /// The EVENTSEL of an event on this CPU, where SVM may be enabled or not.
     fn eventsel_on(&self, cpu: &Cpu, event: CpuEvent<'_, Self>) -> EventSel {
         // Slots without metrics are an ordinary count, which user mode must not clear.
         let eventsel = Self::eventsel_of(&event).with(EventSel::METRICS_CLEAR, 0);
-        if self.hardware.capabilities.svm && !cpu.svm.load(Relaxed) {
+        if self.hardware.capabilities.svm && !cpu.svm.get() {
             eventsel.without_svm()
         } else {
             eventsel

@@ -26,16 +26,16 @@ impl CorePmu {
     pub(super) fn look_for_foreign_writes(&self, cpu: &Cpu) {
         let now = jiffies();
         let active = cpu.active();
-        let is_early = (now.wrapping_sub(cpu.look_at.load(Relaxed)) as isize) < 0;
-        if is_early || active.is_empty() || !cpu.enabled.load(Relaxed) {
+        let is_early = (now.wrapping_sub(cpu.look_at.get() as usize) as isize) < 0;
+        if is_early || active.is_empty() || !cpu.enabled.get() {
             return;
         }
         let next = now.wrapping_add(msecs_to_jiffies(INTERVAL_MS));
-        cpu.look_at.store(next, Relaxed);
-        let nmis = cpu.nmis.load(Relaxed);
+        cpu.look_at.set(next as u64);
+        let nmis = cpu.nmis.get();
         let are_as_written = self.counters(cpu).are_as_written(active);
         // An NMI may have stopped counters meanwhile.
-        if !are_as_written && cpu.nmis.load(Relaxed) == nmis {
+        if !are_as_written && cpu.nmis.get() == nmis {
             self.foreign_writes.store(true, Relaxed);
         }
     }

@@ -79,7 +79,7 @@ impl CorePmu {
         // Outside a transaction perf may read one event after the other, too. What the first one
         // has settled is right for the others if the counter has not moved since, as in user mode
         // alone.
-        let settled = leader.prev_count().load(Relaxed);
+        let settled = leader.prev_count().get() as i64;
         let slots = self.counters(cpu).read(Counter::SLOTS);
         if leader.is_up_to_date() || self.extended(slots) == settled {
             return;

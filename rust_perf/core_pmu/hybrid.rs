@@ -32,7 +32,6 @@ use crate::{
         Refused, //
     }, //
 };
-use core::sync::atomic::Ordering::Relaxed;
 use kernel::{
     pr_warn_once,
     prelude::*,
@@ -143,7 +142,7 @@ impl Handler {
         let member = core_type == Some(part.core_type);
         let on = self.0.cpus().this(irqs);
         // The NMI handler comes first: perf may put events on the CPU right after this.
-        on.state().of_type.store(member, Relaxed);
+        on.state().of_type.set(member);
         part.add_this_cpu(irqs, member);
     }
 }
@@ -161,7 +160,7 @@ impl nmi::Handler for Handlers {
     fn handle(&self, interrupt: &Interrupt<'_>) -> nmi::Return {
         let is_here = |handler: &&Handler| {
             let on = handler.0.cpus().this(interrupt.irqs_disabled());
-            on.state().of_type.load(Relaxed)
+            on.state().of_type.get()
         };
         match self.0.iter().find(is_here) {
             Some(handler) => handler.handle(interrupt),

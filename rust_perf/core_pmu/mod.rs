@@ -21,13 +21,14 @@
 //! | `ownership.rs` | who has the counters: reservation, hotplug, sleep, shutdown |
 //! | `foreign.rs` | who else writes the registers |
 //! | `user_read.rs` | RDPMC in user mode |
+//! | `hooks.rs` | when the kernel allows RDPMC, or has a guest use the counters |
 //!
 //! # NMIs
 //!
-//! While perf changes a CPU's events the counters are stopped, but a PMI that is
-//! already on its way may still arrive. So the NMI handler works at any time: it
-//! handles the counters in [`Cpu::active`]. Starting an event puts its counter
-//! there last, and stopping it removes the counter first.
+//! While perf changes a CPU's events the counters are stopped from the first change on, or before, if
+//! an event takes samples. But a PMI that is already on its way may still arrive. So the NMI handler
+//! works at any time: it handles the counters in [`Cpu::active`]. Starting an event puts its counter
+//! there last, and stopping it removes the counter before the event is updated.
 //!
 //! # Virtual machines
 //!
@@ -47,6 +48,7 @@ mod count;
 mod extra;
 mod foreign;
 mod group_read;
+mod hooks;
 mod hybrid;
 mod nmi_window;
 mod ownership;
@@ -104,18 +106,19 @@ use crate::{
         Counters,
         Shadow, //
     },
+    system::{
+        ftrace::Alive,
+        local::{
+            LocalFlag,
+            LocalWord, //
+        }, //
+    },
     x86::{
         Hardware,
         ThisCpu, //
     }, //
 };
-use core::sync::atomic::{
-    AtomicBool,
-    AtomicU64,
-    AtomicU8,
-    AtomicUsize,
-    Ordering::Relaxed, //
-};
+use core::sync::atomic::AtomicBool;
 use kernel::{
     mm::Mm,
     new_mutex,
@@ -128,66 +131,85 @@ use kernel::{
 
 /// The driver's state for a CPU.
 ///
-/// These are words that only this CPU and its NMIs access, hence `Relaxed`. An NMI
-/// handler leaves `enabled` as it was. Of the others it may change those whose
-/// comments say so.
+/// An NMI handler leaves `enabled` as it was. Of the others it may change those whose comments
+/// say so.
 #[derive(Default)]
 pub(crate) struct Cpu {
     /// NMIs change it, see [`Counters`].
     shadow: Shadow,
     /// Who has the counters: an [`Ownership`].
-    ownership: AtomicU8,
+    ownership: LocalWord,
     /// Whether the driver has been told that the CPU is online, and not since that it goes offline.
     /// While the CPU comes online, perf may put events on it before that.
-    online: AtomicBool,
+    online: LocalFlag,
     /// The [`CounterSet`] of counters that have an event.
-    placed: AtomicU64,
+    placed: LocalWord,
     /// The [`CounterSet`] of counters whose events are started. NMIs remove counters:
     /// perf stops events that it throttles or that have reached their limit.
-    active: AtomicU64,
+    active: LocalWord,
+    /// The [`CounterSet`] of counters whose events take samples. NMIs leave it as it is.
+    sampling: LocalWord,
     /// Whether the active counters may run.
-    enabled: AtomicBool,
-    /// The [`CounterSet`] of dirty counters: events have left them, and they are to be
-    /// cleared. NMIs remove the counters that they program.
-    dirty: AtomicU64,
+    enabled: LocalFlag,
+    /// The [`CounterSet`] of dirty counters, which hold what events have counted that have left them.
+    /// An event that runs on from there may be on one. While the kernel allows RDPMC in user mode,
+    /// there are none when it returns there. NMIs remove the counters that they program.
+    dirty: LocalWord,
+    /// The time in jiffies at which the last event left the CPU.
+    empty_since: LocalWord,
+    /// Whether a guest may have used the counters since the last event left the CPU. NMIs leave it as
+    /// it is.
+    lent: LocalFlag,
     /// The number of NMIs that may have run the counters. NMIs increase it.
-    nmis: AtomicU64,
+    nmis: LocalWord,
     /// Whether fixed counter 3 counts slots for metrics, from the start of that event until it
     /// leaves the CPU. NMIs leave it as it is.
-    leads_metrics: AtomicBool,
+    leads_metrics: LocalFlag,
     /// Whether metrics are being settled. NMIs leave it as it is.
-    settling: AtomicBool,
+    settling: LocalFlag,
     /// NMIs leave it as it is.
     group_read: GroupRead,
     /// NMIs take expected PMIs out of it.
     window: NmiWindow,
     /// The time in jiffies from which on the driver may look for writes of others.
-    look_at: AtomicUsize,
+    look_at: LocalWord,
     /// Whether SVM was enabled when the first event was put on the CPU.
-    svm: AtomicBool,
+    svm: LocalFlag,
     /// The index of the CPU's [`Core`], plus 1. 0 if it has not been looked up.
-    core: AtomicUsize,
+    core: LocalWord,
     /// On a hybrid CPU, whether this CPU is of the type of core that the PMU is for.
-    of_type: AtomicBool,
+    of_type: LocalFlag,
 }
 
 impl Cpu {
     fn active(&self) -> CounterSet {
-        CounterSet::from_bits(self.active.load(Relaxed))
+        CounterSet::from_bits(self.active.get())
     }
 
     fn activate(&self, counter: Counter) {
-        self.active
-            .fetch_or(CounterSet::of(counter).bits(), Relaxed);
+        self.active.or(CounterSet::of(counter).bits());
     }
 
     fn deactivate(&self, counter: Counter) {
-        self.active
-            .fetch_and(!CounterSet::of(counter).bits(), Relaxed);
+        self.active.and(!CounterSet::of(counter).bits());
     }
 
     fn placed(&self) -> CounterSet {
-        CounterSet::from_bits(self.placed.load(Relaxed))
+        CounterSet::from_bits(self.placed.get())
+    }
+
+    fn sampling(&self) -> CounterSet {
+        CounterSet::from_bits(self.sampling.get())
+    }
+
+    fn dirty(&self) -> CounterSet {
+        CounterSet::from_bits(self.dirty.get())
+    }
+
+    /// An event has left `counter`.
+    fn leave(&self, counter: Counter) {
+        self.dirty.or(self.registers_of(counter).bits());
+        self.sampling.and(!CounterSet::of(counter).bits());
     }
 }
 
@@ -204,8 +226,12 @@ pub(crate) struct CorePmu {
     owner: Mutex<Owner>,
     /// The encodings of the events that bits of `config3` select by name.
     named: KVec<u64>,
+    /// The largest number of events before the wrap at which a counter is started.
+    max_period: u64,
     /// Whether the system is shutting down: no counter may be started any more.
     shut_down: AtomicBool,
+    /// Whether [`Hooks`](hooks::Hooks) tell the driver what the kernel does with the counters.
+    hooks_alive: Alive,
     /// Whether someone else has written the registers of counters that counted.
     foreign_writes: AtomicBool,
 }
@@ -220,12 +246,14 @@ impl CorePmu {
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             cores: Core::all(&hardware.capabilities)?,
+            max_period: hardware.capabilities.max_period(),
             hardware,
             named: sysfs::named(&hardware.capabilities, naming)?,
             part,
             sampling,
             owner <- new_mutex!(Owner::default()),
             shut_down: AtomicBool::new(false),
+            hooks_alive: Alive::never(),
             foreign_writes: AtomicBool::new(false),
         })
     }
@@ -274,17 +302,24 @@ impl Pmu for CorePmu {
 
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
         let cpu = on.state();
-        self.clear_dirty(cpu);
+        if cpu.dirty.get() != 0 && self.user_may_read() {
+            self.clear_dirty(on);
+        }
         self.clear_selection(on);
-        cpu.enabled.store(true, Relaxed);
+        cpu.enabled.set(true);
         self.run_active(cpu);
     }
 
     fn disable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
         let cpu = on.state();
         self.look_for_foreign_writes(cpu);
-        cpu.enabled.store(false, Relaxed);
-        self.counters(cpu).run(CounterSet::EMPTY);
+        cpu.enabled.set(false);
+        // Often perf enables the PMU again without a change, so the counters run on until there is
+        // one. But perf relies on it that no sample is taken meanwhile: see
+        // `perf_event_context_sched_out()`.
+        if !(cpu.active() & cpu.sampling()).is_empty() {
+            self.stop_if_disabled(cpu);
+        }
     }
 
     fn add(
@@ -294,9 +329,9 @@ impl Pmu for CorePmu {
         event: &AddedEvent<'_, Self>,
         start: bool,
     ) -> Result {
-        self.place(on, schedule, event)?;
+        let counter = self.place(on, schedule, event)?;
         if start {
-            self.start_event(on, **event);
+            self.start_placed(on, counter, **event);
         }
         Ok(())
     }
@@ -326,11 +361,11 @@ impl Pmu for CorePmu {
     }
 
     fn user_index(&self, event: &Event<Self>) -> Option<u32> {
-        self.rdpmc_index(event)
+        event.user_index()
     }
 
-    fn event_mapped(&self, event: &Event<Self>, mm: &Mm) {
-        self.allow_rdpmc(event, mm);
+    fn event_mapped(&self, event: &Event<Self>, mm: &Mm, cpus: &PerCpu<Self>) {
+        self.allow_rdpmc(event, mm, cpus);
     }
 
     fn event_unmapped(&self, _: &Event<Self>, mm: &Mm) {

@@ -10,11 +10,12 @@
 //! any. AMD's APIC leaves no trace. There the driver expects a late PMI for a while
 //! after anything that may cause one.
 
-use crate::system::time::jiffies;
-use core::sync::atomic::{
-    AtomicBool,
-    AtomicUsize,
-    Ordering::Relaxed, //
+use crate::system::{
+    local::{
+        LocalFlag,
+        LocalWord, //
+    },
+    time::jiffies, //
 };
 use kernel::time::msecs_to_jiffies;
 
@@ -25,68 +26,94 @@ const WINDOW_MS: u32 = 100;
 /// The PMIs of a CPU that may still be on their way.
 ///
 /// Used on that CPU only, with interrupts disabled or in an NMI.
-#[derive(Default)]
 pub(super) struct NmiWindow {
+    /// [`WINDOW_MS`] in jiffies.
+    length: u64,
     /// Whether a counter is being stopped, which may just have overflowed.
-    stopping: AtomicBool,
+    stopping: LocalFlag,
     /// The number of PMIs that are expected.
-    expected: AtomicUsize,
+    expected: LocalWord,
     /// The time in jiffies until which they are expected.
-    until: AtomicUsize,
+    until: LocalWord,
+}
+
+impl Default for NmiWindow {
+    fn default() -> Self {
+        NmiWindow {
+            length: msecs_to_jiffies(WINDOW_MS) as u64,
+            stopping: LocalFlag::default(),
+            expected: LocalWord::default(),
+            until: LocalWord::default(),
+        }
+    }
+}
+
+/// Between [`NmiWindow::begin_stopping`] and [`NmiWindow::end_stopping`].
+pub(super) struct Stopping {
+    /// Whether a counter was being stopped already.
+    outer: bool,
 }
 
 impl NmiWindow {
-    /// Calls `stop`, which stops a counter and returns whether that may have
-    /// overflowed. If so, its PMI is expected, unless it arrived meanwhile.
-    pub(super) fn while_stopping(&self, stop: impl FnOnce() -> bool) {
-        // An NMI may stop a counter while another is being stopped.
-        let outer = self.stopping.swap(true, Relaxed);
-        let overflowed = stop();
-        let arrived = !self.stopping.swap(outer, Relaxed);
-        if overflowed && !arrived {
+    /// A counter is about to be stopped, which may overflow before. To be followed by
+    /// [`Self::end_stopping`]. Needed where the APIC leaves no trace of a PMI.
+    pub(super) fn begin_stopping(&self) -> Stopping {
+        Stopping {
+            // An NMI may stop a counter while another is being stopped.
+            outer: self.stopping.swap(true),
+        }
+    }
+
+    /// The counter has been stopped. If it has overflowed, its PMI is expected, unless it arrived
+    /// meanwhile.
+    pub(super) fn end_stopping(&self, stopping: Stopping, has_overflowed: bool) {
+        let has_arrived = !self.stopping.swap(stopping.outer);
+        if has_overflowed && !has_arrived {
             self.open();
-            self.expected.fetch_add(1, Relaxed);
+            self.expected.add(1);
         }
     }
 
     /// Expects one PMI, unless one is expected already.
     pub(super) fn expect_one(&self) {
         self.open();
-        self.expected.fetch_max(1, Relaxed);
+        // An NMI in between has taken the one that was expected.
+        if self.expected.get() == 0 {
+            self.expected.set(1);
+        }
     }
 
     /// Whether an NMI that nothing else explains may be the PMI of a counter that is
     /// being stopped, or an expected one. NMI context.
     pub(super) fn explains_nmi(&self) -> bool {
-        self.stopping.swap(false, Relaxed) || self.take_expected()
+        self.stopping.swap(false) || self.take_expected()
     }
 
     /// Whether a PMI is expected. If so, it has arrived now. NMI context.
     pub(super) fn take_expected(&self) -> bool {
         self.drop_expired();
-        let expected = self.expected.load(Relaxed);
-        self.expected.store(expected.saturating_sub(1), Relaxed);
+        let expected = self.expected.get();
+        self.expected.set(expected.saturating_sub(1));
         expected != 0
     }
 
     /// Whether any PMI was expected, however long ago. None is expected afterwards: LVTPC
     /// was masked, so at most one PMI was on its way. NMI context.
     pub(super) fn take_all_expected(&self) -> bool {
-        self.expected.swap(0, Relaxed) != 0
+        self.expected.swap(0) != 0
     }
 
     /// Opens the window from now on. PMIs that were expected in an earlier window are
     /// not expected any more.
     fn open(&self) {
         self.drop_expired();
-        let until = jiffies().wrapping_add(msecs_to_jiffies(WINDOW_MS));
-        self.until.store(until, Relaxed);
+        self.until.set((jiffies() as u64).wrapping_add(self.length));
     }
 
     /// Expects nothing any more if the window has closed.
     fn drop_expired(&self) {
-        if (self.until.load(Relaxed).wrapping_sub(jiffies()) as isize) < 0 {
-            self.expected.store(0, Relaxed);
+        if ((self.until.get() as usize).wrapping_sub(jiffies()) as isize) < 0 {
+            self.expected.set(0);
         }
     }
 }

@@ -17,11 +17,11 @@ use crate::{
         OnCpu,
         PerCpu, //
     },
-    pmc::counter::CounterSet,
     system::{
         hotplug,
         irq::IrqsDisabled,
-        syscore, //
+        syscore,
+        time::jiffies, //
     },
     x86::Reserved, //
 };
@@ -46,7 +46,7 @@ pub(super) enum Ownership {
 impl Cpu {
     /// Who has this CPU's counters. Any context.
     pub(super) fn ownership(&self) -> Ownership {
-        match self.ownership.load(Relaxed) {
+        match self.ownership.get() {
             1 => Ownership::Ours,
             2 => Ownership::Asleep,
             _ => Ownership::Free,
@@ -54,7 +54,7 @@ impl Cpu {
     }
 
     fn set_ownership(&self, ownership: Ownership) {
-        self.ownership.store(ownership as u8, Relaxed);
+        self.ownership.set(ownership as u64);
     }
 
     fn is_ours(&self) -> bool {
@@ -102,16 +102,36 @@ impl CorePmu {
     /// Takes this CPU's counters over, if they are not ours yet. Fails with `EAGAIN` if
     /// the system is shutting down, or this CPU: nobody might give its counters back. Interrupts
     /// disabled.
+    #[inline(always)]
     pub(super) fn take_over(&self, on: &OnCpu<'_, Self>) -> Result {
         let cpu = on.state();
-        let is_offline = !cpu.online.load(Relaxed) && !cpu.is_ours();
+        if cpu.placed().is_empty() || !cpu.is_ours() || self.shut_down.load(Relaxed) {
+            self.take_over_empty(on)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The same if no event is on the CPU, or it shuts down.
+    #[inline(never)]
+    fn take_over_empty(&self, on: &OnCpu<'_, Self>) -> Result {
+        let cpu = on.state();
+        let is_offline = !cpu.online.get() && !cpu.is_ours();
         if is_offline && !self.comes_online(on.irqs_disabled()) || self.shut_down.load(Relaxed) {
             return Err(EAGAIN);
         }
         let hardware = &self.hardware;
-        if cpu.placed().is_empty() && hardware.capabilities.svm {
-            let enabled = hardware.cpu.has_svm_enabled(on.irqs_disabled());
-            cpu.svm.store(enabled, Relaxed);
+        if cpu.placed().is_empty() {
+            if hardware.capabilities.svm {
+                let enabled = hardware.cpu.has_svm_enabled(on.irqs_disabled());
+                cpu.svm.set(enabled);
+            }
+            let is_late = cpu.empty_since.get() != jiffies() as u64;
+            if cpu.lent.swap(false) || is_late || !self.hooks_alive.get() {
+                // KVM's mediated vPMU may have loaded a guest's values. Other writes of others are
+                // rare, so that they are looked for after a while only.
+                self.counters(cpu).forget();
+            }
         }
         if !cpu.is_ours() {
             hardware.in_tree.pause(on.irqs_disabled());
@@ -135,29 +155,18 @@ impl CorePmu {
         let cpu = on.state();
         cpu.set_ownership(Ownership::Free);
         // Another CPU may get this one's number. It may be a thread of another core.
-        cpu.core.store(0, Relaxed);
+        cpu.core.set(0);
         self.counters(cpu).give_back();
         // That has cleared all of them.
-        cpu.dirty.store(0, Relaxed);
+        cpu.dirty.set(0);
         self.hardware.in_tree.resume(on.irqs_disabled());
-    }
-
-    /// The last event has left this CPU. Interrupts disabled, PMU disabled.
-    pub(super) fn last_event_left(&self, on: &OnCpu<'_, Self>) {
-        let cpu = on.state();
-        if cpu.online.load(Relaxed) {
-            // KVM's mediated vPMU may load a guest's values from now on.
-            self.counters(cpu).forget();
-        } else {
-            self.give_back_if_offline(on);
-        }
     }
 
     /// Gives the counters back of a CPU that goes offline, or that may not come online after all, unless
     /// an event has one. Interrupts disabled.
     pub(super) fn give_back_if_offline(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
-        if !cpu.online.load(Relaxed) && cpu.is_ours() && cpu.placed().is_empty() {
+        if !cpu.online.get() && cpu.is_ours() && cpu.placed().is_empty() {
             self.give_back(on);
         }
     }
@@ -167,8 +176,8 @@ impl CorePmu {
     fn save_counts(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
         // Settling metrics must not run the counters again.
-        let enabled = cpu.enabled.swap(false, Relaxed);
-        self.counters(cpu).run(CounterSet::EMPTY);
+        let enabled = cpu.enabled.swap(false);
+        self.stop_if_disabled(cpu);
         for counter in self.hardware.capabilities.counters {
             if let Some(event) = on.event(counter.index()) {
                 if !event.is_up_to_date() {
@@ -179,14 +188,14 @@ impl CorePmu {
                 }
             }
         }
-        cpu.enabled.store(enabled, Relaxed);
+        cpu.enabled.set(enabled);
     }
 
     /// Programs the counters again after they have lost their state. Interrupts
     /// disabled.
     fn restore(&self, on: &OnCpu<'_, Self>) {
         let (cpu, hardware) = (on.state(), &self.hardware);
-        let enabled = cpu.enabled.swap(false, Relaxed);
+        let enabled = cpu.enabled.swap(false);
         self.counters(cpu).reset();
         for counter in cpu.active() {
             if let Some(event) = on.event(counter.index()) {
@@ -197,7 +206,7 @@ impl CorePmu {
         hardware.apic.deliver_pmi_as_nmi();
         cpu.set_ownership(Ownership::Ours);
         self.clear_selection(on);
-        cpu.enabled.store(enabled, Relaxed);
+        cpu.enabled.set(enabled);
         self.run_active(cpu);
     }
 
@@ -221,13 +230,13 @@ impl hotplug::Handler for Handler {
     fn online(&self, irqs: IrqsDisabled<'_>) {
         self.assign_this_cpu(irqs);
         let on = self.0.cpus().this(irqs);
-        on.state().online.store(true, Relaxed);
+        on.state().online.set(true);
     }
 
     fn offline(&self, irqs: IrqsDisabled<'_>) {
         let on = self.0.cpus().this(irqs);
         // If there are events, the last one that leaves gives the counters back.
-        on.state().online.store(false, Relaxed);
+        on.state().online.set(false);
         self.driver().give_back_if_offline(&on);
     }
 }

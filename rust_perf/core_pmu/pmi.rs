@@ -18,17 +18,20 @@ use super::{
 };
 use crate::{
     perf::{
+        CpuEvent,
         OnCpu,
         Sample, //
     },
-    pmc::counter::{
-        Counter,
-        CounterSet, //
+    pmc::{
+        counter::{
+            Counter,
+            CounterSet, //
+        },
+        event::EventSel, //
     },
     system::irq::Interrupt,
     x86::nmi, //
 };
-use core::sync::atomic::Ordering::Relaxed;
 
 impl nmi::Handler for Handler {
     fn handle(&self, interrupt: &Interrupt<'_>) -> nmi::Return {
@@ -60,31 +63,47 @@ impl CorePmu {
     /// Handles an NMI on a CPU whose counters are ours.
     fn handle_pmi(&self, on: &OnCpu<'_, Self>, interrupt: &Interrupt<'_>) -> nmi::Return {
         let cpu = on.state();
-        cpu.nmis.fetch_add(1, Relaxed);
-        let enabled = cpu.enabled.swap(false, Relaxed);
-
+        cpu.nmis.add(1);
         let counters = self.counters(cpu);
-        counters.run(CounterSet::EMPTY);
-        let overflowed = counters.take_overflows(cpu.active());
-        for counter in overflowed {
-            self.handle_overflow(on, interrupt, counter);
-        }
-        let causes = match overflowed.len() {
-            0 => u32::from(self.is_late_pmi(cpu)),
+        let has_global = self.hardware.capabilities.has_global_control();
+        let mut is_late = false;
+        let overflows = if has_global {
+            let enabled = cpu.enabled.swap(false);
+            counters.run(CounterSet::EMPTY);
+            let overflowed = counters.take_overflows(cpu.active());
+            for counter in overflowed {
+                self.handle_overflow(on, interrupt, counter);
+            }
+            cpu.enabled.set(enabled);
+            overflowed.len()
+        } else {
+            // The counters run: one that wraps after it was looked at must find LVTPC unmasked.
+            is_late = self.has_masked_pmi();
+            if is_late {
+                self.hardware.apic.deliver_pmi_as_nmi();
+            }
+            let mut overflows = 0u32;
+            for counter in cpu.active() {
+                let has_wrapped = self.handle_if_wrapped(on, interrupt, counter);
+                overflows = overflows.wrapping_add(has_wrapped.into());
+            }
+            overflows
+        };
+        let causes = match overflows {
+            0 => u32::from(is_late || self.is_late_pmi(cpu)),
             causes => {
                 // AMD's CPUs may deliver the PMI a second time.
                 cpu.window.expect_one();
                 causes
             }
         };
-        if causes != 0 {
+        if causes != 0 && has_global {
             self.unmask_pmi();
         }
 
-        cpu.enabled.store(enabled, Relaxed);
         self.run_active(cpu);
-        if overflowed.is_empty() {
-            // The NMI may be someone else's, whose handler may write GLOBAL_CTRL.
+        if has_global {
+            // The handlers behind this one may write GLOBAL_CTRL.
             counters.forget_running();
         }
         match causes {
@@ -93,8 +112,38 @@ impl CorePmu {
         }
     }
 
-    /// Accounts for the overflow of a counter and starts its next period. No counter is
-    /// running.
+    /// Handles the overflow of a counter, if its value shows one. Returns whether it does.
+    ///
+    /// The other counters run on, because to stop them takes two writes for each of them. This one
+    /// need not be stopped either if it does not count here, in kernel mode.
+    fn handle_if_wrapped(
+        &self,
+        on: &OnCpu<'_, Self>,
+        interrupt: &Interrupt<'_>,
+        counter: Counter,
+    ) -> bool {
+        let (cpu, counters) = (on.state(), self.counters(on.state()));
+        // A sample of another counter's event may have stopped this one.
+        let Some(event) = on
+            .event(counter.index())
+            .filter(|_| cpu.active().contains(counter))
+        else {
+            return false;
+        };
+        let Some(value) = counters.wrapped(counter) else {
+            return false;
+        };
+        if Self::eventsel_of(&event).has(EventSel::OS) {
+            counters.pause(counter, cpu.active());
+            self.handle_overflow(on, interrupt, counter);
+        } else {
+            self.account(counter, event, value);
+            self.next_sample(on, interrupt, counter, event);
+        }
+        true
+    }
+
+    /// Accounts for the overflow of a counter, which is not running, and starts its next period.
     fn handle_overflow(&self, on: &OnCpu<'_, Self>, interrupt: &Interrupt<'_>, counter: Counter) {
         let cpu = on.state();
         if cpu.is_topdown(counter) {
@@ -108,7 +157,19 @@ impl CorePmu {
         let Some(event) = on.event(counter.index()) else {
             return;
         };
-        self.update(on, counter, event);
+        self.account(counter, event, self.counters(cpu).peek(counter));
+        self.next_sample(on, interrupt, counter, event);
+    }
+
+    /// Starts the next period of an event whose count has just been updated, and passes a sample to
+    /// perf if a period has ended. The counter is not counting.
+    fn next_sample(
+        &self,
+        on: &OnCpu<'_, Self>,
+        interrupt: &Interrupt<'_>,
+        counter: Counter,
+        event: CpuEvent<'_, Self>,
+    ) {
         let ended = self.program(on, counter, event);
         event.update_userpage();
         if let Some(period) = ended {
@@ -140,9 +201,13 @@ impl CorePmu {
 
     /// Whether an NMI for which no counter has overflowed is a PMI all the same.
     fn is_late_pmi(&self, cpu: &Cpu) -> bool {
-        let hardware = &self.hardware;
-        (hardware.may_mask_lvtpc && hardware.apic.has_masked_pmi())
-            || (!hardware.capabilities.generation.masks_lvtpc && cpu.window.explains_nmi())
+        let is_seen_in_lvtpc = self.hardware.capabilities.generation.masks_lvtpc;
+        self.has_masked_pmi() || (!is_seen_in_lvtpc && cpu.window.explains_nmi())
+    }
+
+    /// Whether a PMI has masked LVTPC.
+    fn has_masked_pmi(&self) -> bool {
+        self.hardware.may_mask_lvtpc && self.hardware.apic.has_masked_pmi()
     }
 
     /// Unmasks LVTPC, if delivering the PMI may have masked it.

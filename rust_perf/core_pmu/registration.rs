@@ -3,6 +3,7 @@
 //! Registration of `rust_pmu`, or of the PMUs of a hybrid CPU, if there are counters.
 
 use super::{
+    hooks::Hooks,
     hybrid::{
         self,
         Handlers,
@@ -50,6 +51,7 @@ pub(crate) struct Registrations {
 /// What is registered for one PMU. It is dropped in this order.
 struct PmuRegistration {
     _pmu: Pin<KBox<perf::Registration<CorePmu>>>,
+    _hooks: Option<Hooks>,
     _syscore: Pin<KBox<syscore::Registration<Handler>>>,
     _hotplug: Pin<KBox<hotplug::Registration<Handler>>>,
 }
@@ -156,6 +158,7 @@ struct Prepared {
     instance: Arc<perf::Instance<CorePmu>>,
     groups: perf::AttributeGroups,
     place: Place,
+    hooks: Option<Hooks>,
     hotplug: Pin<KBox<hotplug::Registration<Handler>>>,
     syscore: Pin<KBox<syscore::Registration<Handler>>>,
 }
@@ -180,6 +183,7 @@ impl Prepared {
             instance,
             groups,
             place,
+            hooks: Hooks::register(&handler),
             hotplug,
             syscore: KBox::pin_init(syscore::Registration::register(handler), GFP_KERNEL)?,
         })
@@ -215,6 +219,7 @@ impl Prepared {
         );
         Ok(PmuRegistration {
             _pmu: pmu,
+            _hooks: self.hooks,
             _syscore: self.syscore,
             _hotplug: self.hotplug,
         })

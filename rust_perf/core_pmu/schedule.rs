@@ -15,14 +15,14 @@ use crate::{
     pmc::{
         assign::{
             Assignment,
-            Placement, //
+            Needs, //
         },
         counter::Counter,
-        event::EventSel,
+        Extra,
         ExtraInUse, //
-    }, //
+    },
+    system::time::jiffies, //
 };
-use core::sync::atomic::Ordering::Relaxed;
 use kernel::prelude::*;
 
 /// What the events on a CPU have.
@@ -34,61 +34,71 @@ pub(crate) struct Schedule {
 }
 
 impl CorePmu {
-    /// Puts an event on a counter, stopped, and gives it the extra register that it needs.
-    /// Fails with `EAGAIN` if there is none.
+    /// Puts an event on a counter, stopped, and gives it the extra register that it needs. Returns the
+    /// counter. Fails with `EAGAIN` if there is none.
     pub(super) fn place(
         &self,
         on: &OnCpu<'_, Self>,
         schedule: &mut Schedule,
         event: &AddedEvent<'_, Self>,
-    ) -> Result {
+    ) -> Result<Counter> {
         self.take_over(on)?;
+        self.stop_if_disabled(on.state());
         self.find_place(on, schedule, event)
             .inspect_err(|_| self.give_back_if_offline(on))
     }
 
     /// The same on a CPU whose counters are ours.
+    #[inline(always)]
     fn find_place(
         &self,
         on: &OnCpu<'_, Self>,
         schedule: &mut Schedule,
         event: &AddedEvent<'_, Self>,
-    ) -> Result {
+    ) -> Result<Counter> {
+        match Self::extra_of(event) {
+            None => {
+                let needs = Needs::from_word(event.constant());
+                self.place_on_counter(on, &mut schedule.counters, event, needs)
+            }
+            Some(needed) => self.place_with_extra(on, schedule, event, needed),
+        }
+    }
+
+    #[inline(never)]
+    fn place_with_extra(
+        &self,
+        on: &OnCpu<'_, Self>,
+        schedule: &mut Schedule,
+        event: &AddedEvent<'_, Self>,
+        needed: Extra,
+    ) -> Result<Counter> {
         let Schedule { counters, extra } = schedule;
-        let Some(needed) = Self::extra_of(event) else {
-            return self.place_on_counter(on, counters, event);
-        };
         self.take_extra(on, extra, event, needed)?;
-        self.place_on_counter(on, counters, event)
+        // The code that stands for the register may need another counter.
+        let capabilities = &self.hardware.capabilities;
+        let register = Self::extra_of(event).map_or(needed.register, |extra| extra.register);
+        let eventsel = capabilities.event_in(Self::eventsel_of(event), register);
+        self.place_on_counter(on, counters, event, capabilities.needs(eventsel))
             .inspect_err(|_| self.release_extra(on, extra, event))
     }
 
+    #[inline(always)]
     fn place_on_counter(
         &self,
         on: &OnCpu<'_, Self>,
         assignment: &mut Assignment,
         event: &AddedEvent<'_, Self>,
-    ) -> Result {
+        needs: Needs,
+    ) -> Result<Counter> {
         let cpu = on.state();
-        let mut eventsel = Self::eventsel_of(event);
-        if let Some(extra) = Self::extra_of(event) {
-            // The code that stands for the register may need another counter.
-            eventsel = self
-                .hardware
-                .capabilities
-                .event_in(eventsel, extra.register);
-        }
-        let placement = self.assign(on, assignment, eventsel).ok_or(EAGAIN)?;
-        for (from, to) in placement.moves() {
-            self.make_room(on, event, from, to);
-        }
-        event.set_stopped();
-        event.set_up_to_date();
+        let counter = self.assign(on, assignment, event, needs).ok_or(EAGAIN)?;
+        event.set_stopped_up_to_date();
         event
-            .insert(placement.counter.index())
-            .inspect_err(|_| self.unassign(on, assignment, placement.counter))?;
-        cpu.placed.store(assignment.used().bits(), Relaxed);
-        Ok(())
+            .insert(counter.index())
+            .inspect_err(|_| self.unassign(on, assignment, counter))?;
+        cpu.placed.set(assignment.used().bits());
+        Ok(counter)
     }
 
     /// Takes an event off its counter.
@@ -102,40 +112,64 @@ impl CorePmu {
             return;
         };
         let cpu = on.state();
-        self.stop_event(on, event, true);
-        cpu.mark_dirty(counter);
-        self.counters(cpu).unmerge(counter);
+        self.stop_on(on, counter, event, true);
+        cpu.leave(counter);
+        if cpu.shadow.has_merged() {
+            self.counters(cpu).unmerge(counter);
+        }
         self.deprogram_exclusive(on, event, counter);
         if counter == Counter::SLOTS {
-            cpu.leads_metrics.store(false, Relaxed);
+            cpu.leads_metrics.set(false);
         }
         self.release_extra(on, &mut schedule.extra, &event);
         let assignment = &mut schedule.counters;
         self.unassign(on, assignment, counter);
-        cpu.placed.store(assignment.used().bits(), Relaxed);
+        cpu.placed.set(assignment.used().bits());
         if assignment.used().is_empty() {
-            self.last_event_left(on);
+            cpu.empty_since.set(jiffies() as u64);
+            self.give_back_if_offline(on);
         }
     }
 
-    /// Finds a counter for an event. The other threads of the core keep clear of it from now on,
-    /// if they must.
+    /// Finds a counter for an event, and moves other events to make room for it. The other threads of
+    /// the core keep clear of it from now on, if they must.
     ///
     /// The PMU is disabled, so none of this CPU's counters runs while its events move.
+    #[inline(always)]
     fn assign(
         &self,
         on: &OnCpu<'_, Self>,
         assignment: &mut Assignment,
-        eventsel: EventSel,
-    ) -> Option<Placement> {
-        let capabilities = &self.hardware.capabilities;
-        match self.siblings(on) {
+        added: &AddedEvent<'_, Self>,
+        needs: Needs,
+    ) -> Option<Counter> {
+        if !self.hardware.capabilities.any_exclusive() {
+            if let Some(counter) = assignment.place_free(needs) {
+                return Some(counter);
+            }
+        }
+        self.assign_with_moves(on, assignment, added, needs)
+    }
+
+    #[inline(never)]
+    fn assign_with_moves(
+        &self,
+        on: &OnCpu<'_, Self>,
+        assignment: &mut Assignment,
+        added: &AddedEvent<'_, Self>,
+        needs: Needs,
+    ) -> Option<Counter> {
+        let placement = match self.siblings(on) {
             Some(siblings) => siblings.with(on.irqs_disabled(), |siblings| {
                 let alone = self.hardware.cpu.is_alone(on.irqs_disabled());
-                siblings.place(assignment, capabilities, eventsel, alone)
+                siblings.place(assignment, &self.hardware.capabilities, needs, alone)
             }),
-            None => capabilities.place(assignment, eventsel),
+            None => assignment.place_event(needs),
+        }?;
+        for (from, to) in placement.moves() {
+            self.make_room(on, added, from, to);
         }
+        Some(placement.counter)
     }
 
     /// If an event disturbs other threads, takes it out of the EVENTSEL of the counter that it
@@ -148,7 +182,22 @@ impl CorePmu {
     }
 
     /// Undoes [`Self::assign`]. The event has been stopped.
+    #[inline(always)]
     fn unassign(&self, on: &OnCpu<'_, Self>, assignment: &mut Assignment, counter: Counter) {
+        if self.hardware.capabilities.any_exclusive() {
+            self.unassign_from_siblings(on, assignment, counter);
+        } else {
+            assignment.remove(counter);
+        }
+    }
+
+    #[inline(never)]
+    fn unassign_from_siblings(
+        &self,
+        on: &OnCpu<'_, Self>,
+        assignment: &mut Assignment,
+        counter: Counter,
+    ) {
         match self.siblings(on) {
             Some(siblings) => siblings.with(on.irqs_disabled(), |siblings| {
                 siblings.remove(assignment, counter)
@@ -171,7 +220,7 @@ impl CorePmu {
         };
         let was_stopped = event.is_stopped();
         self.stop_event(on, event, true);
-        on.state().mark_dirty(from);
+        on.state().leave(from);
         self.deprogram_exclusive(on, event, from);
         added.move_other(from.index(), to.index());
         if !was_stopped {

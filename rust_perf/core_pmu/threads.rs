@@ -49,18 +49,21 @@ impl CorePmu {
     /// The core that this CPU is a thread of. Its threads must share something.
     fn core_of(&self, on: &OnCpu<'_, Self>) -> Option<&Core> {
         let cached = &on.state().core;
-        let index = match cached.load(Relaxed).checked_sub(1) {
-            Some(index) => index,
+        let index = match cached.get().checked_sub(1) {
+            Some(index) => index as usize,
             None => {
                 let index = self.claim_core(on.irqs_disabled())?;
-                cached.store(index.wrapping_add(1), Relaxed);
+                cached.set(index.wrapping_add(1) as u64);
                 index
             }
         };
         self.cores.get(index).map(|core| &**core)
     }
 
-    /// The index of this CPU's core. There are as many as CPUs, so one is always left.
+    /// The index of this CPU's core. There are as many as CPUs, so one is always left. Not inlined,
+    /// because `tools/xtask/src/callgraph.rs` knows it by name.
+    #[cold]
+    #[inline(never)]
     fn claim_core(&self, irqs: IrqsDisabled<'_>) -> Option<usize> {
         let number = u64::from(self.hardware.cpu.core_number(irqs));
         self.cores.iter().position(|core| core.is_of(number))

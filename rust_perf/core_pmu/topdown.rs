@@ -126,11 +126,11 @@ impl CorePmu {
             let number = number.load(Relaxed);
             if number == NEVER_STARTED && !event.is_up_to_date() {
                 // It was stopped as an ordinary event: the counter has the rest of its count.
-                cpu.leads_metrics.store(false, Relaxed);
+                cpu.leads_metrics.set(false);
                 self.update(on, counter, event);
             }
             let leads = number != 0;
-            cpu.leads_metrics.store(leads, Relaxed);
+            cpu.leads_metrics.set(leads);
             if !leads {
                 return false;
             }
@@ -157,6 +157,7 @@ impl CorePmu {
     }
 
     /// Stops an event for which [`Cpu::is_topdown`].
+    #[inline(never)]
     pub(super) fn stop_topdown(
         &self,
         on: &OnCpu<'_, Self>,
@@ -164,24 +165,25 @@ impl CorePmu {
         event: CpuEvent<'_, Self>,
     ) {
         let cpu = on.state();
-        cpu.window.while_stopping(|| {
-            self.while_stopped(cpu, || {
-                let registers = match counter {
-                    Counter::SLOTS if event.is_user_readable() => Registers::Save,
-                    _ => Registers::Clear,
-                };
-                let wrapped = self.settle(on, registers);
-                cpu.deactivate(counter);
-                event.set_stopped();
-                event.set_up_to_date();
-                wrapped
-            })
+        let stopping = self.begin_stopping(cpu);
+        let has_wrapped = self.while_stopped(cpu, || {
+            let registers = match counter {
+                Counter::SLOTS if event.is_user_readable() => Registers::Save,
+                _ => Registers::Clear,
+            };
+            let has_wrapped = self.settle(on, registers);
+            cpu.deactivate(counter);
+            event.set_stopped();
+            event.set_up_to_date();
+            has_wrapped
         });
+        self.end_stopping(cpu, stopping, has_wrapped);
         event.update_userpage();
     }
 
     /// Programs the registers for the leader, or prepares a metric to count with them. Neither
     /// register is running.
+    #[inline(never)]
     pub(super) fn program_topdown(
         &self,
         on: &OnCpu<'_, Self>,
@@ -189,13 +191,14 @@ impl CorePmu {
         event: CpuEvent<'_, Self>,
     ) {
         let cpu = on.state();
+        event.set_user_index(Self::rdpmc_index(&event, counter));
         let [number, fields] = event.scratch();
         if counter == Counter::SLOTS {
             let both = CounterSet::of(counter) | CounterSet::of(Counter::PERF_METRICS);
-            cpu.dirty.fetch_and(!both.bits(), Relaxed);
+            cpu.dirty.and(!both.bits());
             if number.load(Relaxed) == NEVER_STARTED {
                 // Up to now it was an ordinary event.
-                event.prev_count().store(0, Relaxed);
+                event.prev_count().set(0);
                 number.store(NEVER_STARTED.wrapping_add(1), Relaxed);
             }
             let values = self.saved(&event, fields.load(Relaxed));
@@ -208,9 +211,11 @@ impl CorePmu {
         };
         let [of_leader, fields] = leader.scratch();
         let of_leader = of_leader.load(Relaxed);
-        if number.swap(of_leader, Relaxed) != of_leader {
+        let settled = number.load(Relaxed) == of_leader;
+        number.store(of_leader, Relaxed);
+        if !settled {
             let counted = self.saved(&leader, fields.load(Relaxed)).of(counter);
-            event.prev_count().store(counted as i64, Relaxed);
+            event.prev_count().set(counted);
         }
     }
 
@@ -225,12 +230,12 @@ impl CorePmu {
         let Some(leader) = leader else {
             return false;
         };
-        if cpu.settling.swap(true, Relaxed) {
+        if cpu.settling.swap(true) {
             // The interrupted code does it.
             return false;
         }
         let wrapped = self.settle_with(on, leader, running, registers);
-        cpu.settling.store(false, Relaxed);
+        cpu.settling.set(false);
         wrapped
     }
 
@@ -256,7 +261,7 @@ impl CorePmu {
         if gained == 0 && !cleared {
             return false;
         }
-        leader.count().fetch_add(gained as i64, Relaxed);
+        leader.count().add(gained);
 
         let fields = match running.is_empty() {
             true => 0,
@@ -281,18 +286,16 @@ impl CorePmu {
             let counted = if cleared {
                 0
             } else {
-                event.prev_count().load(Relaxed)
+                event.prev_count().get() as i64
             };
             let value = (values.of(counter) as i64).max(counted);
-            event
-                .count()
-                .fetch_add(value.wrapping_sub(counted), Relaxed);
+            event.count().add(value.wrapping_sub(counted) as u64);
             let kept = if clear { 0 } else { value };
-            event.prev_count().store(kept, Relaxed);
+            event.prev_count().set(kept as u64);
         }
         if clear {
             counters.set_metrics(Metrics::default());
-            leader.prev_count().store(0, Relaxed);
+            leader.prev_count().set(0);
             saved_fields.store(0, Relaxed);
             // User mode must not add up the old offsets and the new registers.
             leader.update_userpage();
@@ -302,7 +305,7 @@ impl CorePmu {
                 }
             }
         } else {
-            leader.prev_count().store(self.extended(now), Relaxed);
+            leader.prev_count().set(self.extended(now) as u64);
             saved_fields.store(fields, Relaxed);
         }
         now < before
@@ -311,7 +314,7 @@ impl CorePmu {
     /// If the leader was started before it had metrics, starts it again.
     fn convert_leader(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
-        if cpu.leads_metrics.load(Relaxed) || !cpu.active().contains(Counter::SLOTS) {
+        if cpu.leads_metrics.get() || !cpu.active().contains(Counter::SLOTS) {
             return;
         }
         if let Some(leader) = on.event(Counter::SLOTS.index()) {
@@ -322,24 +325,24 @@ impl CorePmu {
 
     /// Calls `f` while no counter of this CPU is running.
     pub(super) fn while_stopped<R>(&self, cpu: &Cpu, f: impl FnOnce() -> R) -> R {
-        let enabled = cpu.enabled.swap(false, Relaxed);
-        self.counters(cpu).run(CounterSet::EMPTY);
+        let enabled = cpu.enabled.swap(false);
+        self.stop_if_disabled(cpu);
         let result = f();
-        cpu.enabled.store(enabled, Relaxed);
+        cpu.enabled.set(enabled);
         self.run_active(cpu);
         result
     }
 
     /// This CPU's event of slots, if it has metrics.
     pub(super) fn leader<'a>(&self, on: &'a OnCpu<'_, Self>) -> Option<CpuEvent<'a, Self>> {
-        let leads = on.state().leads_metrics.load(Relaxed);
+        let leads = on.state().leads_metrics.get();
         on.event(Counter::SLOTS.index()).filter(|_| leads)
     }
 
     /// What is saved of a leader, whose PERF_METRICS was `fields`.
     fn saved(&self, leader: &Event<Self>, fields: u64) -> Metrics {
         let width = self.hardware.capabilities.width(Counter::SLOTS);
-        let slots = leader.prev_count().load(Relaxed) as u64 & period::mask(width);
+        let slots = leader.prev_count().get() & period::mask(width);
         Metrics { slots, fields }
     }
 
@@ -372,7 +375,6 @@ impl Cpu {
 
     /// Whether the event on a counter is a metric or has metrics.
     pub(super) fn is_topdown(&self, counter: Counter) -> bool {
-        counter.as_metric().is_some()
-            || (counter == Counter::SLOTS && self.leads_metrics.load(Relaxed))
+        counter.as_metric().is_some() || (counter == Counter::SLOTS && self.leads_metrics.get())
     }
 }

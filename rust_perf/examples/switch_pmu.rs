@@ -9,7 +9,6 @@ pub mod perf;
 #[path = "../system/mod.rs"]
 pub mod system;
 
-use core::sync::atomic::Ordering::Relaxed;
 use kernel::prelude::*;
 use perf::{AddedEvent, CpuEvent, NewEvent, OnCpu};
 
@@ -50,7 +49,7 @@ impl perf::Pmu for SwitchPmu {
         start: bool,
     ) -> Result {
         if start {
-            event.count().fetch_add(1, Relaxed);
+            event.count().add(1);
         }
         Ok(())
     }

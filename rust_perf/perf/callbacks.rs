@@ -118,10 +118,9 @@ impl<T: Pmu> Callbacks<T> {
                 if generic => {}
             _ => return ENOENT.to_errno(),
         }
-        // SAFETY: perf sets both before it opens the event.
-        let (cpu, is_inherited) = unsafe { ((*event).cpu, !(*event).parent.is_null()) };
-        // It is -1 if the event is on any CPU.
-        if let (Some(only_on), Ok(cpu)) = (only_on, u32::try_from(cpu)) {
+        // SAFETY: perf sets it before it opens the event.
+        let is_inherited = unsafe { !(*event).parent.is_null() };
+        if let (Some(only_on), Some(cpu)) = (only_on, new.cpu()) {
             // The parent was on one of these CPUs. That may be offline now: a task can be
             // forked all the same.
             if !is_inherited && !only_on.opens_on.contains_online(cpu) {
@@ -130,6 +129,7 @@ impl<T: Pmu> Callbacks<T> {
         }
         new.set_index(None);
         new.set_extra_register(None);
+        new.set_user_index(None);
         new.clear_scratch();
         // SAFETY: This is `event_init`.
         let opening = unsafe { NewEvent::new(new) };
@@ -268,10 +268,10 @@ impl<T: Pmu> Callbacks<T> {
         mm: *mut bindings::mm_struct,
     ) {
         // SAFETY: perf passes an event of a `Registration<T>`.
-        let (Instance { driver, .. }, event) = unsafe { Self::event(event) };
+        let (Instance { driver, cpus, .. }, event) = unsafe { Self::event(event) };
         // SAFETY: `mm` is valid by the safety requirement. It is the same C type in both bindings.
         let mm = unsafe { Mm::from_raw(mm.cast()) };
-        driver.event_mapped(event, mm);
+        driver.event_mapped(event, mm, cpus);
     }
 
     /// # Safety

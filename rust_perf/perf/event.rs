@@ -10,16 +10,15 @@ use super::{
 };
 use crate::{
     bindings,
-    system::irq::IrqsDisabled, //
+    system::{
+        irq::IrqsDisabled,
+        local::LocalWord, //
+    }, //
 };
 use core::{
     marker::PhantomData,
     ops::Deref,
-    ptr::addr_of_mut,
-    sync::atomic::{
-        AtomicI64,
-        Ordering::Relaxed, //
-    }, //
+    ptr::addr_of_mut, //
 };
 use kernel::{
     ffi::c_int,
@@ -85,6 +84,13 @@ impl<T: Pmu> Event<T> {
         self.attr().sample_period() != 0
     }
 
+    /// The CPU that the event is bound to.
+    pub fn cpu(&self) -> Option<u32> {
+        // SAFETY: An aligned word of the event, which perf sets before it opens the event.
+        let cpu = unsafe { addr_of_mut!((*self.as_raw()).cpu).read_volatile() };
+        u32::try_from(cpu).ok()
+    }
+
     /// Whether the event is bound to a task.
     pub fn is_of_task(&self) -> bool {
         // SAFETY: An aligned word of the event. This bit is set before the event gets to its PMU.
@@ -148,26 +154,25 @@ impl<T: Pmu> Event<T> {
     }
 
     /// The number of events counted so far.
-    pub fn count(&self) -> &AtomicI64 {
-        // SAFETY: `local64_t` is an `i64` that perf, too, accesses only atomically. It is part of
-        // the event.
-        unsafe { AtomicI64::from_ptr(addr_of_mut!((*self.as_raw()).count).cast()) }
+    pub fn count(&self) -> &LocalWord {
+        // SAFETY: `local64_t` is a word that perf, too, accesses as such: on the event's CPU, but for
+        // PERF_EVENT_IOC_RESET, which sets it on any. It is part of the event.
+        unsafe { LocalWord::from_ptr(addr_of_mut!((*self.as_raw()).count).cast()) }
     }
 
     /// The value of the hardware counter that [`Self::count`] accounts for.
-    pub fn prev_count(&self) -> &AtomicI64 {
-        // SAFETY: `local64_t` is an `i64` that perf, too, accesses only atomically. It is part of
-        // the event.
-        unsafe { AtomicI64::from_ptr(addr_of_mut!((*self.hw()).prev_count).cast()) }
+    pub fn prev_count(&self) -> &LocalWord {
+        // SAFETY: `local64_t` is a word that perf, too, accesses as such. It is part of the event.
+        unsafe { LocalWord::from_ptr(addr_of_mut!((*self.hw()).prev_count).cast()) }
     }
 
-    /// The number of events until the next sample. A sample is due when it is 0 or
+    /// The number of events until the next sample, a signed number. A sample is due when it is 0 or
     /// less.
-    pub fn period_left(&self) -> &AtomicI64 {
-        // SAFETY: `local64_t` is an `i64` that perf, too, accesses only atomically. This is the
-        // variant of the union that perf uses for all but Intel's top-down events.
+    pub fn period_left(&self) -> &LocalWord {
+        // SAFETY: `local64_t` is a word that perf, too, accesses as such. This is the variant of the
+        // union that perf uses for all but Intel's top-down events.
         unsafe {
-            AtomicI64::from_ptr(
+            LocalWord::from_ptr(
                 addr_of_mut!((*self.hw()).__bindgen_anon_2.__bindgen_anon_1.period_left).cast(),
             )
         }
@@ -216,6 +221,38 @@ impl<T: Pmu> Event<T> {
         }
     }
 
+    /// The number by which user mode reads the event's counter, as [`Self::set_user_index`] has set it.
+    /// Another CPU may see an old value. Any context.
+    pub fn user_index(&self) -> Option<u32> {
+        // SAFETY: An aligned word of the event, in the variant of the union that all Rust PMUs use.
+        let index = unsafe {
+            addr_of_mut!(
+                (*self.hw())
+                    .__bindgen_anon_1
+                    .__bindgen_anon_1
+                    .event_base_rdpmc
+            )
+            .read_volatile()
+        };
+        u32::try_from(index).ok()
+    }
+
+    /// Sets the number by which user mode reads the event's counter while the event is on it. To be
+    /// called while the event is being opened or on its CPU.
+    pub fn set_user_index(&self, index: Option<u32>) {
+        let index = index.map_or(-1, |index| index as c_int);
+        // SAFETY: See `user_index()`. Only one CPU at a time writes it.
+        unsafe {
+            addr_of_mut!(
+                (*self.hw())
+                    .__bindgen_anon_1
+                    .__bindgen_anon_1
+                    .event_base_rdpmc
+            )
+            .write_volatile(index)
+        }
+    }
+
     fn flags(&self) -> u32 {
         // SAFETY: An aligned word of the event. All variants of the union may be read as integers.
         unsafe {
@@ -227,6 +264,10 @@ impl<T: Pmu> Event<T> {
     /// Updates the page that the event's user may have mapped. Any context. If calls for
     /// one event nest, its user may read a torn page once.
     pub fn update_userpage(&self) {
+        // SAFETY: An aligned word of the event. perf updates the page itself when it has been mapped.
+        if unsafe { addr_of_mut!((*self.as_raw()).rb).read_volatile().is_null() } {
+            return;
+        }
         // SAFETY: The event is initialised. The function may be called in any context. Nested calls
         // confuse the sequence number that user mode checks, and nothing in the kernel.
         unsafe { bindings::perf_event_update_userpage(self.as_raw()) }
@@ -302,6 +343,11 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
         self.set_state(self.state() | bindings::PERF_HES_STOPPED);
     }
 
+    /// Marks the event as stopped, and its count as including all that the hardware has counted.
+    pub fn set_stopped_up_to_date(&self) {
+        self.set_state(bindings::PERF_HES_STOPPED | bindings::PERF_HES_UPTODATE);
+    }
+
     /// Marks the event's count as including all that the hardware has counted.
     pub fn set_up_to_date(&self) {
         self.set_state(self.state() | bindings::PERF_HES_UPTODATE);
@@ -313,13 +359,12 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
         let period = self.period();
         self.set_last_period(period);
         // What is left counts up to 0. After a period has ended, it is 0 or more.
-        let left = self.period_left().load(Relaxed);
+        let left = self.period_left().get() as i64;
         if let Some(over) = u64::try_from(left)
             .ok()
             .and_then(|left| left.checked_rem(period))
         {
-            let left = over.wrapping_sub(period) as i64;
-            self.period_left().store(left, Relaxed);
+            self.period_left().set(over.wrapping_sub(period));
         }
     }
 

@@ -8,12 +8,9 @@ use super::{
     Pmu, //
 };
 use crate::bindings;
-use core::{
-    ptr::{
-        addr_of_mut,
-        NonNull, //
-    },
-    sync::atomic::Ordering::Relaxed, //
+use core::ptr::{
+    addr_of_mut,
+    NonNull, //
 };
 use kernel::{
     prelude::*,
@@ -135,7 +132,7 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
         unsafe { addr_of_mut!((*self.0.as_raw()).hw.sample_period).write(period) };
         self.0.set_last_period(period);
-        self.0.period_left().store(period as i64, Relaxed);
+        self.0.period_left().set(period);
     }
 
     /// Replaces what the user asked for by a fixed period. If that was a frequency, perf

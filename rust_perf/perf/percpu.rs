@@ -125,6 +125,18 @@ impl<T: Pmu> PerCpu<T> {
         f(&on, schedule)
     }
 
+    /// Calls `f` on each online CPU that `event` may be put on, as [`Self::on_each`] does.
+    pub fn on_each_of<F>(&self, event: &Event<T>, f: F)
+    where
+        F: Fn(&OnCpu<'_, T>) + Sync,
+    {
+        let only_on = event.cpu();
+        irq::on_each_cpu(
+            |cpu| only_on.is_none_or(|it| it == cpu),
+            |irqs| f(&self.this(irqs)),
+        );
+    }
+
     /// Calls `f` on each online CPU for whose state `wanted` holds, with interrupts
     /// disabled there, and waits for all of them. The other CPUs are not interrupted.
     /// Task context, may sleep.

@@ -171,7 +171,8 @@ pub trait Pmu: Send + Sync + Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Stops all of this CPU's events from counting. IRQs disabled.
+    /// perf is about to change this CPU's events. Until it enables them again, no sample may be taken,
+    /// and what they count does not matter. IRQs disabled.
     fn disable(&self, _on: &OnCpu<'_, Self>, _schedule: &mut Self::Schedule) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -210,7 +211,7 @@ pub trait Pmu: Send + Sync + Sized + 'static {
 
     /// An event has been mapped into `mm`, the current task's, whose lock is held for
     /// writing. Task context, may sleep.
-    fn event_mapped(&self, _event: &Event<Self>, _mm: &Mm) {
+    fn event_mapped(&self, _event: &Event<Self>, _mm: &Mm, _cpus: &PerCpu<Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

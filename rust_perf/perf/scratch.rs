@@ -37,9 +37,28 @@ impl<T: Pmu> Event<T> {
             word.store(0, Relaxed);
         }
     }
+
+    /// The word that [`NewEvent::set_constant`] has set. Any context.
+    pub fn constant(&self) -> u64 {
+        // SAFETY: An aligned word of the event, in the variant of the union that all Rust PMUs use. It
+        // has not changed since the event was opened.
+        unsafe {
+            addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.config_base).read() as u64
+        }
+    }
 }
 
 impl<T: Pmu> NewEvent<'_, T> {
+    /// Sets a word for the driver, which it need not work out again whenever perf schedules the event.
+    /// perf does not use it.
+    pub fn set_constant(&self, word: u64) {
+        let hw = self.event().hw();
+        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
+        unsafe {
+            addr_of_mut!((*hw).__bindgen_anon_1.__bindgen_anon_1.config_base).write(word as usize)
+        };
+    }
+
     /// The leader of the group that the event is to join, if it is on the same PMU. perf holds
     /// the leader's context mutex. Not for PMUs of the software context.
     pub fn leader(&self) -> Option<&Event<T>> {

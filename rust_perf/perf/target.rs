@@ -20,13 +20,10 @@ use crate::{
         task::Task, //
     }, //
 };
-use core::{
-    ptr::{
-        self,
-        addr_of_mut,
-        NonNull, //
-    },
-    sync::atomic::Ordering::Relaxed, //
+use core::ptr::{
+    self,
+    addr_of_mut,
+    NonNull, //
 };
 use kernel::{
     cpu::CpuId,
@@ -64,7 +61,7 @@ impl<T: Pmu<Events = Listed>> EventList<T> {
             pmu: *mut bindings::pmu,
             cpu: i32,
             bound: BoundTo,
-            count: i64,
+            count: u64,
             belongs: F,
         }
 
@@ -103,7 +100,7 @@ impl<T: Pmu<Events = Listed>> EventList<T> {
             let event = unsafe { Event::<T>::from_raw(event) };
             let attr = event.attr();
             if !attr.exclude_kernel() && !attr.sends_signals() && (visit.belongs)(event) {
-                event.count().fetch_add(visit.count, Relaxed);
+                event.count().add(visit.count);
             }
         }
 
@@ -112,7 +109,7 @@ impl<T: Pmu<Events = Listed>> EventList<T> {
             pmu: self.pmu(),
             cpu: CpuId::current().as_u32() as i32,
             bound,
-            count: count as i64,
+            count,
             belongs,
         };
         // SAFETY: The task lives. `info` is what the function expects, and lives until this returns.

@@ -37,6 +37,40 @@ pub struct Assignment {
     pairs: CounterSet,
 }
 
+/// What an event needs of the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The counters that can count it. If it takes a pair, the first ones of pairs.
+    pub counters: CounterSet,
+    /// Whether it takes a pair of counters: the one that it is on, and the next.
+    pub pair: bool,
+    /// Whether it may make the counters of the same number of the core's other threads count
+    /// wrongly.
+    pub exclusive: bool,
+}
+
+impl Needs {
+    /// No counter has these bits.
+    const PAIR: u64 = 1 << 63;
+    const EXCLUSIVE: u64 = 1 << 62;
+
+    /// All of it in one word.
+    pub const fn into_word(self) -> u64 {
+        let pair = if self.pair { Self::PAIR } else { 0 };
+        let exclusive = if self.exclusive { Self::EXCLUSIVE } else { 0 };
+        self.counters.bits() | pair | exclusive
+    }
+
+    /// The reverse of [`Self::into_word`].
+    pub const fn from_word(word: u64) -> Self {
+        Needs {
+            counters: CounterSet::from_bits(word),
+            pair: word & Self::PAIR != 0,
+            exclusive: word & Self::EXCLUSIVE != 0,
+        }
+    }
+}
+
 /// Counters that events may not have for now, unless they are there already.
 #[derive(Clone, Copy, Default)]
 pub struct Barred {
@@ -62,20 +96,44 @@ impl Barred {
 pub struct Placement {
     /// The counter for the new event. It is free once the moves have been made.
     pub counter: Counter,
-    moves: [(u8, u8); MAX_MOVES],
-    len: usize,
+    moves: Option<Moves>,
 }
 
 /// To place an event moves at most one event off each counter. A pair needs that twice.
 const MAX_MOVES: usize = 2 * MAX_COUNTERS;
 
+/// Moves of events from one counter to another.
+struct Moves {
+    steps: [(u8, u8); MAX_MOVES],
+    len: usize,
+}
+
+impl Moves {
+    const NONE: Self = Moves {
+        steps: [(0, 0); MAX_MOVES],
+        len: 0,
+    };
+
+    /// Adds a move. There is always room: see [`MAX_MOVES`].
+    fn push(&mut self, from: Counter, to: Counter) {
+        if let Some(step) = self.steps.get_mut(self.len) {
+            *step = (from.index() as u8, to.index() as u8);
+            self.len = self.len.wrapping_add(1);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Counter, Counter)> + '_ {
+        self.steps.iter().take(self.len).filter_map(|&(from, to)| {
+            Counter::from_index(from.into()).zip(Counter::from_index(to.into()))
+        })
+    }
+}
+
 impl Placement {
     /// The moves `(from, to)`, in an order in which each `to` is free when its move
     /// is made.
     pub fn moves(&self) -> impl Iterator<Item = (Counter, Counter)> + '_ {
-        self.moves.iter().take(self.len).filter_map(|&(from, to)| {
-            Counter::from_index(from.into()).zip(Counter::from_index(to.into()))
-        })
+        self.moves.iter().flat_map(Moves::iter)
     }
 }
 
@@ -91,6 +149,26 @@ impl Default for Assignment {
 }
 
 impl Assignment {
+    /// Finds a free counter for one more event. `None`, and nothing changed, if there is none that can
+    /// count it. It may fit all the same: see [`Self::place_event`].
+    #[inline]
+    pub fn place_free(&mut self, needs: Needs) -> Option<Counter> {
+        let free = needs.counters & !self.used;
+        let counter = free.preferred().filter(|_| !needs.pair)?;
+        self.put(counter, needs.counters, needs.exclusive);
+        Some(counter)
+    }
+
+    /// Finds a counter, or a pair, for one more event. `None`, and nothing changed, if the event and
+    /// those already placed do not fit at once.
+    pub fn place_event(&mut self, needs: Needs) -> Option<Placement> {
+        if needs.pair {
+            self.place_pair(needs.counters)
+        } else {
+            self.place(needs.counters)
+        }
+    }
+
     /// Finds a counter for an event that may be on any counter in `allowed`.
     ///
     /// Returns `None`, and changes nothing, if the event and all others cannot have
@@ -107,6 +185,25 @@ impl Assignment {
         barred: Barred,
     ) -> Option<Placement> {
         let first = allowed & !barred.of(exclusive);
+        if let Some(counter) = (first & !self.used).preferred() {
+            self.put(counter, allowed, exclusive);
+            return Some(Placement {
+                counter,
+                moves: None,
+            });
+        }
+        self.make_room(first, allowed, exclusive, barred)
+    }
+
+    /// The same if all of the `first` counters have events.
+    #[inline(never)]
+    fn make_room(
+        &mut self,
+        first: CounterSet,
+        allowed: CounterSet,
+        exclusive: bool,
+        barred: Barred,
+    ) -> Option<Placement> {
         // Search breadth first from the new event's counters. `came_from[c]` is the counter whose
         // event would move to `c`; it is `c` itself for the new event.
         let mut came_from = [0u8; MAX_COUNTERS];
@@ -117,9 +214,6 @@ impl Assignment {
         }
 
         let free = loop {
-            if let Some(free) = (frontier & !self.used).preferred() {
-                break free;
-            }
             let mut next = CounterSet::EMPTY;
             for occupied in frontier {
                 let barred = barred.of(self.exclusive.contains(occupied));
@@ -133,28 +227,25 @@ impl Assignment {
             if next.is_empty() {
                 return None;
             }
+            if let Some(free) = (next & !self.used).preferred() {
+                break free;
+            }
             frontier = next;
         };
 
         // Go back along the path, and free a counter with each step. A path contains no counter
         // twice, which bounds its length.
-        let mut moves = [(0, 0); MAX_MOVES];
-        let mut len = 0;
+        let mut moves = Moves::NONE;
         let mut to = free;
-        for slot in moves.iter_mut() {
-            let Some(from) = get(&came_from, to).filter(|&from| from != to) else {
-                break;
-            };
-            *slot = (from.index() as u8, to.index() as u8);
-            len += 1;
+        while let Some(from) = get(&came_from, to).filter(|&from| from != to) {
+            moves.push(from, to);
             self.put(to, self.allowed_on(from), self.exclusive.contains(from));
             to = from;
         }
         self.put(to, allowed, exclusive);
         Some(Placement {
             counter: to,
-            moves,
-            len,
+            moves: Some(moves),
         })
     }
 

@@ -3,10 +3,7 @@
 //! What a CPU's counters can do.
 
 use super::{
-    assign::{
-        Assignment,
-        Placement, //
-    },
+    assign::Needs,
     cache::CacheEvent,
     counter::{
         Counter,
@@ -238,15 +235,18 @@ impl Capabilities {
         self.pairs == Pairs::Possible && self.events.constraints.needs_pair(event)
     }
 
-    /// Finds a counter, or a pair, for one more event. `None`, and nothing changed, if the
-    /// event and those already placed do not fit at once.
-    pub fn place(&self, assignment: &mut Assignment, event: EventSel) -> Option<Placement> {
-        let counters = self.counters_for(event);
-        if self.needs_pair(event) {
-            assignment.place_pair(counters)
-        } else {
-            assignment.place(counters)
+    /// What an event needs of the counters.
+    pub fn needs(&self, event: EventSel) -> Needs {
+        Needs {
+            counters: self.counters_for(event),
+            pair: self.needs_pair(event),
+            exclusive: self.is_exclusive(event),
         }
+    }
+
+    /// Whether GLOBAL_CTRL starts and stops the counters.
+    pub fn has_global_control(&self) -> bool {
+        self.generation.global.is_some()
     }
 
     /// Whether an event may make the counters of the same number of the core's other threads

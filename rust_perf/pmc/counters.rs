@@ -11,15 +11,14 @@
 //! Some kernel code writes these registers although the driver has reserved them:
 //!
 //! - KVM's mediated vPMU loads a guest's values into all of them, and leaves
-//!   zeros behind. perf takes the events off the CPU before that. The shadow of
-//!   EVENTSEL and FIXED_CTR_CTRL is then wrong, so the driver calls
-//!   [`Counters::forget`] when the last event leaves the CPU.
+//!   zeros behind. perf takes the events off the CPU before that. The shadow is
+//!   then wrong, so the driver calls [`Counters::forget`] before the next event is put on
+//!   the CPU.
 //! - kvm_amd rewrites AMD's PerfCntrGlobalCtl when SVM is switched on or off, and
 //!   so do the interrupt of Intel PT and BPF's snapshot of the branch stack with
 //!   GLOBAL_CTRL. A counter may then run though [`Shadow`] has it stopped, or the
-//!   reverse. The next [`Counters::run`] that starts or stops a counter writes
-//!   GLOBAL_CTRL as a whole, which repairs that. After an NMI for which no counter
-//!   has overflowed, the driver calls [`Counters::forget_running`].
+//!   reverse. So the driver calls [`Counters::forget_running`] after these, and after each
+//!   NMI. The next [`Counters::run`] writes GLOBAL_CTRL as a whole.
 //! - Firmware may use counters, in SMIs as well. [`Counters::are_as_written`] finds what it has
 //!   left in them, and the driver says so.
 //! - Whoever had the counters before may have left anything in them, and may have had PMIs freeze
@@ -30,7 +29,7 @@
 //!
 //! While an event of Intel PT or BTS is open, the in-tree NMI handler runs behind
 //! ours and may leave GLOBAL_CTRL at 0. Then the counters stop until perf next
-//! disables and enables the PMU. Do not use these together.
+//! enables the PMU. Do not use these together.
 
 use super::{
     capabilities::Capabilities,
@@ -50,11 +49,11 @@ use super::{
     msr::Msr,
     period,
     shadow::{
-        LocalWord,
         Shadow,
         UNKNOWN, //
     }, //
 };
+use crate::system::local::LocalWord;
 
 /// Access to the registers of the CPU that the code runs on.
 ///
@@ -77,9 +76,9 @@ pub trait Registers {
 /// interrupt any method. Its handler may call any method, too, but only for
 /// counters other than those of the interrupted call. There are two exceptions. `run`
 /// concerns all counters: its caller must notice such an NMI, and then call
-/// [`Self::forget_running`]. The caller of `read` must notice such an NMI, too, and
-/// read again: the first value may be old, and the shadow may have learned it. Extra
-/// registers belong to no counter; an NMI writes what is in them already.
+/// [`Self::forget_running`]. The caller of `peek` must notice such an NMI, too, and
+/// read again: the first value may be old. Extra registers belong to no counter; an NMI
+/// writes what is in them already.
 pub struct Counters<'a, R> {
     pub(super) shadow: &'a Shadow,
     pub(super) caps: &'a Capabilities,
@@ -157,39 +156,64 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
-    /// Programs `counter`, which must not be running, to count `event` from `value`
+    /// Programs `counter`, which must not be counting, to count `event` from `value`
     /// on when it is run. If the event takes a pair, `counter` is its first one.
     pub fn program(&self, counter: Counter, event: EventSel, value: u64) {
         if self.caps.needs_pair(event) {
-            self.merge(counter);
+            self.program_pair(counter, event, value);
+        } else {
+            self.program_one(counter, event, value);
         }
+    }
+
+    /// The same for an event that takes one counter.
+    #[inline(always)]
+    pub fn program_one(&self, counter: Counter, event: EventSel, value: u64) {
         self.write_value(counter, value);
         self.program_control(counter, event);
     }
 
-    /// Programs `counter`, which must not be running, to count `event`.
+    /// The same for an event that takes a pair.
+    #[inline(never)]
+    pub fn program_pair(&self, counter: Counter, event: EventSel, value: u64) {
+        self.merge(counter);
+        self.program_one(counter, event, value);
+    }
+
+    /// Programs `counter`, which must not be counting, to count `event`.
+    #[inline(always)]
     pub(super) fn program_control(&self, counter: Counter, event: EventSel) {
+        if self.caps.generation.global.is_some() {
+            let wanted = event.with(EventSel::EN, 1);
+            if self.shadow.eventsel(counter) != Some(wanted.into_raw()) {
+                self.change_control(counter, wanted);
+            }
+        } else {
+            // EN runs the counter: `run` writes both.
+            let running = self.shadow.running().contains(counter);
+            let wanted = event.with(EventSel::EN, running.into());
+            self.shadow.select(counter, wanted.into_raw());
+        }
+    }
+
+    #[inline(never)]
+    fn change_control(&self, counter: Counter, wanted: EventSel) {
         match counter.as_fixed() {
             Some(i) => {
                 // If the register is not known, no other fixed counter is in use.
                 let current = self.shadow.fixed_ctr_ctrl();
-                let wanted = FixedCtrCtrl::from_raw(current.unwrap_or(0))
-                    .with_counter(i, event.fixed_ctr())
-                    .with_user_disable(i, event.has(EventSel::RDPMC_USER_DISABLE))
+                let fields = FixedCtrCtrl::from_raw(current.unwrap_or(0))
+                    .with_counter(i, wanted.fixed_ctr())
+                    .with_user_disable(i, wanted.has(EventSel::RDPMC_USER_DISABLE))
                     .into_raw();
-                if current != Some(wanted) {
-                    self.write_fixed_ctr_ctrl(wanted);
+                if current != Some(fields) {
+                    self.write_fixed_ctr_ctrl(fields);
                 }
+                self.shadow.select(counter, wanted.into_raw());
             }
             None => {
-                // Without global control, EN runs the counter.
-                let enable = self.caps.generation.global.is_some();
-                let wanted = event.with(EventSel::EN, enable.into()).into_raw();
-                let current = self.shadow.eventsel(counter);
-                if current != Some(wanted) {
-                    self.note_selection(current);
-                    self.write_eventsel(counter, wanted);
-                }
+                self.note_selection(self.shadow.eventsel(counter));
+                self.write_eventsel(counter, wanted.into_raw());
             }
         }
     }
@@ -214,7 +238,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
         self.regs.wrmsr(extra.register.msr(), extra.value);
         word.set(extra.value);
-        known_extra.set(known_extra.get() | bit);
+        known_extra.or(bit);
     }
 
     /// Sets `counters`, none of which may be running, to 0.
@@ -233,25 +257,43 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Reads a counter.
     pub fn read(&self, counter: Counter) -> u64 {
-        let value = self.regs.rdpmc(counter.rdpmc());
+        let value = self.peek(counter);
         if !self.shadow.running().contains(counter) {
             self.shadow.learn(counter, value);
         }
         value
     }
 
+    /// Reads a counter, but does not remember its value.
+    #[inline]
+    pub fn peek(&self, counter: Counter) -> u64 {
+        self.regs.rdpmc(counter.rdpmc())
+    }
+
+    /// Reads a counter that is not running.
+    #[inline]
+    pub fn read_stopped(&self, counter: Counter) -> u64 {
+        let value = self.peek(counter);
+        self.shadow.learn(counter, value);
+        value
+    }
+
     /// Runs exactly the counters in `run`, all of which must be programmed. If any metric is
     /// among them, PERF_METRICS runs. With the first counter of a pair runs the second one.
+    #[inline]
     pub fn run(&self, run: CounterSet) {
-        let run = self.shadow.with_merged(run.global());
+        if !self.shadow.runs(run) {
+            self.change_running(self.shadow.with_merged(run.global()));
+        }
+    }
+
+    #[inline(never)]
+    fn change_running(&self, run: CounterSet) {
         let Shadow { running, known, .. } = self.shadow;
         let before = running.get();
-        if before == run.bits() {
-            return;
-        }
-        // In this order the invariant also holds in between.
-        known.set(known.get() & !run.bits());
+        // In this order the invariant also holds in between. UNKNOWN has the bits of all counters.
         running.set(before | run.bits());
+        known.and(!running.get());
         match self.caps.generation.global {
             Some(global) => self.regs.wrmsr(global.ctrl, run.bits()),
             None => {
@@ -273,33 +315,43 @@ impl<'a, R: Registers> Counters<'a, R> {
         running.set(run.bits());
     }
 
-    /// Forgets which counters are running, so that the next [`Self::run`] writes the
-    /// registers. Needed when an NMI has called `run` in the middle of another `run`, or
-    /// when someone else's NMI handler may have written GLOBAL_CTRL.
+    /// Forgets which counters are running, and what the others hold, so that the next [`Self::run`]
+    /// writes the registers. Needed when an NMI has called `run` in the middle of another `run`, or
+    /// when someone else may have written GLOBAL_CTRL. Any context.
     pub fn forget_running(&self) {
-        self.shadow.known.set(0);
+        // An NMI in between learns nothing.
         self.shadow.running.set(UNKNOWN);
+        self.shadow.known.set(0);
     }
 
     /// Forgets what is programmed. To be called when no event is on the CPU and no
-    /// counter is running: others may use the registers from now on.
+    /// counter is running, if others may have written the registers.
     pub fn forget(&self) {
         self.shadow.known.set(0);
         self.shadow.known_extra.set(0);
-        for counter in self.caps.counters.gp_part() {
-            if let Some(word) = self.shadow.eventsel.get(counter.index()) {
-                word.set(UNKNOWN);
-            }
+        for counter in self.caps.counters {
+            self.shadow.select(counter, UNKNOWN);
         }
         self.shadow.fixed_ctr_ctrl.set(UNKNOWN);
+    }
+
+    /// Stops `counter` alone, both of a pair. `active` are the counters that may be running, if that is
+    /// not known.
+    pub fn pause(&self, counter: Counter, active: CounterSet) {
+        let running = match self.shadow.running.get() {
+            UNKNOWN => active,
+            running => CounterSet::from_bits(running),
+        };
+        if running.contains(counter) {
+            self.run(running & !self.shadow.with_merged(CounterSet::of(counter)));
+        }
     }
 
     /// Takes the counters that have overflowed since they were last taken or
     /// programmed. To be called while no counter is running.
     ///
-    /// Without global status, only the value of a counter shows an overflow. Then
-    /// this looks at the counters in `active`, which must have been started at most
-    /// [`Capabilities::max_period`] events before the wrap.
+    /// Without global status, only the value of a counter shows an overflow: see
+    /// [`Self::wrapped`], for which counters may run.
     ///
     /// No overflow is lost between this and the unmasking of LVTPC, although
     /// GLOBAL_STATUS is read once: no counter is running, and WRMSR to GLOBAL_CTRL
@@ -308,12 +360,8 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// is read again until no new bit appears.
     pub fn take_overflows(&self, active: CounterSet) -> CounterSet {
         let Some(global) = self.caps.generation.global else {
-            return active
-                .into_iter()
-                .filter(|&counter| {
-                    period::has_wrapped(self.read(counter), self.caps.width(counter))
-                })
-                .collect();
+            let is_wrapped = |&counter: &Counter| self.wrapped(counter).is_some();
+            return active.into_iter().filter(is_wrapped).collect();
         };
         let mut overflowed = CounterSet::EMPTY;
         loop {
@@ -333,6 +381,13 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
+    /// Reads a counter, and returns its value if it has wrapped since it was programmed, which must
+    /// have been at most [`Capabilities::max_period`] events before.
+    pub fn wrapped(&self, counter: Counter) -> Option<u64> {
+        let value = self.read(counter);
+        period::has_wrapped(value, self.caps.width(counter)).then_some(value)
+    }
+
     /// Clears bits of GLOBAL_STATUS, which must exist. No counter is running.
     fn clear_status(&self, global: &GlobalRegisters, bits: u64) {
         if global.clears_while_on {
@@ -344,6 +399,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn write_value(&self, counter: Counter, value: u64) {
         if self.known(counter) != Some(value) {
             self.set(counter, value);
@@ -357,18 +413,21 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
         self.regs
             .wrmsr(self.caps.generation.counter(counter), value);
-        self.shadow.learn(counter, value);
+        if !self.shadow.running().contains(counter) {
+            self.shadow.learn(counter, value);
+        }
     }
 
     pub(super) fn write_eventsel(&self, counter: Counter, value: u64) {
         self.regs
             .wrmsr(self.caps.generation.eventsel(counter), value);
-        if let Some(word) = self.shadow.eventsel.get(counter.index()) {
-            word.set(value);
-        }
+        self.shadow.select(counter, value);
     }
 
     fn write_fixed_ctr_ctrl(&self, value: u64) {
+        for counter in self.caps.counters.fixed_part() {
+            self.shadow.select(counter, UNKNOWN);
+        }
         if let Some(msr) = self.caps.fixed_ctr_ctrl() {
             self.regs.wrmsr(msr, value);
             self.shadow.fixed_ctr_ctrl.set(value);

@@ -15,7 +15,8 @@
 //!
 //! This is a module of the kernel module and also a crate for the host. Nothing
 //! in here depends on the kernel: the hardware is reached through
-//! [`Registers`], which is the CPU in the kernel and a model of it in the tests.
+//! [`Registers`], which is the CPU in the kernel and a model of it in the tests. The only file from
+//! elsewhere is `system/local.rs`, which does not depend on it either.
 //! Nothing allocates, recurses, or panics. All but [`assign`], [`siblings`] and
 //! [`detect`] may be called in NMIs.
 
@@ -50,6 +51,14 @@ pub mod siblings;
 mod topdown;
 mod transactions;
 mod zhaoxin;
+
+/// What the kernel module has at this path.
+#[cfg(not(MODULE))]
+#[path = "../system"]
+#[allow(dead_code, unsafe_code)]
+mod system {
+    pub mod local;
+}
 
 pub use self::{
     bitfield::Field,

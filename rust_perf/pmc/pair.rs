@@ -50,7 +50,7 @@ const MERGE: EventSel = EventSel::from_raw(0)
 const UPPER: u64 = 0xffff;
 
 impl<R: Registers> Counters<'_, R> {
-    /// Programs the counter after `first`, neither of which may be running, to make a pair of
+    /// Programs the counter after `first`, neither of which may be counting, to make a pair of
     /// both. To be done before `first` is programmed: the PPR has the upper bits written first.
     pub(super) fn merge(&self, first: Counter) {
         for second in CounterSet::of(first).successors() {
@@ -78,6 +78,11 @@ impl<R: Registers> Counters<'_, R> {
 }
 
 impl Shadow {
+    /// Whether any counter has the merge event.
+    pub fn has_merged(&self) -> bool {
+        self.merged.get() != 0
+    }
+
     /// The counters that have the merge event.
     pub(super) fn merged(&self) -> CounterSet {
         CounterSet::from_bits(self.merged.get())

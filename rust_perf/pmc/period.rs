@@ -12,6 +12,15 @@ use super::{
     event::EventSel, //
 };
 
+/// Whether an event that only counts can run on from this value of its counter: as after a start
+/// `max` events before the wrap, and with more than half of these left.
+///
+/// So the counter does not look as if it had wrapped, and rarely does wrap.
+pub const fn can_run_on(value: u64, width: u8, max: u64) -> bool {
+    let until_wrap = delta(value, 0, width);
+    max / 2 < until_wrap && until_wrap <= max
+}
+
 /// How to restart a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rearm {
@@ -73,20 +82,28 @@ pub const fn start_value(until_wrap: u64, width: u8) -> u64 {
 /// The value of a counter as a signed number. If it is negative, its magnitude is
 /// the number of events until the counter wraps.
 pub const fn sign_extend(value: u64, width: u8) -> i64 {
-    let unused = 64u32.saturating_sub(width as u32);
+    let unused = unused(width);
     (value.wrapping_shl(unused) as i64).wrapping_shr(unused)
 }
 
+/// The number of bits of a word that a counter with `width` bits, 1 to 64, does not have, as a shift.
+const fn unused(width: u8) -> u32 {
+    64u32.wrapping_sub(width as u32)
+}
+
 /// Whether a counter has wrapped, given that it was started at most
-/// [`max_period`] events before the wrap.
+/// [`max_period`] events before the wrap: its highest bit is clear.
 pub const fn has_wrapped(value: u64, width: u8) -> bool {
-    value & mask(width) <= max_period(width)
+    sign_extend(value, width) >= 0
 }
 
 /// The number of events that took a counter from `previous` to `now`, given that
 /// it wrapped at most once.
 pub const fn delta(previous: u64, now: u64, width: u8) -> u64 {
-    now.wrapping_sub(previous) & mask(width)
+    let unused = unused(width);
+    now.wrapping_sub(previous)
+        .wrapping_shl(unused)
+        .wrapping_shr(unused)
 }
 
 /// The largest number of events before the wrap at which a counter with `width`
@@ -251,6 +268,19 @@ mod tests {
             prop_assert_eq!(sign_extend(start, width), -(step.until_wrap as i64));
             prop_assert!(!has_wrapped(start, width));
             prop_assert!(has_wrapped(start.wrapping_add(step.until_wrap), width));
+        }
+
+        #[test]
+        fn what_runs_on_has_not_wrapped(events: u64, writable in 32u8..=64, more in 0u8..=32) {
+            let width = (writable + more).min(64);
+            let max = max_period(writable);
+            let start = start_value(max, width);
+            prop_assert!(can_run_on(start, width, max));
+            // Half of them, give or take one, and no others.
+            let value = start.wrapping_add(events) & mask(width);
+            let expected = events & mask(width) < max.div_ceil(2);
+            prop_assert_eq!(can_run_on(value, width, max), expected);
+            prop_assert!(!expected || !has_wrapped(value, width));
         }
 
         #[test]

@@ -34,6 +34,7 @@ impl<R: Registers> Counters<'_, R> {
     }
 
     /// Whether GP counters must be cleared before any of them is run.
+    #[inline]
     pub fn is_uncleared(&self) -> bool {
         self.shadow.uncleared.get() != 0
     }

@@ -10,28 +10,7 @@ use super::{
     },
     extra::EXTRA_REGISTERS, //
 };
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::Relaxed, //
-};
-
-/// A word that only its own CPU and that CPU's NMIs access. It needs no ordering.
-#[derive(Default)]
-pub(super) struct LocalWord(AtomicU64);
-
-impl LocalWord {
-    pub(super) const fn new(value: u64) -> Self {
-        LocalWord(AtomicU64::new(value))
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    pub(super) fn set(&self, value: u64) {
-        self.0.store(value, Relaxed)
-    }
-}
+use crate::system::local::LocalWord;
 
 /// The shadow of a register whose value is not known. No register can have this
 /// value: GLOBAL_CTRL, EVENTSEL and FIXED_CTR_CTRL have reserved bits.
@@ -46,7 +25,9 @@ pub(super) const UNKNOWN: u64 = u64::MAX;
 /// - `running` is the set of counters that may count, or [`UNKNOWN`].
 /// - `eventsel` and `fixed_ctr_ctrl` are the values of those registers, or
 ///   [`UNKNOWN`]. Without global control, and if `running` is known, EN is set for
-///   exactly the counters in `running`.
+///   exactly the counters in `running`; the EVENTSEL of another counter may still
+///   have the event before, without EN. For a fixed counter, `eventsel` is an event, with EN, for
+///   which FIXED_CTR_CTRL is programmed, or [`UNKNOWN`].
 /// - For each counter in `known`, `value` is the counter's value, provided that the
 ///   counter is not running.
 /// - For each extra register whose bit is set in `known_extra`, `extra` is its value,
@@ -89,6 +70,17 @@ impl Default for Shadow {
 }
 
 impl Shadow {
+    /// Whether all counters are known to be stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.running.get() == 0
+    }
+
+    /// Whether exactly these counters run, and what comes with them.
+    #[inline]
+    pub fn runs(&self, counters: CounterSet) -> bool {
+        self.running.get() == self.with_merged(counters.global()).bits()
+    }
+
     pub(super) fn running(&self) -> CounterSet {
         CounterSet::from_bits(self.running.get())
     }
@@ -97,10 +89,16 @@ impl Shadow {
         CounterSet::from_bits(self.known.get()).contains(counter)
     }
 
-    /// The value of a GP counter's EVENTSEL, if it is known.
+    /// The value of a counter's EVENTSEL, or what stands for it, if that is known.
     pub(super) fn eventsel(&self, counter: Counter) -> Option<u64> {
         let word = self.eventsel.get(counter.index())?;
         Some(word.get()).filter(|&value| value != UNKNOWN)
+    }
+
+    pub(super) fn select(&self, counter: Counter, value: u64) {
+        if let Some(word) = self.eventsel.get(counter.index()) {
+            word.set(value);
+        }
     }
 
     pub(super) fn fixed_ctr_ctrl(&self) -> Option<u64> {
@@ -110,8 +108,7 @@ impl Shadow {
     pub(super) fn learn(&self, counter: Counter, value: u64) {
         if let Some(word) = self.value.get(counter.index()) {
             word.set(value);
-            self.known
-                .set(self.known.get() | CounterSet::of(counter).bits());
+            self.known.or(CounterSet::of(counter).bits());
         }
     }
 }

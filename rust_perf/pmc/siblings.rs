@@ -15,14 +15,14 @@ use super::{
     assign::{
         Assignment,
         Barred,
+        Needs,
         Placement, //
     },
     capabilities::Capabilities,
     counter::{
         Counter,
         CounterSet, //
-    },
-    event::EventSel, //
+    }, //
 };
 
 /// No CPU has more GP counters.
@@ -42,7 +42,7 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// Finds a counter of a thread for `event`, as [`Assignment::place`] does, among those that
+    /// Finds a counter of a thread for an event, as [`Assignment::place`] does, among those that
     /// the thread may use. Returns `None`, and changes nothing, if there is none for now.
     ///
     /// From now on the other threads keep clear of it. So the caller must have stopped the
@@ -52,12 +52,12 @@ impl Siblings {
         &mut self,
         thread: &mut Assignment,
         capabilities: &Capabilities,
-        event: EventSel,
+        needs: Needs,
         alone: bool,
     ) -> Option<Placement> {
         let request = Request {
-            allowed: capabilities.counters_for(event),
-            exclusive: capabilities.is_exclusive(event),
+            allowed: needs.counters,
+            exclusive: needs.exclusive,
             alone,
         };
         self.place_among(thread, capabilities.counters.gp_part(), request)

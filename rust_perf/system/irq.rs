@@ -36,7 +36,7 @@ impl IrqsDisabled<'_> {
         IrqsDisabled(PhantomData)
     }
 
-    /// Calls `f` with interrupts disabled. Task or interrupt context.
+    /// Calls `f` with interrupts disabled. Any context.
     pub fn with<R>(f: impl FnOnce(IrqsDisabled<'_>) -> R) -> R {
         // SAFETY: `rust_perf_local_irq_restore()` below undoes this, on the same CPU.
         let flags = unsafe { bindings::rust_perf_local_irq_save() };

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Kernel services that the drivers need and the `kernel` crate does not have:
-//! interrupt contexts, a lock for them, data of each CPU, sets of CPUs, CPU hotplug, the
-//! detector of hard lockups, the system's sleep and shutdown, tasks, trace points and
-//! probes, and what says where a probe is.
+//! calls of its functions, interrupt contexts, a lock for them, words that one CPU accesses, data
+//! of each CPU, sets of CPUs, CPU hotplug, the detector of hard lockups, the system's sleep and
+//! shutdown, tasks, trace points and probes, and what says where a probe is.
 
 pub mod address_space;
 pub mod cpumask;
+pub mod ftrace;
 pub mod hotplug;
 pub mod irq;
 pub mod kprobe;
+pub mod local;
 pub mod lockup;
 pub mod path;
 pub mod percpu;

@@ -6,6 +6,8 @@
 
 use super::irq::PreemptDisabled;
 use crate::bindings;
+#[cfg(CONFIG_SMP)]
+use core::arch::asm;
 use core::ptr::NonNull;
 use kernel::{
     cpu::nr_cpu_ids,
@@ -38,6 +40,28 @@ fn possible_cpus() -> impl Iterator<Item = u32> {
     })
 }
 
+/// The offset from a per-CPU allocation to the part of the CPU that the code runs on.
+#[cfg(CONFIG_SMP)]
+fn this_cpu_offset() -> usize {
+    let offset: usize;
+    // SAFETY: `this_cpu_off` is a word of each CPU's, and reading it has no other effect. The asm is
+    // not `pure`: the task may be on another CPU later.
+    unsafe {
+        asm!(
+            "mov {}, qword ptr gs:[rip + this_cpu_off]",
+            out(reg) offset,
+            options(nostack, preserves_flags, readonly),
+        )
+    };
+    offset
+}
+
+/// The same where there is one CPU, and the allocation is its part.
+#[cfg(not(CONFIG_SMP))]
+fn this_cpu_offset() -> usize {
+    0
+}
+
 impl<S> CpuData<S> {
     /// Allocates a part for each CPU, as `new` makes it. Task context, may sleep.
     pub fn new(new: impl Fn() -> S) -> Result<Self> {
@@ -65,8 +89,9 @@ impl<S> CpuData<S> {
 
     /// The part of the CPU that the code runs on.
     pub fn this<'a>(&'a self, _: PreemptDisabled<'a>) -> &'a S {
-        // SAFETY: By the type invariant this points to this CPU's initialised part.
-        unsafe { &*bindings::rust_perf_this_cpu_ptr(self.parts.as_ptr().cast()).cast() }
+        // SAFETY: The offset leads from a per-CPU allocation to this CPU's part (`this_cpu_ptr()`),
+        // which is initialised by the type invariant.
+        unsafe { &*self.parts.as_ptr().wrapping_byte_add(this_cpu_offset()) }
     }
 
     /// The parts of all CPUs.

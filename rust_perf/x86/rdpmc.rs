@@ -10,9 +10,10 @@
 //!
 //! A child inherits the count with its parent's address space, but not the
 //! mapping. RDPMC can read any counter, so the driver must make sure that
-//! counters without an event hold nothing of another task.
+//! counters without an event hold nothing of another task while CR4.PCE is set.
 
 use crate::bindings;
+use core::arch::asm;
 use kernel::{
     error::to_result,
     mm::Mm,
@@ -75,7 +76,11 @@ impl UserRdpmc {
 
     /// Whether the task that runs on this CPU, or ran last, may use RDPMC. Any context.
     pub(crate) fn is_allowed(&self) -> bool {
-        // SAFETY: The function reads CR4, which is allowed at CPL 0.
-        unsafe { bindings::rust_perf_user_rdpmc_allowed() }
+        const PCE: usize = 1 << 8;
+        let cr4: usize;
+        // SAFETY: To read CR4 is allowed at CPL 0, and has no effect. The asm is not `pure`: the kernel
+        // may change CR4.
+        unsafe { asm!("mov {}, cr4", out(reg) cr4, options(nomem, nostack, preserves_flags)) };
+        cr4 & PCE != 0
     }
 }

@@ -13,8 +13,8 @@ use super::{
     Assignment,
     Counter,
     CounterSet,
+    Moves, //
     Placement,
-    MAX_MOVES, //
 };
 
 impl Assignment {
@@ -49,21 +49,19 @@ impl Assignment {
         }
         result.pairs = result.pairs | CounterSet::of(first);
 
-        let mut placement = Placement {
-            counter: first,
-            moves: [(0, 0); MAX_MOVES],
-            len: 0,
-        };
+        let mut moves = Moves::NONE;
         for from in both & self.used {
             // Fails for the counters of another pair, which are allowed on themselves only.
             let other = result.place(self.allowed_on(from))?;
-            let last = (from.index() as u8, other.counter.index() as u8);
-            let moves = other.moves.iter().take(other.len).chain([&last]);
-            for &step in moves {
-                *placement.moves.get_mut(placement.len)? = step;
-                placement.len = placement.len.wrapping_add(1);
+            for (from, to) in other.moves() {
+                moves.push(from, to);
             }
+            moves.push(from, other.counter);
         }
+        let placement = Placement {
+            counter: first,
+            moves: Some(moves),
+        };
         Some((result, placement))
     }
 }

@@ -92,7 +92,8 @@ impl Thread {
     fn add(&mut self, siblings: &mut Siblings, code: u64) -> bool {
         let eventsel = EventSel::from_config(code, EventSel::INTEL, Modes::ALL).unwrap();
         self.stop();
-        let placed = siblings.place(&mut self.assignment, &self.driven.caps, eventsel, false);
+        let caps = &self.driven.caps;
+        let placed = siblings.place(&mut self.assignment, caps, caps.needs(eventsel), false);
         let is_placed = placed.is_some();
         if let Some(placement) = placed {
             for (from, to) in placement.moves() {

@@ -181,7 +181,7 @@ pub fn check(u: &mut Unstructured<'_>) -> Result<()> {
             event.eventsel = caps.event_in(event.eventsel, extra.register);
             assert_eq!(caps.counters_for(event.eventsel), allowed);
         }
-        let Some(placement) = caps.place(&mut assignment, event.eventsel) else {
+        let Some(placement) = assignment.place_event(caps.needs(event.eventsel)) else {
             if let Some(extra) = event.extra {
                 in_use.release(extra.register);
             }

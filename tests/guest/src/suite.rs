@@ -7,19 +7,21 @@ use suites::{Filter, Inventory, Suite, TestGroup, SUITES};
 use crate::ctx::Test;
 use crate::stress;
 use crate::tests::{
-    attr, beside, bounds, clock, clock_compare, clock_icount, codes, compare, constraints,
-    contents, cost, counting, delivery, event_zero, events, example, exclude, extra_registers,
-    fail_nth, faults, foreign_fault, foreign_writes, garbage, gp_fault, groups, hotplug, hybrid,
-    kernel_selftests, kexec, kinds, lifecycle, load_faults, lockup, lvtpc, memory_map, metrics,
-    mixed, model_events, modes, no_pmu, offline, overflow, pairs, parameters, perf_test, perf_tool,
-    primary, probes, processor, programs, random_groups, ref_cycles, rotation, sampling, saved,
-    security, shared_registers, sharing, siblings, sleep, svm, sysfs, tasks, throttled, topdown,
-    trace, trace_compare, trace_cost, unreserved, user_read, watchdog,
+    accesses, attr, beside, bounds, clock, clock_compare, clock_icount, codes, compare,
+    constraints, contents, cost, counting, delivery, event_zero, events, example, exclude,
+    extra_registers, fail_nth, faults, foreign_fault, foreign_writes, garbage, gp_fault, groups,
+    hotplug, hybrid, kernel_selftests, kexec, kinds, lifecycle, load_faults, lockup, lvtpc,
+    memory_map, metrics, mixed, model_events, modes, no_pmu, offline, overflow, pairs, parameters,
+    perf_test, perf_tool, primary, probes, processor, programs, random_groups, rdpmc_orders,
+    ref_cycles, rotation, sampling, saved, security, shared_registers, sharing, siblings, sleep,
+    svm, sysfs, tasks, throttled, topdown, trace, trace_compare, trace_cost, unreserved, user_read,
+    watchdog,
 };
 
 /// The tests of a group.
 fn tests(group: TestGroup) -> &'static [Test] {
     match group {
+        TestGroup::Accesses => accesses::TESTS,
         TestGroup::Attr => attr::TESTS,
         TestGroup::Beside => beside::TESTS,
         TestGroup::Bounds => bounds::TESTS,
@@ -86,6 +88,7 @@ fn tests(group: TestGroup) -> &'static [Test] {
         TestGroup::ProbesCost => probes::COST,
         TestGroup::Programs => programs::TESTS,
         TestGroup::RandomGroups => random_groups::TESTS,
+        TestGroup::RdpmcOrders => rdpmc_orders::TESTS,
         TestGroup::RefCycles => ref_cycles::TESTS,
         TestGroup::RotationMany => rotation::MANY,
         TestGroup::RotationSteady => rotation::STEADY,

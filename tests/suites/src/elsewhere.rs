@@ -41,16 +41,16 @@ impl TestGroup {
         match self {
             Attr | Bounds | Contents | Counting | EventZero | Groups | Mixed | Modes | Overflow
             | Sampling | Sysfs => OfCounters,
-            Delivery | Events | Exclude | Pairs | PerfTool | RotationMany | Tasks | Throttled
-            | UserRead => OfCpu0,
+            Delivery | Events | Exclude | Pairs | PerfTool | RdpmcOrders | RotationMany | Tasks
+            | Throttled | UserRead => OfCpu0,
             Clock | Probes | Trace => Once,
             CountingQuick | OverflowQuick | OverflowWidth | SamplingQuick => No(PART),
             ClockCompare | Compare | PerfTest | TraceCompare => No(CGROUPS),
             FaultsDelay | FaultsDelayLong | FaultsForeign | FaultsGarbage | FaultsLose
             | FaultsRepeat | FaultsRepeatAtOnce | FaultsSpurious | FaultsStatus | GpFault
             | HybridFault | Lvtpc => No(FAULTS),
-            ClockIcount | Cost | KernelSelftests | ProbesCost | RotationSteady | SecurityCost
-            | TraceCost => No(ICOUNT),
+            Accesses | ClockIcount | Cost | KernelSelftests | ProbesCost | RotationSteady
+            | SecurityCost | TraceCost => No(ICOUNT),
             CompareSysfs | Kinds | MemoryMap | Metrics | MetricsInTree | NoPmuLoaded | Primary
             | Processor | Programs | RefCycles | Saved | SavedKinds | SavedRefCycles
             | SharedRegisters | Siblings | UserReadHidden => No(MACHINE),

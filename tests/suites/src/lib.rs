@@ -26,7 +26,7 @@ pub use filter::{nearest, Filter};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
 pub use race::in_other_races;
 pub use suite::{
-    find, OtherKernel, Suite, SystemEvent, TestGroup, TestModule, Timing, NO_SUITE,
+    find, OtherKernel, Suite, SystemEvent, TestGroup, TestModule, Timing, BENCH, NO_SUITE,
     NO_SUITE_PRIMARY, SUITES,
 };
 

@@ -30,6 +30,8 @@ macro_rules! test_groups {
 }
 
 test_groups! {
+    /// accesses.rs: needs `-icount`, and a PMU that counts accesses
+    Accesses,
     /// attr.rs
     Attr,
     /// beside.rs: needs that the module is not loaded, and the in-tree driver
@@ -169,6 +171,8 @@ test_groups! {
     Programs,
     /// random_groups.rs
     RandomGroups,
+    /// rdpmc_orders.rs
+    RdpmcOrders,
     /// ref_cycles.rs: needs a machine whose reference cycles are those of the TSC
     RefCycles,
     /// rotation.rs: many processes
@@ -533,8 +537,11 @@ impl Suite {
     /// The properties to append to QEMU's `-cpu`, separated by commas.
     pub fn cpu_properties(&self) -> String {
         let fault = self.fault.map(|fault| format!("pmu-fault={fault}"));
-        let properties = [self.machine.properties(), fault.unwrap_or_default()];
-        join(&properties, ",")
+        let accesses = self
+            .has(&[Accesses])
+            .then(|| "pmu-count-accesses=on".to_owned());
+        let properties = [Some(self.machine.properties()), fault, accesses];
+        join(&properties.map(Option::unwrap_or_default), ",")
     }
 
     /// The heading of its column in docs/generations.md.
@@ -567,9 +574,10 @@ pub const NO_SUITE: Suite = Suite::new("", &[]);
 /// The same, with the module in the place of the in-tree driver.
 pub const NO_SUITE_PRIMARY: Suite = NO_SUITE.primary();
 
-/// Finds a suite by its name.
+/// Finds a suite by its name, or one of [`BENCH`].
 pub fn find(name: &str) -> Option<&'static Suite> {
-    SUITES.iter().find(|suite| suite.name == name)
+    let mut all = SUITES.iter().chain(BENCH);
+    all.find(|suite| suite.name == name)
 }
 
 use OtherKernel::{Checking, Older};
@@ -596,6 +604,7 @@ const DEFAULT: &[TestGroup] = &[
     Tasks,
     RotationMany,
     UserRead,
+    RdpmcOrders,
     Hotplug,
     Sharing,
     Offline,
@@ -714,6 +723,28 @@ const fn foreign(register: Foreign) -> Fault {
         seed: 1,
     }
 }
+
+/// With a PMU that counts accesses.
+const fn accesses(name: &'static str, machine: Machine) -> Suite {
+    Suite::new(name, &[&[Accesses]])
+        .on(machine)
+        .cpus(1)
+        .timing(Timing::Icount)
+}
+
+/// The guests of `make bench`: one for each generation, with a PMU that counts accesses.
+pub const BENCH: &[Suite] = &[
+    accesses("bench-v1", machine::V1_MOST),
+    accesses("bench-v2", machine::V2),
+    accesses("bench-v3", machine::V3),
+    accesses("bench-v4", machine::DEFAULT),
+    accesses("bench-v5", machine::V5_MOST),
+    accesses("bench-v6", machine::V6_MOST),
+    accesses("bench-amd-legacy", machine::AMD_LEGACY),
+    accesses("bench-amd-core", machine::AMD_CORE),
+    accesses("bench-amd-v2", machine::AMD_V2),
+    accesses("bench-zhaoxin", machine::ZHAOXIN),
+];
 
 /// All suites.
 ///
@@ -1030,6 +1061,11 @@ const GENERAL: &[Suite] = &[
     )
     .cpus(1)
     .timing(Timing::Icount),
+    accesses("accesses", machine::DEFAULT),
+    accesses("accesses-v1", machine::V1_MOST),
+    accesses("accesses-v5", machine::V5_MOST),
+    accesses("accesses-amd-core", machine::AMD_CORE),
+    accesses("accesses-amd-v2", machine::AMD_V2),
     Suite::new("fail-nth", &[&[FailNth]]).also_on(&[Checking]),
     Suite::new("security", &[&[Security, SecurityCost]])
         .cpus(1)

@@ -7,6 +7,9 @@
 //! A panic in an NMI takes the machine down, and the compiler inserts calls to
 //! panic functions wherever it cannot prove that an index is in bounds or that
 //! arithmetic does not overflow. So the module is disassembled and searched.
+//!
+//! An instruction with a `lock` prefix takes as long as dozens of others, and what only one CPU
+//! accesses needs none (`rust_perf/system/local.rs`). So there is none on these paths either.
 
 use anyhow::{ensure, Context as _, Result};
 use std::collections::{HashMap, HashSet};
@@ -40,9 +43,12 @@ const ROOTS: &[&str] = &[
     "tracepoint::Data<rust_perf::trace_pmu::hit::Migrations>>::hit",
     "tracepoint::Data<rust_perf::trace_pmu::hit::PageFaults>>::hit",
     "<rust_perf::trace_pmu::kprobe::Hits as rust_perf::system::kprobe::Handler>::hit",
+    "ftrace::hook::called::<rust_perf::core_pmu::hooks::UserRead>",
+    "ftrace::hook::called::<rust_perf::core_pmu::hooks::Guest>",
+    "ftrace::hook::called::<rust_perf::core_pmu::hooks::RunCounters>",
 ];
 
-/// What none of them may reach: panics, messages, allocations and locks.
+/// What none of them may reach: panics, messages, allocations, locks, and a locked instruction.
 const FORBIDDEN: &[&str] = &[
     "panic",
     "printk",
@@ -50,7 +56,14 @@ const FORBIDDEN: &[&str] = &[
     "mutex_lock",
     "schedule",
     "on_each_cpu",
+    LOCKED,
 ];
+
+/// What stands for a locked instruction in the graph.
+const LOCKED: &str = "a locked instruction";
+
+/// Functions that may have one: they run once for each CPU.
+const MAY_LOCK: &[&str] = &["CorePmu>::claim_core"];
 
 /// Each function and what it calls or jumps to.
 struct CallGraph<'a>(HashMap<&'a str, HashSet<&'a str>>);
@@ -64,6 +77,10 @@ impl<'a> CallGraph<'a> {
             if let Some(name) = header(line) {
                 current = name;
                 functions.entry(name).or_default();
+            } else if is_locked(line) {
+                if !MAY_LOCK.iter().any(|name| current.ends_with(name)) {
+                    functions.entry(current).or_default().insert(LOCKED);
+                }
             } else if let Some(target) = relocation(line).or_else(|| direct_call(line)) {
                 if target != current {
                     functions.entry(current).or_default().insert(target);
@@ -154,6 +171,14 @@ fn direct_call(line: &str) -> Option<&str> {
     (!inside).then_some(target)
 }
 
+/// Whether an instruction locks the bus: by the prefix, or an XCHG with memory.
+fn is_locked(line: &str) -> bool {
+    line.split_once(":\t").is_some_and(|(_, instruction)| {
+        let is_exchange = instruction.starts_with("xchg") && instruction.contains('(');
+        is_exchange || instruction.starts_with("lock ")
+    })
+}
+
 /// Checks a built module.
 pub fn check(module: &Path) -> Result<()> {
     let output = Command::new("objdump")
@@ -187,6 +212,11 @@ mod tests {
 \t\t\t38: R_X86_64_32S\t.rodata+0x40
 0000000000000040 <quiet>:
       40:\tjmp    40 <quiet>
+      42:\txchg   %ax,%ax
+0000000000000050 <counts>:
+      50:\tlock incq (%rdi)
+0000000000000060 <swaps>:
+      60:\txchg   %rax,0x8(%rdi)
 ";
 
     #[test]
@@ -210,6 +240,14 @@ mod tests {
         assert_eq!(path[..2], ["<a::B<c>>::start", "helper"]);
         assert_eq!(path.len(), 3);
         assert_eq!(graph.forbidden_path("quiet"), None);
+    }
+
+    #[test]
+    fn locked_instructions_are_found() {
+        let graph = CallGraph::parse(DISASSEMBLY);
+        for name in ["counts", "swaps"] {
+            assert_eq!(graph.forbidden_path(name), Some(vec![name, LOCKED]));
+        }
     }
 
     #[test]

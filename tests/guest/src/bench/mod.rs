@@ -14,7 +14,7 @@ use serde_json::{json, Value};
 
 use crate::accesses::{Accesses, Since};
 use crate::ctx::Ctx;
-use crate::pmu::Pmu;
+use crate::pmu::{CpuPmu, Pmu};
 use crate::setting::SampleRate;
 use crate::tests::cost::instructions;
 use operations::Operation;
@@ -34,7 +34,7 @@ const ATTEMPTS: usize = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     instructions: f64,
-    accesses: Accesses,
+    pub accesses: Accesses,
 }
 
 impl Window {
@@ -111,7 +111,7 @@ fn settled(operation: &Operation, pmu: &Pmu) -> Result<Option<Value>> {
             break;
         }
     }
-    let total: f64 = last.accesses.iter().map(|(_, n)| n).sum();
+    let total = last.accesses.iter().fold(0.0, |sum, (_, n)| sum + n);
     let by_register: serde_json::Map<_, _> = last
         .accesses
         .into_iter()
@@ -125,7 +125,7 @@ fn settled(operation: &Operation, pmu: &Pmu) -> Result<Option<Value>> {
     })))
 }
 
-/// Measures, and prints a line of JSON for each operation.
+/// Measures, and prints a line of JSON about the PMU, and one for each operation.
 pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
     let sides = [ctx.pmu()?, ctx.in_tree()?];
     // No event is throttled, and none is by the timer.
@@ -134,6 +134,10 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
     let chosen = operations
         .iter()
         .filter(|it| it.name.contains(&options.only));
+    println!(
+        "{}",
+        json!({ "global_control": CpuPmu::probe().global_control })
+    );
     let mut any = false;
     for operation in chosen {
         any = true;

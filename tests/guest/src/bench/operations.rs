@@ -97,8 +97,11 @@ impl Drop for RealTime {
     }
 }
 
-/// The numbers of events of a task.
-const NUMBERS: [usize; 4] = [1, 2, 4, 8];
+/// The numbers of events of a task, from what fits on any PMU to more than any has.
+const NUMBERS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// The numbers of groups of two events of a task.
+const GROUPS: [usize; 4] = [1, 2, 4, 8];
 
 /// All operations, in the order of the table.
 pub fn all() -> Vec<Operation> {
@@ -107,14 +110,21 @@ pub fn all() -> Vec<Operation> {
         all.push(Operation::new(
             format!("switch between two tasks, events each: {n}"),
             100,
-            move |pmu, times| switch(pmu, times, Some(n), n),
+            move |pmu, times| switch(times, || open(pmu, n), true),
+        ));
+    }
+    for n in GROUPS {
+        all.push(Operation::new(
+            format!("switch between two tasks, groups of 2 events each: {n}"),
+            100,
+            move |pmu, times| switch(times, || open_groups(pmu, n), true),
         ));
     }
     all.extend([
         Operation::new(
             "switch, only one of the two has 4 events",
             100,
-            |pmu, times| switch(pmu, times, None, 4),
+            |pmu, times| switch(times, || open(pmu, 4), false),
         ),
         Operation::new("switch, the same 4 events inherited", 100, inherited),
         Operation::new("disable and enable a group of 4", 50, group),
@@ -167,6 +177,11 @@ fn open(pmu: Option<&Pmu>, n: usize) -> Result<Vec<Counter>> {
     };
     let open = |event| Ok(builder(pmu, event).build()?);
     events(pmu, n).map(open).collect()
+}
+
+/// Opens groups of two events of the calling task.
+fn open_groups(pmu: Option<&Pmu>, n: usize) -> Result<Vec<Vec<Counter>>> {
+    (0..n).map(|_| open_group(pmu, 2)).collect()
 }
 
 /// Opens events of the calling task as a group.
@@ -266,15 +281,10 @@ fn switches(times: u32) -> Result<Option<Window>> {
     repeated(times / 2, || Ok(sched_yield()?))
 }
 
-/// Switches between two tasks with so many events, the other one with `others`.
-fn switch(
-    pmu: Option<&Pmu>,
-    times: u32,
-    own: Option<usize>,
-    others: usize,
-) -> Result<Option<Window>> {
-    let _other = Child::fork(|| open(pmu, others), |_events, _| yield_forever())?;
-    let _events = open(pmu, own.unwrap_or(0))?;
+/// Switches between two tasks, of which the other one opens events, or both do.
+fn switch<E>(times: u32, open: impl Fn() -> Result<E>, both: bool) -> Result<Option<Window>> {
+    let _other = Child::fork(&open, |_events, _| yield_forever())?;
+    let _events = both.then(open).transpose()?;
     switches(times)
 }
 

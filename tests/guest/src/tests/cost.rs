@@ -56,13 +56,18 @@ impl Row {
 
 /// Prints the rows. It is an error if ours is above the in-tree figure in any.
 pub fn expect_no_row_above(rows: &[Row]) -> Result<()> {
+    expect_no_row_above_by(rows, 0.0)
+}
+
+/// The same if so many instructions more are allowed.
+fn expect_no_row_above_by(rows: &[Row], more: f64) -> Result<()> {
     println!("# instructions                              ours  in-tree");
     for Row { what, ours, theirs } in rows {
         println!("# {what:<40} {ours:>7.0}  {theirs:>7.0}");
     }
     for Row { what, ours, theirs } in rows {
         ensure!(
-            ours <= theirs,
+            *ours <= theirs + more,
             "{what}: {ours:.1} instructions, in-tree {theirs:.1}"
         );
     }
@@ -214,12 +219,15 @@ fn clock_samples(_: &Ctx) -> Result<()> {
 }
 
 /// A read of a running event, the system call included.
+///
+/// It may take three instructions more: an NMI may read the event meanwhile, and the exchange
+/// allows for that without a lock. The in-tree CPU clock does not allow for it.
 fn clock_reads(_: &Ctx) -> Result<()> {
     const READS: u32 = 200;
     let clocks = Clocks::find()?;
-    let mut rows = Vec::new();
+    let (mut reads, mut changes) = (Vec::new(), Vec::new());
     for clock in Clock::ALL {
-        rows.push(Row::new(
+        reads.push(Row::new(
             format!("{clock:?} clock, a read"),
             clocks.both(),
             |&pmu| {
@@ -235,7 +243,7 @@ fn clock_reads(_: &Ctx) -> Result<()> {
             },
         )?);
         let what = format!("{clock:?} clock, enable and disable");
-        rows.push(Row::new(what, clocks.both(), |&pmu| {
+        changes.push(Row::new(what, clocks.both(), |&pmu| {
             let mut counter = event(pmu, clock).build()?;
             let cost = instructions(|| {
                 for _ in 0..READS {
@@ -247,5 +255,6 @@ fn clock_reads(_: &Ctx) -> Result<()> {
             Ok(cost / f64::from(READS))
         })?);
     }
-    expect_no_row_above(&rows)
+    expect_no_row_above_by(&reads, 3.0)?;
+    expect_no_row_above(&changes)
 }

@@ -5,7 +5,7 @@
 //! of the branch stack.
 //!
 //! These tests write the same registers. Counts must be exact from the next time on that
-//! perf enables the PMU.
+//! perf enables the PMU. If no event is on the CPU, the module trusts the registers for another tick.
 
 use std::thread;
 use std::time::Duration;
@@ -83,6 +83,11 @@ const EVENTS: [Counted; 2] = [
     (Event::Branches, Workload::branches),
 ];
 
+/// Waits until the module does not trust the registers any more: longer than a tick.
+fn let_pass_a_tick() {
+    thread::sleep(Duration::from_millis(20));
+}
+
 /// Counts a workload again and again, and calls `disturb` in between, when the event is
 /// disabled and not on the CPU.
 fn count_with(pmu: &Pmu, disturb: impl Fn() -> Result<()>) -> Result<()> {
@@ -100,6 +105,7 @@ fn count_with(pmu: &Pmu, disturb: impl Fn() -> Result<()>) -> Result<()> {
                 round * truth(&workload),
             )?;
             disturb()?;
+            let_pass_a_tick();
         }
     }
     Ok(())
@@ -127,6 +133,7 @@ fn zeroed_between_counts_of_a_group(ctx: &Ctx) -> Result<()> {
             expect(&what, "branches", counter.read()?, want)?;
         }
         other.zero_all()?;
+        let_pass_a_tick();
     }
     Ok(())
 }
@@ -147,6 +154,7 @@ fn sample_with(pmu: &Pmu, disturb: impl Fn() -> Result<()>) -> Result<()> {
         samples += drain(&mut sampler)?.samples.len() as u64;
         expect(&what, "samples", samples, want / PERIOD)?;
         disturb()?;
+        let_pass_a_tick();
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The tests, by theme.
 
+pub mod accesses;
 pub mod attr;
 pub mod beside;
 pub mod bounds;
@@ -52,6 +53,7 @@ pub mod probes;
 pub mod processor;
 pub mod programs;
 pub mod random_groups;
+pub mod rdpmc_orders;
 pub mod ref_cycles;
 pub mod rotation;
 pub mod sampling;

@@ -4,8 +4,9 @@
 use anyhow::{ensure, Result};
 use nix::unistd::gettid;
 
+use super::user_read::Page;
 use crate::ctx::{Ctx, Test};
-use crate::pmu::Event;
+use crate::pmu::{Event, Mode};
 use crate::setting::{pin, SampleRate};
 use crate::tests;
 use crate::workload;
@@ -13,6 +14,7 @@ use crate::workload;
 pub const TESTS: &[Test] = tests![
     all need [Root, General(4)];
     other_events_come,
+    counts_are_hidden: [InTree],
 ];
 
 /// perf stops a group that takes too many samples, without reading it. Then another event is put
@@ -48,5 +50,50 @@ fn other_events_come(ctx: &Ctx) -> Result<()> {
         (1..all).contains(&member),
         "a group that is throttled now and then counted {member} of {all} branches"
     );
+    Ok(())
+}
+
+/// perf stops a group, without reading it. Then the kernel allows the task to use RDPMC, for which the
+/// driver clears what earlier events have left in the counters, also in that of a member of the group.
+fn counts_are_hidden(ctx: &Ctx) -> Result<()> {
+    const ROUNDS: u64 = 20;
+    let _rate = SampleRate::fixed(100)?;
+    pin(gettid(), 0)?;
+    let pmu = ctx.pmu()?;
+    let workload = workload::branches(20_000);
+    // What is in the counters is known as long as the CPU has an event.
+    let mut all = pmu.open(Event::Branches, Mode::User)?;
+    all.enable()?;
+    for _ in 0..ROUNDS {
+        let mut earlier = (0..3)
+            .map(|_| pmu.open(Event::Branches, Mode::User))
+            .collect::<Result<Vec<_>>>()?;
+        for event in &mut earlier {
+            event.enable()?;
+        }
+        workload.run();
+        drop(earlier);
+
+        let mut builder = pmu.event(Event::Branches);
+        let builder = builder.exclude_kernel(true).sample_period(1_000);
+        let mut leader = builder.build()?;
+        let mut member = pmu
+            .event(Event::Branches)
+            .exclude_kernel(true)
+            .enabled(true)
+            .build_with_group(&mut leader)?;
+        // It is not enabled.
+        let other = pmu.open(Event::Branches, Mode::User)?;
+        leader.enable()?;
+        workload.run();
+        let _page = Page::map(&other)?;
+        workload.run();
+        leader.disable()?;
+        let (of_leader, of_member) = (leader.read()?, member.read()?);
+        ensure!(
+            of_leader == of_member,
+            "the leader has counted {of_leader} branches, and a member of its group {of_member}"
+        );
+    }
     Ok(())
 }

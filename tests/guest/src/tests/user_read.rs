@@ -43,6 +43,7 @@ pub const TESTS: &[Test] = tests![
     no_rdpmc_after_munmap: [InTree],
     dirty_counters_are_cleared: [InTree],
     dirty_counters_are_cleared_for_children: [InTree],
+    dirty_counters_are_cleared_for_threads: [InTree],
     dirty_counters_of_in_tree_driver: [InTreeCounts, ExactCounts],
     follows_rdpmc_setting: [Root, InTree, ExactCounts],
 ];
@@ -78,8 +79,8 @@ impl Page {
         Ok(Self(page.context("mmap")?.cast()))
     }
 
-    /// Reads the page. The kernel changes it in interrupts of this CPU, and changes
-    /// `lock` each time.
+    /// Reads the page. The kernel changes it in interrupts of this CPU, or on another one, and
+    /// increases `lock` before and after that.
     fn snapshot(&self) -> Snapshot {
         let page = self.0.as_ptr();
         loop {
@@ -100,7 +101,7 @@ impl Page {
                 fence(SeqCst);
                 (snapshot, (&raw const (*page).lock).read_volatile())
             };
-            if lock == snapshot.lock {
+            if lock == snapshot.lock && lock % 2 == 0 {
                 return snapshot;
             }
         }
@@ -121,6 +122,17 @@ impl Page {
                 return count;
             }
         }
+    }
+
+    /// `offset` and `lock`, if the page has an RDPMC index.
+    pub fn offset_with_index(&self) -> Option<(i64, u32)> {
+        let page = self.snapshot();
+        page.index.map(|_| (page.offset, page.lock))
+    }
+
+    /// The width of the counters in bits.
+    pub fn width(&self) -> u16 {
+        self.snapshot().width
     }
 
     /// The RDPMC index. It is an error if the page has none.
@@ -273,7 +285,7 @@ impl Drop for CountingProcess {
 }
 
 /// The RDPMC indices of all counters, from the pages of events that use all of them.
-fn counters(pmu: &Pmu) -> Result<Vec<u32>> {
+pub(super) fn counters(pmu: &Pmu) -> Result<Vec<u32>> {
     let CpuPmu { general, fixed, .. } = CpuPmu::probe();
     let mut found = BTreeSet::new();
     let (mut events, mut pages) = (Vec::new(), Vec::new());
@@ -296,7 +308,7 @@ fn counters(pmu: &Pmu) -> Result<Vec<u32>> {
 }
 
 /// The setting of the in-tree PMU that says who may use RDPMC, for all PMUs.
-const SETTING: &str = "/sys/bus/event_source/devices/cpu/rdpmc";
+pub(super) const SETTING: &str = "/sys/bus/event_source/devices/cpu/rdpmc";
 
 /// Two RDPMCs differ by exactly the instructions between them. Page and read() give the
 /// same count.
@@ -548,6 +560,36 @@ fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
         }
     })?;
     other.check()
+}
+
+/// A thread finds no count of another of its process, although the kernel does not switch
+/// address spaces between them.
+fn dirty_counters_are_cleared_for_threads(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let counters = counters(&pmu)?;
+    expect_child_succeeds(|| {
+        pin(gettid(), 0)?;
+        let mut event = pmu.open(Event::Instructions, Mode::User)?;
+        let page = Page::map(&event)?;
+        event.enable()?;
+        let own = page.index()?;
+        let (ready, tell) = pipe()?;
+        // The end of the process ends it.
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                if keep_counting(ctx, tell).is_err() {
+                    process::exit(1);
+                }
+            });
+            let told = File::from(ready).read(&mut [0])?;
+            ensure!(told == 1, "the other thread does not count");
+            let cleared = expect_cleared(&counters, Some(own));
+            if let Err(error) = &cleared {
+                eprintln!("{error:#}");
+            }
+            process::exit(cleared.is_err().into())
+        })
+    })
 }
 
 /// When a task becomes allowed to use RDPMC, the in-tree driver clears its own dirty

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Whatever tasks open, map, unmap, close and fork, and in whatever order: none reads with RDPMC, or
+//! in the page of an event, what the events of another have counted.
+
+use std::arch::asm;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use anyhow::{bail, ensure, Context, Result};
+use nix::sys::signal::{kill, sigaction, SaFlags, SigAction, SigHandler, SigSet, Signal};
+use nix::sys::wait::{waitpid, WaitStatus};
+use nix::unistd::{fork, gettid, pipe, ForkResult, Pid};
+use perf_event::Counter;
+
+use super::user_read::{counters, Page, SETTING};
+use crate::ctx::{Ctx, Test};
+use crate::pmu::{Event, Mode, Pmu};
+use crate::setting::{pin, Setting};
+use crate::tests;
+use crate::workload;
+
+pub const TESTS: &[Test] = tests![
+    all need [Counters, InTree];
+    no_order_of_steps_shows_counts_of_others,
+    no_order_of_steps_shows_counts_to_all_tasks: [Root],
+    pages_show_no_counts_of_others: [Cpus(2)],
+];
+
+/// The number of steps of a sequence.
+const STEPS: usize = 4;
+
+/// The events of each task: a fixed counter counts the first one, if there is any.
+const EVENTS: [Event; 2] = [Event::Instructions, Event::Branches];
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    /// Opens its events, and enables them.
+    Open,
+    /// Maps the page of the last one.
+    Map,
+    Unmap,
+    Close,
+    /// Only runs.
+    Run,
+    /// Forks, and waits for the child.
+    Fork,
+    /// Ends, and the next step is the first one of another task.
+    Exit,
+}
+
+impl Step {
+    const ALL: [Self; 7] = [
+        Self::Open,
+        Self::Map,
+        Self::Unmap,
+        Self::Close,
+        Self::Run,
+        Self::Fork,
+        Self::Exit,
+    ];
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Idle,
+    Open,
+    Mapped,
+}
+
+impl State {
+    /// The state after a step, which must be possible.
+    fn after(self, step: Step) -> Option<Self> {
+        match (self, step) {
+            (Self::Idle, Step::Open) | (Self::Mapped, Step::Unmap) => Some(Self::Open),
+            (Self::Open, Step::Map) => Some(Self::Mapped),
+            (Self::Open | Self::Mapped, Step::Close | Step::Exit) => Some(Self::Idle),
+            (state, Step::Run | Step::Fork) => Some(state),
+            _ => None,
+        }
+    }
+}
+
+/// A step of one of the two tasks.
+#[derive(Clone, Copy)]
+struct Turn {
+    task: usize,
+    step: Step,
+}
+
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.step_name(), ["A", "B"][self.task])
+    }
+}
+
+impl Turn {
+    fn step_name(&self) -> String {
+        format!("{:?}", self.step).to_lowercase()
+    }
+}
+
+/// All sequences of so many steps of two tasks, of which A does the first one.
+fn sequences(length: usize) -> Vec<Vec<Turn>> {
+    let mut all = vec![(Vec::new(), [State::Idle; 2])];
+    for _ in 0..length {
+        let longer = |(turns, states): &(Vec<Turn>, [State; 2])| {
+            let tasks = if turns.is_empty() { 0..1 } else { 0..2 };
+            let (turns, states) = (turns.clone(), *states);
+            let next = tasks.flat_map(|task| Step::ALL.map(|step| Turn { task, step }));
+            let possible = next.filter_map(move |turn| {
+                let mut states = states;
+                states[turn.task] = states[turn.task].after(turn.step)?;
+                let turns = turns.iter().copied().chain([turn]).collect();
+                Some((turns, states))
+            });
+            possible.collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all.into_iter().map(|(turns, _)| turns).collect()
+}
+
+/// How often RDPMC has faulted in this process.
+static FAULTS: AtomicU32 = AtomicU32::new(0);
+
+/// Skips an RDPMC that faults: it is two bytes long.
+extern "C" fn skip_rdpmc(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    FAULTS.fetch_add(1, SeqCst);
+    let context = context.cast::<libc::ucontext_t>();
+    // SAFETY: the kernel passes the context of the interrupted code, which continues with it.
+    unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] += 2 };
+}
+
+/// Reads a counter, which must exist. `None` if that is not allowed.
+fn try_rdpmc(index: u32) -> Option<u64> {
+    let faults = FAULTS.load(SeqCst);
+    let (low, high): (u32, u32);
+    // SAFETY: RDPMC changes EAX and EDX only. If it faults, `skip_rdpmc` has it do nothing.
+    unsafe { asm!("rdpmc", in("ecx") index, inout("eax") 0 => low, inout("edx") 0 => high) };
+    let value = (u64::from(high) << 32) | u64::from(low);
+    (FAULTS.load(SeqCst) == faults).then_some(value)
+}
+
+/// The number of low bits that a counter has: 32 where no more can be written.
+fn sign_extend(value: u64, width: u16) -> i64 {
+    let unused = 64 - u32::from(width);
+    (value << unused) as i64 >> unused
+}
+
+/// A task that does what it is told.
+struct Task<'a> {
+    pmu: &'a Pmu,
+    counters: &'a [u32],
+    /// `offset` of an event that has been started afresh, and the width of the counters.
+    fresh: (i64, u16),
+    events: Vec<Counter>,
+    page: Option<Page>,
+}
+
+impl Task<'_> {
+    /// Does a step, and looks at all counters.
+    fn take(&mut self, step: Step) -> Result<()> {
+        match step {
+            Step::Open => {
+                for event in EVENTS {
+                    let mut event = self.pmu.open(event, Mode::User)?;
+                    event.enable()?;
+                    self.events.push(event);
+                }
+            }
+            Step::Map => {
+                let event = self.events.last().context("no event")?;
+                self.page = Some(Page::map(event)?);
+            }
+            Step::Unmap => self.page = None,
+            Step::Close => (self.page, self.events) = (None, Vec::new()),
+            Step::Run | Step::Exit => {}
+            // SAFETY: this process has only one thread, so that no lock is held in the child.
+            Step::Fork => match unsafe { fork() }? {
+                ForkResult::Child => {
+                    // Its parent's events do not count it.
+                    let looked = look(self.counters, |_| false);
+                    process::exit(looked.is_err().into());
+                }
+                ForkResult::Parent { child } => {
+                    let status = waitpid(child, None)?;
+                    ensure!(
+                        matches!(status, WaitStatus::Exited(_, 0)),
+                        "the child reads counts of others: {status:?}"
+                    );
+                }
+            },
+        }
+        workload::branches(100).run();
+        self.look()
+    }
+
+    /// Fails if a counter has anything but what an event of this task has counted.
+    fn look(&mut self) -> Result<()> {
+        let read = |events: &mut Vec<Counter>| -> Result<Vec<u64>> {
+            events.iter_mut().map(|it| Ok(it.read()?)).collect()
+        };
+        let (start, width) = self.fresh;
+        let before = read(&mut self.events)?;
+        let mut values = Vec::new();
+        look(self.counters, |value| {
+            values.push(value);
+            true
+        })?;
+        let after = read(&mut self.events)?;
+        ensure!(
+            values.len() <= after.len(),
+            "{values:#x?} in counters, with {} events",
+            after.len()
+        );
+        for value in values {
+            // A fresh event starts that far before the wrap.
+            let counted = sign_extend(value, width).wrapping_add(start) as u64;
+            let mut counts = before.iter().zip(&after);
+            ensure!(
+                counts.any(|(before, after)| (*before..=*after).contains(&counted)),
+                "{value:#x} in a counter, with counts of {before:?} to {after:?}"
+            );
+        }
+        if let Some(page) = &self.page {
+            let (offset, _) = page.offset_with_index().context("no index in the page")?;
+            ensure!(
+                offset == start,
+                "an offset of {offset:#x}, expected {start:#x}"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Reads all counters, as far as that is allowed. Fails if one that is not 0 is not `expected`.
+fn look(counters: &[u32], mut expected: impl FnMut(u64) -> bool) -> Result<()> {
+    for &index in counters {
+        let Some(value) = try_rdpmc(index) else {
+            return Ok(());
+        };
+        if value != 0 && !expected(value) {
+            bail!("counter {index:#x} is {value:#x}, left by another task");
+        }
+    }
+    Ok(())
+}
+
+/// A process that runs a [`Task`]. Drop ends it.
+struct Worker {
+    pid: Pid,
+    steps: File,
+    answers: File,
+}
+
+impl Worker {
+    fn spawn(pmu: &Pmu, counters: &[u32], fresh: (i64, u16)) -> Result<Self> {
+        let ((steps, to_worker), (from_worker, answers)) = (pipe()?, pipe()?);
+        // SAFETY: this program has only one thread here, so that no lock is held in the child.
+        match unsafe { fork() }? {
+            ForkResult::Child => {
+                drop((to_worker, from_worker));
+                let task = Task {
+                    pmu,
+                    counters,
+                    fresh,
+                    events: Vec::new(),
+                    page: None,
+                };
+                let served = serve(task, steps.into(), answers.into());
+                process::exit(served.is_err().into())
+            }
+            ForkResult::Parent { child } => Ok(Self {
+                pid: child,
+                steps: to_worker.into(),
+                answers: from_worker.into(),
+            }),
+        }
+    }
+
+    /// Has the process do a step, and waits for it.
+    fn take(&mut self, step: Step) -> Result<()> {
+        self.steps.write_all(&[step as u8])?;
+        let mut length = [0];
+        self.answers.read_exact(&mut length)?;
+        let mut message = vec![0; length[0].into()];
+        self.answers.read_exact(&mut message)?;
+        ensure!(message.is_empty(), "{}", String::from_utf8_lossy(&message));
+        Ok(())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = kill(self.pid, Signal::SIGKILL);
+        let _ = waitpid(self.pid, None);
+    }
+}
+
+/// Does the steps that come from `steps`, and answers each with an error message, which is empty if
+/// there is none.
+fn serve(mut task: Task<'_>, mut steps: File, mut answers: File) -> Result<()> {
+    let handler = SigHandler::SigAction(skip_rdpmc);
+    let action = SigAction::new(handler, SaFlags::SA_SIGINFO, SigSet::empty());
+    // SAFETY: the handler changes an atomic and its own context only.
+    unsafe { sigaction(Signal::SIGSEGV, &action) }?;
+    loop {
+        let mut step = [0];
+        steps.read_exact(&mut step)?;
+        let result = task.take(Step::ALL[usize::from(step[0])]);
+        let mut message = result.err().map_or(String::new(), |it| format!("{it:#}"));
+        message.truncate(u8::MAX.into());
+        answers.write_all(&[message.len() as u8])?;
+        answers.write_all(message.as_bytes())?;
+    }
+}
+
+/// `offset` in the page of an event that begins to count, and the width of the counters.
+fn fresh_page(pmu: &Pmu) -> Result<(i64, u16)> {
+    let mut event = pmu.open(Event::Branches, Mode::User)?;
+    let page = Page::map(&event)?;
+    event.enable()?;
+    let (offset, _) = page.offset_with_index().context("no index in the page")?;
+    Ok((offset, page.width()))
+}
+
+/// Runs all sequences of steps. Their tasks have CPU 0 for themselves and for this one.
+fn run_sequences(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    pin(gettid(), 0)?;
+    let counters = counters(&pmu)?;
+    let fresh = fresh_page(&pmu)?;
+    let sequences = sequences(STEPS);
+    println!("# {} sequences of {STEPS} steps", sequences.len());
+    for turns in &sequences {
+        let spawn = || Worker::spawn(&pmu, &counters, fresh);
+        let mut workers = [spawn()?, spawn()?];
+        let mut run = || -> Result<()> {
+            for Turn { task, step } in turns {
+                workers[*task].take(*step)?;
+                if *step == Step::Exit {
+                    workers[*task] = spawn()?;
+                }
+            }
+            // Both once more, after all the steps.
+            for worker in &mut workers {
+                worker.take(Step::Run)?;
+            }
+            Ok(())
+        };
+        run().with_context(|| {
+            let turns: Vec<_> = turns.iter().map(Turn::to_string).collect();
+            turns.join(", ")
+        })?;
+    }
+    Ok(())
+}
+
+/// Two tasks that have mapped events, or not, take turns in every way.
+fn no_order_of_steps_shows_counts_of_others(ctx: &Ctx) -> Result<()> {
+    run_sequences(ctx)
+}
+
+/// The same if all tasks may use RDPMC.
+fn no_order_of_steps_shows_counts_to_all_tasks(ctx: &Ctx) -> Result<()> {
+    let _setting = Setting::change(SETTING, 2)?;
+    run_sequences(ctx)
+}
+
+/// A task on another CPU maps the event of a task that may not use RDPMC. Its page shows nothing but
+/// that event's count, whatever its counter held when it was started.
+fn pages_show_no_counts_of_others(ctx: &Ctx) -> Result<()> {
+    const STARTS: usize = 50;
+    let pmu = ctx.pmu()?;
+    pin(gettid(), 1)?;
+    let (fresh, _) = fresh_page(&pmu)?;
+    let spawn = || Loop::spawn();
+    let (shown, other) = (spawn()?, spawn()?);
+    for event in EVENTS {
+        let open = |task: &Loop| -> Result<Counter> {
+            let mut event = pmu
+                .event(event)
+                .exclude_kernel(true)
+                .observe_pid(task.0.as_raw())
+                .build()?;
+            event.enable()?;
+            Ok(event)
+        };
+        let _other = open(&other)?;
+        let mut counter = open(&shown)?;
+        let page = Page::map(&counter)?;
+        // The kernel changes the page whenever it puts the event on a counter.
+        let mut seen = BTreeSet::new();
+        while seen.len() < STARTS {
+            let Some((offset, lock)) = page.offset_with_index() else {
+                continue;
+            };
+            ensure!(
+                offset == fresh,
+                "{}: an offset of {offset:#x}, expected {fresh:#x}",
+                event.name()
+            );
+            seen.insert(lock);
+        }
+        ensure!(counter.read()? > 0, "{} is not counted", event.name());
+    }
+    Ok(())
+}
+
+/// A process on CPU 0 that runs forever. Drop kills it.
+struct Loop(Pid);
+
+impl Loop {
+    fn spawn() -> Result<Self> {
+        // SAFETY: this program has only one thread here, so that no lock is held in the child.
+        match unsafe { fork() }? {
+            ForkResult::Child => {
+                if pin(gettid(), 0).is_err() {
+                    process::exit(1);
+                }
+                loop {
+                    workload::branches(1_000).run();
+                }
+            }
+            ForkResult::Parent { child } => Ok(Self(child)),
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGKILL);
+        let _ = waitpid(self.0, None);
+    }
+}
