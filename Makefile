@@ -10,7 +10,7 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS SHARD ALL, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS SHARD ALL ROUNDS GENERATIONS BEFORE FROM, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
@@ -85,7 +85,12 @@ define usage
 |   INSTALL_PATH=dir  in that directory (default: out/kselftest)
 | make event-lists    unpack Intel's event lists from the kernel's source, and print where they
 |                     are; `make test` does so as well
-| make bench          measure what the emulated PMU costs
+| make bench          measure what events cost with both drivers, on each generation, in
+|                     out/bench (docs/performance.md), and what the emulated PMU costs
+|   GENERATIONS='v4 amd-core'  on these only
+|   BEFORE=file       compare with the bench.json of another driver
+|   FROM=file         make the page and the plots of a bench.json, measure nothing
+|   ROUNDS=n          guests for each figure of the emulated PMU (default: 5); 0: leave that out
 | make update         look for a newer kernel in the package index
 | make clean          remove what this checkout has built, and its logs
 | make clean-cache    remove the cache: build root, kernel, QEMU

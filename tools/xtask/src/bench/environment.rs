@@ -1,30 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `make bench`: what the emulated PMU costs.
+//! What the emulated PMU costs: the CPU time of QEMU.
 //!
 //! A round boots three guests, one after another: under pristine QEMU, with a PMU that
 //! does not count, and with one that counts. So other load on the machine affects all
 //! three alike. The ratios are formed within a round. The result is their median.
 
 use anyhow::{ensure, Result};
-use clap::Args;
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::time::TimeValLike;
 use std::io;
-use std::process::ExitCode;
 
 use crate::context::Context;
 use crate::guest::{Guest, LimitOf, Options as GuestOptions, Outcome, Parts};
 use crate::kernel;
 use crate::qemu::Qemu;
-
-/// How much to measure.
-#[derive(Args)]
-pub struct Options {
-    /// How many rounds.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-}
 
 /// The workloads: a name and a command.
 const WORKLOADS: &[(&str, &str)] = &[
@@ -35,9 +25,8 @@ const WORKLOADS: &[(&str, &str)] = &[
     ),
 ];
 
-/// `make bench`.
-pub fn bench(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
-    ensure!(options.rounds > 0, "--rounds must be at least 1");
+/// Measures in so many rounds, and prints a table.
+pub fn measure(ctx: &Context, kernel: &kernel::Options, rounds: usize) -> Result<()> {
     let pristine = Parts::prepare(ctx, kernel, Qemu::pristine(ctx)?)?;
     let patched = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
     // The NMI watchdog counts cycles on every CPU from boot on.
@@ -53,7 +42,7 @@ pub fn bench(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Resu
     );
     for (name, command) in WORKLOADS {
         let mut seconds = [const { Vec::new() }; 3];
-        for _ in 0..options.rounds {
+        for _ in 0..rounds {
             for (times, (parts, append)) in seconds.iter_mut().zip(configurations) {
                 times.push(cpu_seconds(ctx, parts, append, command)?);
             }
@@ -69,10 +58,9 @@ pub fn bench(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Resu
         );
     }
     println!(
-        "\nidle: PMU idle / pristine. counting: counting / PMU idle. Medians of {} rounds.",
-        options.rounds
+        "\nidle: PMU idle / pristine. counting: counting / PMU idle. Medians of {rounds} rounds."
     );
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The CPU time that QEMU takes for a guest, user and system.

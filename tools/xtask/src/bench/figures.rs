@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What operations cost, by generation: `guest-tests bench` in a guest of each.
+
+use anyhow::{ensure, Context as _, Result};
+use serde_json::{json, Value};
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use suites::Suite;
+
+use crate::context::Context;
+use crate::guest::{Guest, LimitOf, Options as GuestOptions, Outcome, Parts};
+use crate::guest_tests;
+use crate::kernel;
+use crate::module;
+use crate::qemu::Qemu;
+use crate::step::Step;
+
+/// What an operation costs with one driver.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    pub instructions: f64,
+    pub accesses: f64,
+    /// Whether two measurements agreed.
+    pub is_settled: bool,
+}
+
+impl Cost {
+    fn of(value: &Value) -> Option<Self> {
+        Some(Self {
+            instructions: value.get("instructions")?.as_f64()?,
+            accesses: value.get("accesses")?.as_f64()?,
+            is_settled: value.get("settled")?.as_bool()?,
+        })
+    }
+}
+
+/// What an operation costs. `None` for a driver that cannot do it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub operation: String,
+    pub ours: Option<Cost>,
+    pub in_tree: Option<Cost>,
+}
+
+impl Row {
+    fn of(line: &Value) -> Result<Self> {
+        let operation = line["operation"].as_str().context("no operation")?;
+        Ok(Self {
+            operation: operation.to_owned(),
+            ours: Cost::of(&line["ours"]),
+            in_tree: Cost::of(&line["in_tree"]),
+        })
+    }
+}
+
+/// What operations cost on one generation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generation {
+    /// The name of its machine.
+    pub name: String,
+    pub has_global_control: bool,
+    pub rows: Vec<Row>,
+}
+
+impl Generation {
+    pub fn row(&self, operation: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.operation == operation)
+    }
+}
+
+/// What was measured, also by register, as JSON.
+pub struct Figures(Value);
+
+impl Figures {
+    /// Reads what [`Self::write`] wrote.
+    pub fn read(file: &Path) -> Result<Self> {
+        let text = fs::read(file).with_context(|| file.display().to_string())?;
+        let json = serde_json::from_slice(&text);
+        Ok(Self(json.with_context(|| file.display().to_string())?))
+    }
+
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(&self.0)?;
+        fs::write(file, text + "\n").with_context(|| file.display().to_string())
+    }
+
+    pub fn generations(&self) -> Result<Vec<Generation>> {
+        let all = self.0.as_array().context("bench.json is no list")?;
+        let generation = |value: &Value| -> Result<_> {
+            let rows = value["operations"].as_array().context("no operations")?;
+            Ok(Generation {
+                name: value["machine"].as_str().context("no machine")?.to_owned(),
+                has_global_control: value["global_control"] == true,
+                rows: rows.iter().map(Row::of).collect::<Result<_>>()?,
+            })
+        };
+        all.iter().map(generation).collect()
+    }
+}
+
+/// Collects the standard output of a guest.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Collector {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Boots a guest for each suite, two at a time.
+pub fn measure(
+    ctx: &Context,
+    kernel: &kernel::Options,
+    suites: &[&'static Suite],
+) -> Result<Figures> {
+    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
+    let module = module::for_kernel(ctx, &parts.kernel)?;
+    let tests = guest_tests::build(ctx)?;
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(vec![None; suites.len()]);
+    thread::scope(|scope| {
+        let work = || -> Result<()> {
+            while let Some((i, suite)) = {
+                let i = next.fetch_add(1, Relaxed);
+                suites.get(i).map(|suite| (i, suite))
+            } {
+                let value = of_suite(ctx, &parts, &module, &tests, suite)?;
+                results.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(value);
+            }
+            Ok(())
+        };
+        let threads = [scope.spawn(work), scope.spawn(work)];
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Figures(results.into_iter().flatten().collect()))
+}
+
+fn of_suite(
+    ctx: &Context,
+    parts: &Parts,
+    module: &Path,
+    tests: &Path,
+    suite: &'static Suite,
+) -> Result<Value> {
+    let name = suite.machine.name;
+    let step = Step::start(ctx, suite.name, &format!("operations on {name}"))?;
+    let options = GuestOptions {
+        timeout: Some(1_800),
+        ..GuestOptions::default()
+    };
+    let guest = Guest {
+        logs: &ctx.guest_logs(suite.name)?,
+        module: Some(module),
+        example: None,
+        test_module: None,
+        selftests: None,
+        command: Some("guest-tests bench"),
+        suite: Some(suite),
+        tests: Some(tests),
+        limit: LimitOf::Guest,
+        options: &options,
+    };
+    let output = Collector::default();
+    let end = guest.run(ctx, parts, Box::new(output.clone()), Box::new(io::sink()))?;
+    ensure!(
+        matches!(end.outcome, Outcome::Exited(0)),
+        "the guest of {name} failed: {}",
+        guest.explain(&end)
+    );
+    let output = output.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines = output.split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| line.starts_with(b"{"));
+    let mut lines = lines.map(serde_json::from_slice::<Value>);
+    let about = lines.next().context("the guest printed nothing")??;
+    let operations: Vec<Value> = lines.collect::<Result<_, _>>()?;
+    step.done();
+    Ok(json!({
+        "machine": name,
+        "global_control": about["global_control"],
+        "operations": operations,
+    }))
+}
