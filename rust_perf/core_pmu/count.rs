@@ -356,17 +356,14 @@ impl CorePmu {
             return None;
         }
         let value = self.counters(cpu).known(counter)?;
-        let width = self.hardware.capabilities.width(counter);
+        let capabilities = &self.hardware.capabilities;
+        let width = capabilities.width(counter);
         if !period::can_run_on(value, width, self.max_period) {
             return None;
         }
         let until_wrap = period::delta(value, 0, width);
-        if self
-            .hardware
-            .capabilities
-            .limit_period(Self::eventsel_of(&event), until_wrap)
-            != until_wrap
-        {
+        let allowed = capabilities.limit_period(Self::eventsel_of(&event), until_wrap);
+        if allowed != until_wrap {
             return None;
         }
         let is_hidden = || !is_readable && !self.hardware.user_rdpmc.is_allowed();

@@ -183,7 +183,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// Programs `counter`, which must not be counting, to count `event`.
     #[inline(always)]
     pub(super) fn program_control(&self, counter: Counter, event: EventSel) {
-        if self.caps.generation.global.is_some() {
+        if self.caps.has_global_control() {
             let wanted = event.with(EventSel::EN, 1);
             if self.shadow.eventsel(counter) != Some(wanted.into_raw()) {
                 self.change_control(counter, wanted);

@@ -15,9 +15,10 @@ use core::{
 /// A word that only its own CPU and that CPU's NMIs access.
 ///
 /// An operation is one instruction, or repeats one until no NMI has come in between, so that an NMI
-/// comes before or after it, as with the kernel's `local64_t`. It needs no `lock` prefix and no ordering: another CPU may at most read
-/// the word, and may then find an old value, or set it, and may then lose what it has set. To read,
-/// change and write back is not one operation: what an NMI writes in between is lost.
+/// comes before or after it, as with the kernel's `local64_t`. It needs no `lock` prefix and no
+/// ordering: another CPU may at most read the word, and may then find an old value, or set it, and may
+/// then lose what it has set. To read, change and write back is not one operation: what an NMI writes
+/// in between is lost.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct LocalWord(AtomicU64);

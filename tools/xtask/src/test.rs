@@ -373,7 +373,7 @@ struct Reporter<'a> {
 /// How many guests run at the same time: one a core, less what runs beside. A guest with two CPUs has
 /// two threads that run and wait for each other's inter-processor interrupts. With more of them than
 /// cores, a CPU spins for one that does not run.
-fn guests_at_a_time(ctx: &Context) -> usize {
+pub fn guests_at_a_time(ctx: &Context) -> usize {
     match ctx.is_aside {
         true => 1,
         false => kernel::jobs(),

@@ -11,12 +11,12 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use anyhow::{bail, ensure, Context, Result};
-use nix::sys::signal::{kill, sigaction, SaFlags, SigAction, SigHandler, SigSet, Signal};
-use nix::sys::wait::{waitpid, WaitStatus};
-use nix::unistd::{fork, gettid, pipe, ForkResult, Pid};
+use nix::sys::signal::{sigaction, SaFlags, SigAction, SigHandler, SigSet, Signal};
+use nix::unistd::{fork, gettid, pipe, ForkResult};
 use perf_event::Counter;
+use pmc::period::sign_extend;
 
-use super::user_read::{counters, Page, SETTING};
+use super::user_read::{counters, expect_child_succeeds, KilledProcess, Page, SETTING};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Mode, Pmu};
 use crate::setting::{pin, Setting};
@@ -147,12 +147,6 @@ fn try_rdpmc(index: u32) -> Option<u64> {
     (FAULTS.load(SeqCst) == faults).then_some(value)
 }
 
-/// The number of low bits that a counter has: 32 where no more can be written.
-fn sign_extend(value: u64, width: u16) -> i64 {
-    let unused = 64 - u32::from(width);
-    (value << unused) as i64 >> unused
-}
-
 /// A task that does what it is told.
 struct Task<'a> {
     pmu: &'a Pmu,
@@ -181,21 +175,8 @@ impl Task<'_> {
             Step::Unmap => self.page = None,
             Step::Close => (self.page, self.events) = (None, Vec::new()),
             Step::Run | Step::Exit => {}
-            // SAFETY: this process has only one thread, so that no lock is held in the child.
-            Step::Fork => match unsafe { fork() }? {
-                ForkResult::Child => {
-                    // Its parent's events do not count it.
-                    let looked = look(self.counters, |_| false);
-                    process::exit(looked.is_err().into());
-                }
-                ForkResult::Parent { child } => {
-                    let status = waitpid(child, None)?;
-                    ensure!(
-                        matches!(status, WaitStatus::Exited(_, 0)),
-                        "the child reads counts of others: {status:?}"
-                    );
-                }
-            },
+            // Its parent's events do not count the child.
+            Step::Fork => expect_child_succeeds(|| look(self.counters, |_| false))?,
         }
         workload::branches(100).run();
         self.look()
@@ -221,7 +202,7 @@ impl Task<'_> {
         );
         for value in values {
             // A fresh event starts that far before the wrap.
-            let counted = sign_extend(value, width).wrapping_add(start) as u64;
+            let counted = sign_extend(value, width as u8).wrapping_add(start) as u64;
             let mut counts = before.iter().zip(&after);
             ensure!(
                 counts.any(|(before, after)| (*before..=*after).contains(&counted)),
@@ -254,7 +235,7 @@ fn look(counters: &[u32], mut expected: impl FnMut(u64) -> bool) -> Result<()> {
 
 /// A process that runs a [`Task`]. Drop ends it.
 struct Worker {
-    pid: Pid,
+    _process: KilledProcess,
     steps: File,
     answers: File,
 }
@@ -277,7 +258,7 @@ impl Worker {
                 process::exit(served.is_err().into())
             }
             ForkResult::Parent { child } => Ok(Self {
-                pid: child,
+                _process: KilledProcess(child),
                 steps: to_worker.into(),
                 answers: from_worker.into(),
             }),
@@ -293,13 +274,6 @@ impl Worker {
         self.answers.read_exact(&mut message)?;
         ensure!(message.is_empty(), "{}", String::from_utf8_lossy(&message));
         Ok(())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = kill(self.pid, Signal::SIGKILL);
-        let _ = waitpid(self.pid, None);
     }
 }
 
@@ -380,10 +354,9 @@ fn pages_show_no_counts_of_others(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     pin(gettid(), 1)?;
     let (fresh, _) = fresh_page(&pmu)?;
-    let spawn = || Loop::spawn();
-    let (shown, other) = (spawn()?, spawn()?);
+    let (shown, other) = (run_forever()?, run_forever()?);
     for event in EVENTS {
-        let open = |task: &Loop| -> Result<Counter> {
+        let open = |task: &KilledProcess| -> Result<Counter> {
             let mut event = pmu
                 .event(event)
                 .exclude_kernel(true)
@@ -413,29 +386,18 @@ fn pages_show_no_counts_of_others(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// A process on CPU 0 that runs forever. Drop kills it.
-struct Loop(Pid);
-
-impl Loop {
-    fn spawn() -> Result<Self> {
-        // SAFETY: this program has only one thread here, so that no lock is held in the child.
-        match unsafe { fork() }? {
-            ForkResult::Child => {
-                if pin(gettid(), 0).is_err() {
-                    process::exit(1);
-                }
-                loop {
-                    workload::branches(1_000).run();
-                }
+/// Starts a process on CPU 0 that runs forever.
+fn run_forever() -> Result<KilledProcess> {
+    // SAFETY: this program has only one thread here, so that no lock is held in the child.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            if pin(gettid(), 0).is_err() {
+                process::exit(1);
             }
-            ForkResult::Parent { child } => Ok(Self(child)),
+            loop {
+                workload::branches(1_000).run();
+            }
         }
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = kill(self.0, Signal::SIGKILL);
-        let _ = waitpid(self.0, None);
+        ForkResult::Parent { child } => Ok(KilledProcess(child)),
     }
 }

@@ -21,6 +21,7 @@ use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, gettid, pipe, ForkResult, Pid};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
+use pmc::period::sign_extend;
 
 use super::{expect, switches};
 use crate::ctx::{Ctx, Test, IN_TREE};
@@ -113,10 +114,9 @@ impl Page {
             let before = self.snapshot();
             let mut count = before.offset;
             if let Some(index) = before.index {
-                let unused = 64 - u32::from(before.width);
                 // SAFETY: a page has an index only while the kernel allows RDPMC of it.
                 let value = unsafe { rdpmc(index) };
-                count += (value << unused) as i64 >> unused;
+                count += sign_extend(value, before.width as u8);
             }
             if self.snapshot().lock == before.lock {
                 return count;
@@ -212,7 +212,7 @@ fn in_child(f: impl FnOnce() -> Result<()>) -> Result<WaitStatus> {
 }
 
 /// Like [`in_child`], but it is an error if the child fails.
-fn expect_child_succeeds(f: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn expect_child_succeeds(f: impl FnOnce() -> Result<()>) -> Result<()> {
     let status = in_child(f)?;
     ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
     Ok(())
@@ -242,8 +242,19 @@ pub(super) fn expect_child_faults(f: impl FnOnce() -> Result<()>) -> Result<()> 
     Ok(())
 }
 
-/// A process on CPU 0 that uses all counters. Drop kills it.
-struct CountingProcess(Pid);
+/// A child process. Drop kills it.
+pub(super) struct KilledProcess(pub Pid);
+
+impl Drop for KilledProcess {
+    fn drop(&mut self) {
+        // If it has ended already, there is nothing to kill.
+        let _ = kill(self.0, Signal::SIGKILL);
+        let _ = waitpid(self.0, None);
+    }
+}
+
+/// A process on CPU 0 that uses all counters.
+struct CountingProcess(KilledProcess);
 
 impl CountingProcess {
     /// Starts the process, and waits until it counts.
@@ -257,7 +268,7 @@ impl CountingProcess {
             }
             ForkResult::Parent { child } => {
                 drop(tell);
-                let other = Self(child);
+                let other = Self(KilledProcess(child));
                 let told = File::from(ready).read(&mut [0])?;
                 ensure!(told == 1, "the counting process does not count");
                 Ok(other)
@@ -267,20 +278,13 @@ impl CountingProcess {
 
     /// Fails if the process has ended.
     fn check(&self) -> Result<()> {
-        let status = waitpid(self.0, Some(WaitPidFlag::WNOHANG))?;
+        let Self(KilledProcess(pid)) = self;
+        let status = waitpid(*pid, Some(WaitPidFlag::WNOHANG))?;
         ensure!(
             status == WaitStatus::StillAlive,
             "the counting process has ended: {status:?}"
         );
         Ok(())
-    }
-}
-
-impl Drop for CountingProcess {
-    fn drop(&mut self) {
-        // If the process has ended already, `check` reports it.
-        let _ = kill(self.0, Signal::SIGKILL);
-        let _ = waitpid(self.0, None);
     }
 }
 

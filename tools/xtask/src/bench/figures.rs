@@ -19,6 +19,7 @@ use crate::kernel;
 use crate::module;
 use crate::qemu::Qemu;
 use crate::step::Step;
+use crate::test::guests_at_a_time;
 
 /// What an operation costs with one driver.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,7 +120,7 @@ impl Write for Collector {
     }
 }
 
-/// Boots a guest for each suite, two at a time.
+/// Boots a guest for each suite, as many at a time as `make test` does.
 pub fn measure(
     ctx: &Context,
     kernel: &kernel::Options,
@@ -141,7 +142,9 @@ pub fn measure(
             }
             Ok(())
         };
-        let threads = [scope.spawn(work), scope.spawn(work)];
+        let threads: Vec<_> = (0..guests_at_a_time(ctx))
+            .map(|_| scope.spawn(work))
+            .collect();
         threads
             .into_iter()
             .try_for_each(|thread| thread.join().expect("no panic"))
