@@ -140,16 +140,24 @@ impl<T: Pmu> PerCpu<T> {
     /// Calls `f` on each online CPU for whose state `wanted` holds, with interrupts
     /// disabled there, and waits for all of them. The other CPUs are not interrupted.
     /// Task context, may sleep.
+    ///
+    /// `wanted` is called on this CPU, and again on those for which it holds. A CPU that goes offline
+    /// handles the interrupt after the driver's `offline`, for example.
     pub fn on_each<W, F>(&self, wanted: W, f: F)
     where
-        W: Fn(&T::Cpu) -> bool,
+        W: Fn(&T::Cpu) -> bool + Sync,
         F: Fn(&OnCpu<'_, T>) + Sync,
     {
         irq::on_each_cpu(
             // SAFETY: `on_each_cpu()` passes the numbers of possible CPUs. Only the state is used,
             // which is `Sync`.
             |cpu| wanted(unsafe { &self.slots.of(cpu).state }),
-            |irqs| f(&self.this(irqs)),
+            |irqs| {
+                let on = self.this(irqs);
+                if wanted(on.state()) {
+                    f(&on);
+                }
+            },
         );
     }
 }

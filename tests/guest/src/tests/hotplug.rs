@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! CPU hotplug.
 
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use anyhow::{ensure, Context, Result};
-use perf_event::{Builder, Counter};
+use perf_event::{Builder, Counter, SampleFlag};
 
 use super::{cpus, expect, expect_exact};
 use crate::clocks::{Clock, RUST_CLOCK};
@@ -10,6 +14,7 @@ use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Mode, Pmu};
 use crate::setting::{Affinity, Setting};
 use crate::tests;
+use crate::trace;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -20,11 +25,18 @@ pub const TESTS: &[Test] = tests![
     while_the_cpu_counts,
     group_of_a_cpu_that_was_offline: [Module, General(2)],
     in_tree_driver_afterwards: [Module, InTreeCounts],
+    the_last_event_is_closed_meanwhile: [Module, InTreeCounts],
 ];
+
+/// Whether a CPU is online: 0 or 1.
+pub fn online(cpu: usize) -> Result<Setting> {
+    Setting::save(format!("/sys/devices/system/cpu/cpu{cpu}/online"))
+}
 
 /// Takes CPU 1 offline, calls `between`, and brings the CPU online again.
 pub(super) fn replug<T>(between: impl FnOnce() -> Result<T>) -> Result<T> {
-    let online = Setting::change("/sys/devices/system/cpu/cpu1/online", 0)?;
+    let online = online(1)?;
+    online.set(0)?;
     let result = between();
     online.restore()?;
     result
@@ -70,12 +82,14 @@ fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(10_000_000);
     let mut counter = pmu.open(Event::Instructions, Mode::User)?;
     let affinity = Affinity::save()?;
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let plug = scope.spawn(|| (0..3).try_for_each(|_| replug(|| Ok(()))));
         let mut runs = 0;
         while !plug.is_finished() || runs == 0 {
             workload.measure(&counter)?;
             runs += 1;
+            // With one CPU less, what the hotplug waits for must get its turn.
+            thread::sleep(Duration::from_millis(1));
         }
         plug.join().expect("the plugging thread does not panic")?;
         expect(
@@ -156,4 +170,50 @@ fn in_tree_driver_afterwards(ctx: &Ctx) -> Result<()> {
         expect_exact(&in_tree, &workload).with_context(|| format!("on CPU {cpu}"))?;
     }
     Ok(())
+}
+
+/// Events that make an interrupt of another CPU by this thread take long: each takes a sample at the
+/// trace point before it.
+fn slow_interrupts() -> Result<Vec<Counter>> {
+    const EVENTS: usize = 300;
+    let event = trace::Event::in_tree("ipi_send_cpu")?;
+    let open = |_| {
+        let mut builder = event.builder();
+        builder.sample_period(1).sample(SampleFlag::CALLCHAIN);
+        Ok(builder.enabled(true).build()?)
+    };
+    (0..EVENTS).map(open).collect()
+}
+
+/// The last event is closed while its CPU goes offline. The CPU gives its counters back once, whether it
+/// is because of the one or the other. Afterwards the in-tree driver counts as ever.
+fn the_last_event_is_closed_meanwhile(ctx: &Ctx) -> Result<()> {
+    /// From an event that is closed before the CPU begins to go offline, to one that is closed after.
+    const ROUNDS: u32 = 40;
+    let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
+    let affinity = Affinity::pinned_to(0)?;
+    let begin = Instant::now();
+    replug(|| Ok(()))?;
+    let replugged = begin.elapsed();
+    for round in 0..ROUNDS {
+        let counter = count_cpu_1(&pmu)?;
+        let online = online(1)?;
+        let ready = Barrier::new(2);
+        thread::scope(|scope| {
+            let close = scope.spawn(|| -> Result<()> {
+                let slow = slow_interrupts();
+                ready.wait();
+                let _slow = slow?;
+                thread::sleep(replugged * round / ROUNDS);
+                drop(counter);
+                Ok(())
+            });
+            ready.wait();
+            online.set(0)?;
+            close.join().expect("the closing thread does not panic")
+        })?;
+        online.restore()?;
+    }
+    affinity.pin(1)?;
+    expect_exact(&in_tree, &workload::tight_loop(10_000)).context("on CPU 1")
 }
