@@ -406,8 +406,11 @@ impl<'a> Worker<'a> {
         match read(&event.file, &mut words[..len / 8]) {
             Ok(_) => self.check_count(slot)?,
             Err(errno) => {
+                // perf does not add up groups of a parent and its children if they have come to
+                // differ.
+                let may_differ = event.open.attr.has(attr::INHERIT);
                 ensure!(
-                    len < 512 && errno == Errno::ENOSPC,
+                    (len < 512 && errno == Errno::ENOSPC) || (may_differ && errno == Errno::ECHILD),
                     "read of {len}: {errno}"
                 );
                 return Ok(Refused);
@@ -471,7 +474,10 @@ impl<'a> Worker<'a> {
         let code = workload::tight_loop(rounds.into());
         let before = signals::handled();
         code.measure_group(&event.file)?;
-        if signals::handled() != before {
+        // A pinned group that could not be put on the counters again counts no more until it is enabled.
+        let is_in_error =
+            event.open.attr.has(attr::PINNED) && read(&event.file, &mut [0; 64]) == Ok(0);
+        if is_in_error || signals::handled() != before {
             self.forget(&group);
         }
         for slot in group {
