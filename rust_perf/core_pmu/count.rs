@@ -24,7 +24,8 @@ use crate::{
             CounterSet, //
         },
         event::EventSel,
-        period, //
+        period,
+        Extra, //
     }, //
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -51,21 +52,22 @@ impl CorePmu {
         if !event.is_up_to_date() {
             self.update(on, counter, event);
         }
-        self.start_stopped(on, counter, event);
+        self.start_stopped(cpu, counter, event);
         self.run_active(cpu);
     }
 
     /// Starts an event whose count is up to date, on a counter that is not running. It runs when the
     /// PMU is enabled. The event must not be a metric, or have metrics.
     #[inline(always)]
-    fn start_stopped(&self, on: &OnCpu<'_, Self>, counter: Counter, event: CpuEvent<'_, Self>) {
-        self.program(on, counter, event);
+    fn start_stopped(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>) {
+        self.program(cpu, counter, event);
         event.set_running();
         event.update_userpage();
-        on.state().activate(counter);
+        cpu.activate(counter);
     }
 
     /// Starts an event that has just been put on `counter`. The PMU is disabled.
+    #[inline(always)]
     pub(super) fn start_placed(
         &self,
         on: &OnCpu<'_, Self>,
@@ -76,7 +78,7 @@ impl CorePmu {
         if may_have_metrics {
             self.start_event(on, event);
         } else {
-            self.start_stopped(on, counter, event);
+            self.start_stopped(on.state(), counter, event);
         }
     }
 
@@ -190,7 +192,7 @@ impl CorePmu {
                     continue;
                 };
                 if used.contains(counter) && !event.is_stopped() {
-                    self.program(on, counter, event);
+                    self.program(cpu, counter, event);
                     cpu.activate(counter);
                 }
                 if event.is_stopped() {
@@ -313,33 +315,25 @@ impl CorePmu {
         event.period_left().add(delta.wrapping_neg());
     }
 
-    /// Programs `counter`, which is not counting, for its event. One that samples gets what is left of
-    /// its period. If a period has ended, returns it and begins the next one.
+    /// Programs `counter`, which is not counting, for its event, which is no metric and has none. One that
+    /// samples gets what is left of its period. If nothing is left, its next period begins.
     ///
     /// An event that only counts runs on from what the counter holds, if it can and nobody
     /// may read that.
-    pub(super) fn program(
-        &self,
-        on: &OnCpu<'_, Self>,
-        counter: Counter,
-        event: CpuEvent<'_, Self>,
-    ) -> Option<u64> {
-        let cpu = on.state();
+    #[inline(always)]
+    pub(super) fn program(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>) {
         // Looked at once: meanwhile another CPU may let user mode read the event.
         let index = Self::rdpmc_index(&event, counter);
-        if cpu.is_topdown(counter) {
-            self.program_topdown(on, counter, event);
-        } else if event.is_sampling() {
+        if event.is_sampling() {
             cpu.sampling.or(CounterSet::of(counter).bits());
-            return self.restart(on, counter, event);
+            self.begin(cpu, counter, event);
         } else if let Some(value) = self.value_to_run_on_from(cpu, counter, event, index.is_some())
         {
             self.program_from(cpu, counter, event, value);
-            event.set_user_index(index);
         } else {
-            return self.restart(on, counter, event);
+            self.begin(cpu, counter, event);
         }
-        None
+        event.set_user_index(index);
     }
 
     /// The value that `counter`, which is not running, holds if an event that only counts can run on
@@ -370,26 +364,44 @@ impl CorePmu {
         (!cpu.dirty().contains(counter) || is_hidden()).then_some(value)
     }
 
-    /// Programs `counter`, which is not counting, for what is left of its event's period. If a period has
-    /// ended, returns it and begins the next one.
-    ///
-    /// If user mode reads the counter of an event that only counts by RDPMC, it finds that the counter
-    /// goes on from where it stopped.
+    /// Programs `counter`, which is not counting, for what is left of its event's period. If nothing is
+    /// left, begins the next one. Afterwards the counter holds nothing but what this event counts.
     #[inline(never)]
-    pub(super) fn restart(
-        &self,
-        on: &OnCpu<'_, Self>,
-        counter: Counter,
-        event: CpuEvent<'_, Self>,
-    ) -> Option<u64> {
-        let cpu = on.state();
-        let (until_wrap, ended) = self.next_period(event);
+    fn begin(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>) {
+        let (until_wrap, _) = self.next_period(event);
         let value = self.start_value(counter, event, until_wrap);
         self.program_from(cpu, counter, event, value);
         cpu.dirty.and(!cpu.registers_of(counter).bits());
-        // The counter holds nothing but what this event counts.
-        event.set_user_index(Self::rdpmc_index(&event, counter));
+    }
+
+    /// Goes on with the period of an event whose counter is said to have overflowed, and is not counting.
+    /// If the period has ended, returns it and begins the next one. Everything but the counter's value
+    /// has been programmed. In an NMI.
+    #[inline(always)]
+    pub(super) fn rearm(
+        &self,
+        cpu: &Cpu,
+        counter: Counter,
+        event: CpuEvent<'_, Self>,
+    ) -> Option<u64> {
+        let (until_wrap, ended) = self.next_period(event);
+        let value = self.start_value(counter, event, until_wrap);
+        if Needs::from_word(event.constant()).pair {
+            // The second counter may have wrapped as well.
+            self.program_from(cpu, counter, event, value);
+        } else {
+            self.set_prev_count(counter, event, value);
+            self.counters(cpu).set(counter, value);
+        }
         ended
+    }
+
+    /// The event's counter holds this value, and all that it has counted so far has been accounted for.
+    /// The page that user mode may have mapped shows it; user mode adds the counter, sign-extended.
+    #[inline(always)]
+    fn set_prev_count(&self, counter: Counter, event: CpuEvent<'_, Self>, value: u64) {
+        let extended = period::sign_extend(value, self.hardware.capabilities.width(counter));
+        event.prev_count().set(extended as u64);
     }
 
     /// Begins or goes on with an event's period. Returns the number of events after which its counter
@@ -416,21 +428,24 @@ impl CorePmu {
     /// Programs `counter`, which is not counting, for its event, from `value` on.
     #[inline(always)]
     fn program_from(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>, value: u64) {
-        let capabilities = &self.hardware.capabilities;
-        // The mapped page shows this to user mode, which adds the sign-extended counter.
-        let extended = period::sign_extend(value, capabilities.width(counter));
-        event.prev_count().set(extended as u64);
-        let counters = self.counters(cpu);
-        let mut eventsel = self.eventsel_on(cpu, event);
-        if let Some(extra) = Self::extra_of(&event) {
-            counters.program_extra(extra);
-            eventsel = capabilities.event_in(eventsel, extra.register);
-        }
-        if Needs::from_word(event.constant()).pair {
-            counters.program_pair(counter, eventsel, value);
-        } else {
-            counters.program_one(counter, eventsel, value);
-        }
+        self.set_prev_count(counter, event, value);
+        let eventsel = self.eventsel_on(cpu, event);
+        let eventsel = match Self::extra_of(&event) {
+            None => eventsel,
+            Some(extra) => self.program_extra(cpu, extra, eventsel),
+        };
+        let takes_pair = Needs::from_word(event.constant()).pair;
+        self.counters(cpu)
+            .program(counter, eventsel, takes_pair, value);
+    }
+
+    /// Programs an event's extra register. Returns the EVENTSEL that goes with it.
+    #[inline(never)]
+    fn program_extra(&self, cpu: &Cpu, extra: Extra, eventsel: EventSel) -> EventSel {
+        self.counters(cpu).program_extra(extra);
+        self.hardware
+            .capabilities
+            .event_in(eventsel, extra.register)
     }
 
     /// The EVENTSEL of an event on this CPU, where SVM may be enabled or not.

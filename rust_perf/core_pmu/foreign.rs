@@ -23,13 +23,19 @@ const INTERVAL_MS: u32 = 100;
 impl CorePmu {
     /// Takes a note if this CPU's counters do not count what they have been programmed to. To be
     /// called before they are stopped, with interrupts disabled.
+    #[inline(always)]
     pub(super) fn look_for_foreign_writes(&self, cpu: &Cpu) {
         let now = jiffies();
-        let active = cpu.active();
         let is_early = (now.wrapping_sub(cpu.look_at.get() as usize) as isize) < 0;
-        if is_early || active.is_empty() || !cpu.enabled.get() {
-            return;
+        if !is_early && !cpu.active().is_empty() && cpu.enabled.get() {
+            self.check_registers(cpu, now);
         }
+    }
+
+    /// Does so now, in jiffies, whenever the driver last looked.
+    #[inline(never)]
+    fn check_registers(&self, cpu: &Cpu, now: usize) {
+        let active = cpu.active();
         let next = now.wrapping_add(msecs_to_jiffies(INTERVAL_MS));
         cpu.look_at.set(next as u64);
         let nmis = cpu.nmis.get();

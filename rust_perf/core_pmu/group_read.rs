@@ -68,6 +68,7 @@ impl GroupRead {
 
 impl CorePmu {
     /// Updates the counts of this CPU's metrics and of their slots.
+    #[inline(never)]
     pub(super) fn read_topdown(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
         if cpu.group_read.has_settled() {

@@ -153,7 +153,7 @@ pub(crate) struct Cpu {
     enabled: LocalFlag,
     /// The [`CounterSet`] of dirty counters, which hold what events have counted that have left them.
     /// An event that runs on from there may be on one. While the kernel allows RDPMC in user mode,
-    /// there are none when it returns there. NMIs remove the counters that they program.
+    /// there are none when it returns there. NMIs remove the counters whose events they start.
     dirty: LocalWord,
     /// The time in jiffies at which the last event left the CPU.
     empty_since: LocalWord,
@@ -300,6 +300,7 @@ impl Pmu for CorePmu {
         self.release(cpus);
     }
 
+    #[inline(always)]
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
         let cpu = on.state();
         if cpu.dirty.get() != 0 && self.user_may_read() {
@@ -310,6 +311,7 @@ impl Pmu for CorePmu {
         self.run_active(cpu);
     }
 
+    #[inline(always)]
     fn disable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
         let cpu = on.state();
         self.look_for_foreign_writes(cpu);
@@ -322,6 +324,7 @@ impl Pmu for CorePmu {
         }
     }
 
+    #[inline(always)]
     fn add(
         &self,
         on: &OnCpu<'_, Self>,
@@ -336,6 +339,7 @@ impl Pmu for CorePmu {
         Ok(())
     }
 
+    #[inline(always)]
     fn del(&self, on: &OnCpu<'_, Self>, schedule: &mut Schedule, event: CpuEvent<'_, Self>) {
         self.displace(on, schedule, event);
     }

@@ -199,7 +199,11 @@ impl CorePmu {
         self.counters(cpu).reset();
         for counter in cpu.active() {
             if let Some(event) = on.event(counter.index()) {
-                self.program(on, counter, event);
+                if cpu.is_topdown(counter) {
+                    self.program_topdown(on, counter, event);
+                } else {
+                    self.program(cpu, counter, event);
+                }
                 event.update_userpage();
             }
         }

@@ -6,7 +6,7 @@
 //!
 //! A PMI goes this way: a counter overflows, the local APIC delivers an NMI,
 //! [`Counters::take_overflows`](crate::pmc::Counters::take_overflows) reads and
-//! clears the status, [`CorePmu::program`] in `count.rs` re-arms the period, and
+//! clears the status, [`CorePmu::rearm`] in `count.rs` begins the next period, and
 //! [`CpuEvent::overflow`](crate::perf::CpuEvent::overflow) passes a sample to perf.
 
 use super::{
@@ -68,26 +68,28 @@ impl CorePmu {
         let has_global = self.hardware.capabilities.has_global_control();
         let mut is_late = false;
         let overflows = if has_global {
-            let enabled = cpu.enabled.swap(false);
+            let enabled = cpu.enabled.get();
+            cpu.enabled.set(false);
             counters.run(CounterSet::EMPTY);
-            let overflowed = counters.take_overflows(cpu.active());
-            for counter in overflowed {
+            let mut found = 0u32;
+            for counter in counters.take_overflows() {
                 self.handle_overflow(on, interrupt, counter);
+                found = found.wrapping_add(1);
             }
             cpu.enabled.set(enabled);
-            overflowed.len()
+            found
         } else {
             // The counters run: one that wraps after it was looked at must find LVTPC unmasked.
             is_late = self.has_masked_pmi();
             if is_late {
                 self.hardware.apic.deliver_pmi_as_nmi();
             }
-            let mut overflows = 0u32;
+            let mut found = 0u32;
             for counter in cpu.active() {
                 let has_wrapped = self.handle_if_wrapped(on, interrupt, counter);
-                overflows = overflows.wrapping_add(has_wrapped.into());
+                found = found.wrapping_add(has_wrapped.into());
             }
-            overflows
+            found
         };
         let causes = match overflows {
             0 => u32::from(is_late || self.is_late_pmi(cpu)),
@@ -101,7 +103,10 @@ impl CorePmu {
             self.unmask_pmi();
         }
 
-        self.run_active(cpu);
+        // No other NMI comes in between, so that there is no need for `run_active`, which looks for one.
+        if cpu.enabled.get() {
+            counters.run(cpu.active());
+        }
         if has_global {
             // The handlers behind this one may write GLOBAL_CTRL.
             counters.forget_running();
@@ -170,7 +175,7 @@ impl CorePmu {
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) {
-        let ended = self.program(on, counter, event);
+        let ended = self.rearm(on.state(), counter, event);
         event.update_userpage();
         if let Some(period) = ended {
             let sample = Sample {

@@ -18,10 +18,14 @@ use crate::{
             Needs, //
         },
         counter::Counter,
+        siblings::Siblings,
         Extra,
         ExtraInUse, //
     },
-    system::time::jiffies, //
+    system::{
+        raw_spinlock::RawSpinLock,
+        time::jiffies, //
+    }, //
 };
 use kernel::prelude::*;
 
@@ -36,6 +40,7 @@ pub(crate) struct Schedule {
 impl CorePmu {
     /// Puts an event on a counter, stopped, and gives it the extra register that it needs. Returns the
     /// counter. Fails with `EAGAIN` if there is none.
+    #[inline(always)]
     pub(super) fn place(
         &self,
         on: &OnCpu<'_, Self>,
@@ -102,6 +107,7 @@ impl CorePmu {
     }
 
     /// Takes an event off its counter.
+    #[inline(always)]
     pub(super) fn displace(
         &self,
         on: &OnCpu<'_, Self>,
@@ -184,26 +190,22 @@ impl CorePmu {
     /// Undoes [`Self::assign`]. The event has been stopped.
     #[inline(always)]
     fn unassign(&self, on: &OnCpu<'_, Self>, assignment: &mut Assignment, counter: Counter) {
-        if self.hardware.capabilities.any_exclusive() {
-            self.unassign_from_siblings(on, assignment, counter);
-        } else {
-            assignment.remove(counter);
+        match self.siblings(on) {
+            Some(siblings) => Self::unassign_from(siblings, on, assignment, counter),
+            None => assignment.remove(counter),
         }
     }
 
     #[inline(never)]
-    fn unassign_from_siblings(
-        &self,
+    fn unassign_from(
+        siblings: &RawSpinLock<Siblings>,
         on: &OnCpu<'_, Self>,
         assignment: &mut Assignment,
         counter: Counter,
     ) {
-        match self.siblings(on) {
-            Some(siblings) => siblings.with(on.irqs_disabled(), |siblings| {
-                siblings.remove(assignment, counter)
-            }),
-            None => assignment.remove(counter),
-        }
+        siblings.with(on.irqs_disabled(), |siblings| {
+            siblings.remove(assignment, counter)
+        });
     }
 
     /// Moves an event of this CPU to another counter, which is free, to make room for

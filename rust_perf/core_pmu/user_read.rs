@@ -42,7 +42,7 @@ use kernel::mm::Mm;
 impl CorePmu {
     /// Where user mode finds an event that is on `counter`, if it may read that. On the event's CPU.
     pub(super) fn rdpmc_index(event: &Event<Self>, counter: Counter) -> Option<u32> {
-        event.is_user_readable().then_some(counter.rdpmc())
+        event.is_user_readable().then(|| counter.rdpmc())
     }
 
     /// Whether user mode can read counters. It needs their width. The kernel writes that of the
@@ -107,13 +107,16 @@ impl CorePmu {
 
     /// Clears the dirty counters. An event that runs on from what one holds begins anew. Interrupts
     /// disabled.
+    #[inline(never)]
     pub(super) fn clear_dirty(&self, on: &OnCpu<'_, Self>) {
         let cpu = on.state();
         let dirty = cpu.dirty();
         if dirty.is_empty() {
             return;
         }
-        self.restart_events(on, dirty, |_| {
+        // A metric whose leader has left counts nothing, and has no counter of its own to program.
+        let ordinary = dirty & !dirty.metrics_part();
+        self.restart_events(on, ordinary, |_| {
             cpu.dirty.set(0);
             self.counters(cpu).clear(dirty);
         });

@@ -149,13 +149,13 @@ impl Default for Assignment {
 }
 
 impl Assignment {
-    /// Finds a free counter for one more event. `None`, and nothing changed, if there is none that can
-    /// count it. It may fit all the same: see [`Self::place_event`].
+    /// Finds a free counter for one more event, where none is exclusive. `None`, and nothing changed, if
+    /// there is none that can count it. It may fit all the same: see [`Self::place_event`].
     #[inline]
     pub fn place_free(&mut self, needs: Needs) -> Option<Counter> {
         let free = needs.counters & !self.used;
         let counter = free.preferred().filter(|_| !needs.pair)?;
-        self.put(counter, needs.counters, needs.exclusive);
+        self.put(counter, needs.counters, false);
         Some(counter)
     }
 

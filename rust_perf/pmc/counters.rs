@@ -156,28 +156,15 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
-    /// Programs `counter`, which must not be counting, to count `event` from `value`
-    /// on when it is run. If the event takes a pair, `counter` is its first one.
-    pub fn program(&self, counter: Counter, event: EventSel, value: u64) {
-        if self.caps.needs_pair(event) {
-            self.program_pair(counter, event, value);
-        } else {
-            self.program_one(counter, event, value);
-        }
-    }
-
-    /// The same for an event that takes one counter.
+    /// Programs `counter`, which must not be counting, to count `event` from `value` on when it is run.
+    /// If the event takes a pair, `counter` is its first one.
     #[inline(always)]
-    pub fn program_one(&self, counter: Counter, event: EventSel, value: u64) {
+    pub fn program(&self, counter: Counter, event: EventSel, takes_pair: bool, value: u64) {
+        if takes_pair {
+            self.merge(counter);
+        }
         self.write_value(counter, value);
         self.program_control(counter, event);
-    }
-
-    /// The same for an event that takes a pair.
-    #[inline(never)]
-    pub fn program_pair(&self, counter: Counter, event: EventSel, value: u64) {
-        self.merge(counter);
-        self.program_one(counter, event, value);
     }
 
     /// Programs `counter`, which must not be counting, to count `event`.
@@ -347,21 +334,20 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
-    /// Takes the counters that have overflowed since they were last taken or
-    /// programmed. To be called while no counter is running.
+    /// Takes the counters that have overflowed since they were last taken or programmed, on a CPU with
+    /// global control. To be called while no counter is running.
     ///
-    /// Without global status, only the value of a counter shows an overflow: see
-    /// [`Self::wrapped`], for which counters may run.
+    /// On other CPUs it finds none: there only the value of a counter shows an overflow, see
+    /// [`Self::wrapped`].
     ///
     /// No overflow is lost between this and the unmasking of LVTPC, although
     /// GLOBAL_STATUS is read once: no counter is running, and WRMSR to GLOBAL_CTRL
     /// is serializing (SDM vol. 3, "Serializing Instructions"), so no bit can be set
     /// after the read. A generation that must run the counters to clear the status
     /// is read again until no new bit appears.
-    pub fn take_overflows(&self, active: CounterSet) -> CounterSet {
+    pub fn take_overflows(&self) -> CounterSet {
         let Some(global) = self.caps.generation.global else {
-            let is_wrapped = |&counter: &Counter| self.wrapped(counter).is_some();
-            return active.into_iter().filter(is_wrapped).collect();
+            return CounterSet::EMPTY;
         };
         let mut overflowed = CounterSet::EMPTY;
         loop {
@@ -406,8 +392,9 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
-    /// Writes a counter, whatever it holds. PERF_METRICS counts as one.
-    pub(super) fn set(&self, counter: Counter, value: u64) {
+    /// Writes a counter, whatever it holds. PERF_METRICS counts as one. A counter that is running, but
+    /// not counting in the present mode, may be written, too.
+    pub fn set(&self, counter: Counter, value: u64) {
         if counter == Counter::PERF_METRICS {
             self.shadow.metrics_used.set(1);
         }

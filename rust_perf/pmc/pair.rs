@@ -52,6 +52,7 @@ const UPPER: u64 = 0xffff;
 impl<R: Registers> Counters<'_, R> {
     /// Programs the counter after `first`, neither of which may be counting, to make a pair of
     /// both. To be done before `first` is programmed: the PPR has the upper bits written first.
+    #[inline(never)]
     pub(super) fn merge(&self, first: Counter) {
         for second in CounterSet::of(first).successors() {
             self.write_value(second, UPPER);

@@ -242,7 +242,7 @@ fn the_second_counter_starts_first_and_stops_last() {
         counters.take_over();
         let firsts = CounterSet::of(gp(0)) | CounterSet::of(gp(2));
         for first in firsts {
-            counters.program(first, flops(), 0);
+            counters.program(first, flops(), true, 0);
         }
         for _ in 0..3 {
             counters.run(firsts);

@@ -3,7 +3,7 @@
 //! PMIs that are lost, late, doubled or invented, and a register that raises #GP: counts are exact on
 //! every generation, and no sample is taken twice.
 
-use crate::common::{amd, config, generations, instructions, Cpu};
+use crate::common::{amd, config, generations, instructions, take_overflows, Cpu};
 use pmc::{
     counter::{Counter, CounterSet},
     period, Counters, Msr, Registers, Shadow,
@@ -63,7 +63,7 @@ fn sample(config: Config, defect: Defect, which: impl Fn(CounterSet) -> Counter)
         let step = period::rearm(*left, PERIOD, caps.max_period());
         *left = step.period_left;
         *previous = period::start_value(step.until_wrap, width);
-        counters.program(counter, instructions(), *previous);
+        counters.program(counter, instructions(), false, *previous);
         step.period_ended
     };
     let update = |previous: &mut u64| {
@@ -84,7 +84,7 @@ fn sample(config: Config, defect: Defect, which: impl Fn(CounterSet) -> Counter)
             continue;
         }
         counters.run(CounterSet::EMPTY);
-        if counters.take_overflows(set).contains(counter) {
+        if take_overflows(&counters, &caps, set).contains(counter) {
             let delta = update(&mut previous);
             sampled.count += delta;
             left -= delta as i64;

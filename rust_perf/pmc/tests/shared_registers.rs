@@ -36,7 +36,7 @@ fn the_zxc_clears_its_status_while_on() {
         let cpu = Cpuid::new(b"  Shanghai  ", family, model, 0).with(0xa, 0, leaf);
         let caps = cpu.detect().unwrap();
         let log = Log::default();
-        Counters::new(&Shadow::default(), &caps, &log).take_overflows(caps.counters);
+        Counters::new(&Shadow::default(), &caps, &log).take_overflows();
         log.0.into_inner()
     };
     let all = 0x7_0000_000f;
@@ -85,7 +85,7 @@ fn an_overflow_while_the_zxc_clears_its_status_is_not_lost() {
         overflows: Cell::new(true),
     };
     let shadow = Shadow::default();
-    let overflowed = Counters::new(&shadow, &caps, &zxc).take_overflows(caps.counters);
+    let overflowed = Counters::new(&shadow, &caps, &zxc).take_overflows();
     assert_eq!(overflowed.bits(), 0b11);
     assert_eq!(zxc.status.get(), 0);
 }

@@ -73,7 +73,7 @@ impl Machine {
                 if let Some(extra) = event.extra {
                     counters.program_extra(extra);
                 }
-                counters.program(*counter, event.eventsel, 0);
+                driven.program(*counter, event.eventsel, 0);
             }
         };
         program();
@@ -87,7 +87,7 @@ impl Machine {
         counters.run(CounterSet::EMPTY);
         let counts = events.iter().map(|(counter, _)| counters.read(*counter));
         let counts = counts.collect();
-        counters.take_overflows(on);
+        driven.take_overflows(on);
         for (counter, _) in events {
             counters.unmerge(*counter);
         }

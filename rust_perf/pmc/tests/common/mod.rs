@@ -294,7 +294,8 @@ impl Driven {
     }
 
     pub fn program(&self, counter: Counter, event: EventSel, value: u64) {
-        self.counters().program(counter, event, value);
+        let takes_pair = self.caps.needs_pair(event);
+        self.counters().program(counter, event, takes_pair, value);
     }
 
     pub fn run(&self, run: CounterSet) {
@@ -306,8 +307,21 @@ impl Driven {
     }
 
     pub fn take_overflows(&self, active: CounterSet) -> CounterSet {
-        self.counters().take_overflows(active)
+        take_overflows(&self.counters(), &self.caps, active)
     }
+}
+
+/// Takes the counters that have overflowed, as the NMI handler does.
+pub fn take_overflows<R: Registers>(
+    counters: &Counters<'_, R>,
+    caps: &Capabilities,
+    active: CounterSet,
+) -> CounterSet {
+    if caps.has_global_control() {
+        return counters.take_overflows();
+    }
+    let has_wrapped = |&counter: &Counter| counters.wrapped(counter).is_some();
+    active.into_iter().filter(has_wrapped).collect()
 }
 
 /// Counters that can count instructions.
