@@ -7,10 +7,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter};
+
+use crate::setting::Setting;
 
 /// Perf's generic hardware events that the emulated PMUs count, by the in-tree driver's
 /// names. A CPU may lack some.
@@ -113,6 +116,13 @@ impl Pmu {
     /// Its directory in sysfs.
     pub fn dir(&self) -> PathBuf {
         device(&self.name)
+    }
+
+    /// Sets how long events are on the counters, if there are more of them, before perf lets others
+    /// have their turn. In milliseconds, 1 or more.
+    pub fn set_turn(&self, turn: Duration) -> Result<Setting> {
+        let file = self.dir().join("perf_event_mux_interval_ms");
+        Setting::change(file, turn.as_millis())
     }
 
     /// The file of an event, which exists if the PMU has the event. Beside the in-tree driver

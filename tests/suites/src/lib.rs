@@ -26,8 +26,8 @@ pub use filter::{nearest, Filter};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
 pub use race::in_other_races;
 pub use suite::{
-    find, OtherKernel, Suite, SystemEvent, TestGroup, TestModule, Timing, BENCH, NO_SUITE,
-    NO_SUITE_PRIMARY, SUITES,
+    find, OtherKernel, Suite, SystemEvent, TestGroup, TestModule, Timing, BENCH, BENCH_CPUS,
+    NO_SUITE, NO_SUITE_PRIMARY, SUITES,
 };
 
 /// The titles (`theme::name`) of the tests of each group, by the group's name.

@@ -4,7 +4,8 @@
 //! Instructions are differences of the TSC, which counts them under `-icount`, less those of the
 //! same run without events. Accesses to registers are counted by the emulated PMU. Both
 //! are exact, but for what the kernel does besides: ticks and what they start. So each operation is
-//! measured in many short windows, and the cheapest window counts.
+//! measured in many short windows, and the cheapest window counts. With several CPUs the TSC counts
+//! the instructions of all of them.
 
 pub mod operations;
 
@@ -15,8 +16,9 @@ use serde_json::{json, Value};
 use crate::accesses::{Accesses, Since};
 use crate::ctx::Ctx;
 use crate::pmu::{CpuPmu, Pmu};
-use crate::setting::SampleRate;
+use crate::setting::{Affinity, SampleRate};
 use crate::tests::cost::instructions;
+use crate::tests::cpus;
 use operations::Operation;
 
 /// What to measure.
@@ -48,10 +50,21 @@ impl Window {
     }
 }
 
-/// The cheapest of so many windows, in instructions and in each access. `prepare` is not part of
-/// them.
+/// Calls `work` on each of so many CPUs, from the first one on.
+fn on_each<T>(cpus: usize, mut work: impl FnMut(usize) -> Result<T>) -> Result<Vec<T>> {
+    let affinity = Affinity::save()?;
+    let on = |cpu| {
+        affinity.pin(cpu)?;
+        work(cpu)
+    };
+    (0..cpus).map(on).collect()
+}
+
+/// The cheapest of so many windows, in instructions and in each access to registers of the first `cpus`
+/// CPUs. `prepare` is not part of them.
 fn cheapest<T>(
     windows: usize,
+    cpus: usize,
     mut prepare: impl FnMut() -> Result<T>,
     mut work: impl FnMut(&mut T) -> Result<()>,
 ) -> Result<Window> {
@@ -60,10 +73,18 @@ fn cheapest<T>(
     let mut best: Option<Window> = None;
     for _ in 0..windows {
         let mut prepared = prepare()?;
-        let since = Since::now()?;
+        let since = on_each(cpus, |_| Since::now())?;
+        let instructions = instructions(|| work(&mut prepared))?;
+        let mut accesses = Accesses::new();
+        for (access, n) in on_each(cpus, |cpu| Ok(since[cpu].until_now()))?
+            .into_iter()
+            .flatten()
+        {
+            *accesses.entry(access).or_default() += n;
+        }
         let window = Window {
-            instructions: instructions(|| work(&mut prepared))?,
-            accesses: since.until_now(),
+            instructions,
+            accesses,
         };
         best = Some(match best {
             Some(best) => best.least(&window),
@@ -94,23 +115,26 @@ fn cost(operation: &Operation, pmu: &Pmu) -> Result<Option<Cost>> {
     }))
 }
 
-/// The cost of an operation as JSON, and whether two measurements agree. `None` if the PMU cannot do
-/// it.
+/// The cost of an operation as JSON, and which figures of two measurements agree. `None` if the PMU
+/// cannot do it.
 fn settled(operation: &Operation, pmu: &Pmu) -> Result<Option<Value>> {
     let Some(mut last) = cost(operation, pmu)? else {
         return Ok(None);
     };
-    let mut agree = false;
+    let mut accesses_agree = false;
+    let mut instructions_agree = false;
     for _ in 1..ATTEMPTS {
         let Some(next) = cost(operation, pmu)? else {
             break;
         };
-        agree = next == last;
+        accesses_agree = next.accesses == last.accesses;
+        instructions_agree = next.instructions == last.instructions || operation.spins;
         last = next;
-        if agree {
+        if accesses_agree && instructions_agree {
             break;
         }
     }
+    let instructions = (!operation.spins).then_some(last.instructions);
     let total = last.accesses.iter().fold(0.0, |sum, (_, n)| sum + n);
     let by_register: serde_json::Map<_, _> = last
         .accesses
@@ -118,10 +142,11 @@ fn settled(operation: &Operation, pmu: &Pmu) -> Result<Option<Value>> {
         .map(|(access, n)| (access, json!(n)))
         .collect();
     Ok(Some(json!({
-        "instructions": last.instructions,
+        "instructions": instructions,
+        "instructions_settled": instructions_agree,
         "accesses": total,
+        "accesses_settled": accesses_agree,
         "by_register": by_register,
-        "settled": agree,
     })))
 }
 
@@ -130,7 +155,14 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
     let sides = [ctx.pmu()?, ctx.in_tree()?];
     // No event is throttled, and none is by the timer.
     let _rate = SampleRate::fixed(1_000_000_000)?;
-    let operations = operations::all();
+    let operations = match cpus()? {
+        1 => operations::of_one_cpu(),
+        n => {
+            let most = suites::BENCH_CPUS;
+            ensure!(n >= most as usize, "needs one CPU, or {most}: here are {n}");
+            operations::of_several_cpus()
+        }
+    };
     let chosen = operations
         .iter()
         .filter(|it| it.name.contains(&options.only));

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The operations that are measured, each on a PMU or without events.
 //!
-//! All run on CPU 0 with a real-time priority, so that no other task interferes.
+//! All run on CPU 0 with a real-time priority, so that no other task interferes. Those of
+//! [`of_several_cpus`] have events on other CPUs too.
 
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::process;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use nix::sched::sched_yield;
@@ -19,6 +22,8 @@ use perf_event::{Builder, Counter, ReadFormat, SampleFlag, Sampler};
 use super::{cheapest, Window};
 use crate::pmu::{BuilderExt, Event, Mode, Pmu};
 use crate::setting::Affinity;
+use crate::tests::cost::now;
+use crate::tests::hotplug;
 use crate::tests::sampling::RING;
 use crate::tests::user_read::Page;
 use crate::workload;
@@ -35,8 +40,24 @@ pub struct Operation {
     pub name: String,
     /// How often it is done in a window.
     pub times: u32,
+    /// How long events are on the counters before perf rotates them.
+    turn: Duration,
+    /// Whether CPUs wait in a loop meanwhile, so that the number of instructions means nothing.
+    pub spins: bool,
     measure: Measure,
 }
+
+/// An interval that no measurement lasts. With perf's own interval, the cost of a window would depend
+/// on when it began.
+const NO_TURN: Duration = Duration::from_secs(100);
+
+/// The interval of rotations that are measured: perf's own with 250 ticks a second, as Debian's kernels
+/// have them.
+const TURN: Duration = Duration::from_millis(4);
+
+/// How often perf rotates events in a window. After twice the number of events all of them are where
+/// they were.
+const TURNS: u32 = 32;
 
 impl Operation {
     fn new(
@@ -47,7 +68,22 @@ impl Operation {
         Self {
             name: name.into(),
             times,
+            turn: NO_TURN,
+            spins: false,
             measure: Box::new(measure),
+        }
+    }
+
+    /// While perf rotates the events.
+    fn rotating(self) -> Self {
+        Self { turn: TURN, ..self }
+    }
+
+    /// While CPUs wait in a loop.
+    fn spinning(self) -> Self {
+        Self {
+            spins: true,
+            ..self
         }
     }
 
@@ -55,6 +91,7 @@ impl Operation {
     pub fn measure(&self, pmu: Option<&Pmu>) -> Result<Option<Window>> {
         let _affinity = Affinity::pinned_to(0)?;
         let _real_time = RealTime::begin()?;
+        let _turn = pmu.map(|pmu| pmu.set_turn(self.turn)).transpose()?;
         // With an event of another task the driver keeps the counters meanwhile.
         let keep = |pmu: &Pmu| {
             let event = || pmu.open(Event::Instructions, Mode::User);
@@ -103,8 +140,11 @@ const NUMBERS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// The numbers of groups of two events of a task.
 const GROUPS: [usize; 4] = [1, 2, 4, 8];
 
-/// All operations, in the order of the table.
-pub fn all() -> Vec<Operation> {
+/// How many CPUs have events.
+const CPUS: [u32; 4] = [1, 2, 4, suites::BENCH_CPUS];
+
+/// The operations on one CPU, in the order of the table.
+pub fn of_one_cpu() -> Vec<Operation> {
     let mut all = Vec::new();
     for n in NUMBERS {
         all.push(Operation::new(
@@ -138,8 +178,27 @@ pub fn all() -> Vec<Operation> {
             samples(pmu, times, SampleFlag::IP | SampleFlag::CALLCHAIN)
         }),
         Operation::new("exit of a task with 8 events", 1, exit),
-        Operation::new("16 events in rotation, 0.1 s", 1, rotation),
+        Operation::new("rotation of 16 events", TURNS, rotation).rotating(),
     ]);
+    all
+}
+
+/// The operations on several CPUs, in the order of the table.
+pub fn of_several_cpus() -> Vec<Operation> {
+    let on_cpus = |n| {
+        Operation::new(
+            format!("disable and enable a group of 4 on each CPU, CPUs: {n}"),
+            1,
+            move |pmu, _| group_on_cpus(pmu, n as usize),
+        )
+    };
+    let mut all: Vec<_> = CPUS.into_iter().map(on_cpus).collect();
+    let replug = Operation::new(
+        "take a CPU with 4 events offline and online",
+        1,
+        |pmu, _| replug(pmu),
+    );
+    all.push(replug.spinning());
     all
 }
 
@@ -181,11 +240,11 @@ fn open(pmu: Option<&Pmu>, n: usize) -> Result<Vec<Counter>> {
 
 /// Opens groups of two events of the calling task.
 fn open_groups(pmu: Option<&Pmu>, n: usize) -> Result<Vec<Vec<Counter>>> {
-    (0..n).map(|_| open_group(pmu, 2)).collect()
+    (0..n).map(|_| open_group(pmu, 2, None)).collect()
 }
 
-/// Opens events of the calling task as a group.
-fn open_group(pmu: Option<&Pmu>, n: usize) -> Result<Vec<Counter>> {
+/// Opens events of the calling task, or of a CPU, as a group.
+fn open_group(pmu: Option<&Pmu>, n: usize, cpu: Option<usize>) -> Result<Vec<Counter>> {
     let mut group: Vec<Counter> = Vec::new();
     let Some(pmu) = pmu else {
         return Ok(group);
@@ -193,6 +252,9 @@ fn open_group(pmu: Option<&Pmu>, n: usize) -> Result<Vec<Counter>> {
     for event in events(pmu, n) {
         let mut builder = builder(pmu, event);
         builder.read_format(ReadFormat::GROUP);
+        if let Some(cpu) = cpu {
+            builder.any_pid().one_cpu(cpu);
+        }
         let counter = match group.first_mut() {
             None => builder.build(),
             Some(leader) => builder.build_with_group(leader),
@@ -266,7 +328,7 @@ impl Drop for Child {
 /// Measures so many times of `work` in a window.
 fn repeated(times: u32, mut work: impl FnMut() -> Result<()>) -> Result<Option<Window>> {
     let all = |(): &mut ()| (0..times).try_for_each(|_| work());
-    cheapest(WINDOWS, || Ok(()), all).map(Some)
+    cheapest(WINDOWS, 1, || Ok(()), all).map(Some)
 }
 
 /// Yields to another task of the same priority, again and again.
@@ -302,14 +364,40 @@ fn inherited(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
 }
 
 fn group(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
-    let mut group = open_group(pmu, 4)?;
-    repeated(times, || {
-        if let Some(leader) = group.first_mut() {
-            leader.disable()?;
-            leader.enable()?;
-        }
-        Ok(())
-    })
+    let mut group = open_group(pmu, 4, None)?;
+    repeated(times, || disable_and_enable(&mut group))
+}
+
+fn disable_and_enable(group: &mut [Counter]) -> Result<()> {
+    if let Some(leader) = group.first_mut() {
+        leader.disable()?;
+        leader.enable()?;
+    }
+    Ok(())
+}
+
+/// A group of each of so many CPUs, this one among them.
+fn group_on_cpus(pmu: Option<&Pmu>, cpus: usize) -> Result<Option<Window>> {
+    let group = |cpu| open_group(pmu, 4, Some(cpu));
+    let mut groups: Vec<_> = (0..cpus).map(group).collect::<Result<_>>()?;
+    let all = |(): &mut ()| {
+        groups
+            .iter_mut()
+            .try_for_each(|group| disable_and_enable(group))
+    };
+    cheapest(WINDOWS, cpus, || Ok(()), all).map(Some)
+}
+
+/// Another CPU goes offline and comes online again.
+fn replug(pmu: Option<&Pmu>) -> Result<Option<Window>> {
+    const CPU: usize = 1;
+    let online = hotplug::online(CPU)?;
+    let prepare = || open_group(pmu, 4, Some(CPU));
+    let work = |_events: &mut Vec<Counter>| {
+        online.set(0)?;
+        online.set(1)
+    };
+    cheapest(WINDOWS, CPU + 1, prepare, work).map(Some)
 }
 
 fn open_and_close(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
@@ -320,7 +408,7 @@ fn open_and_close(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
 }
 
 fn read_group(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
-    let group = open_group(pmu, 4)?;
+    let group = open_group(pmu, 4, None)?;
     let mut counts = [0u64; 16];
     repeated(times, || {
         if let Some(leader) = group.first() {
@@ -366,6 +454,9 @@ fn samples(pmu: Option<&Pmu>, times: u32, fields: SampleFlag) -> Result<Option<W
     })
 }
 
+/// More windows than of other operations: what a task's end frees often takes longer paths.
+const EXITS: usize = 60;
+
 fn exit(pmu: Option<&Pmu>, _: u32) -> Result<Option<Window>> {
     let prepare = || {
         Child::fork(
@@ -378,21 +469,43 @@ fn exit(pmu: Option<&Pmu>, _: u32) -> Result<Option<Window>> {
             },
         )
     };
-    cheapest(WINDOWS, prepare, Child::finish).map(Some)
+    cheapest(EXITS, 1, prepare, Child::finish).map(Some)
 }
 
-/// A loop of a tenth of a second, while perf rotates more events than there are counters.
-fn rotation(pmu: Option<&Pmu>, _: u32) -> Result<Option<Window>> {
-    const INSTRUCTIONS: u64 = 100_000_000;
+/// A loop, while perf rotates more events than there are counters.
+fn rotation(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
+    // perf's timer for the next rotation may still be that of another operation. An idle guest
+    // sleeps this long in no time.
+    thread::sleep(NO_TURN);
     let _events = open(pmu, 16)?;
-    let tenth = workload::tight_loop(INSTRUCTIONS / 2);
-    cheapest(
-        3,
-        || Ok(()),
-        |(): &mut ()| {
-            tenth.run();
-            Ok(())
-        },
-    )
-    .map(Some)
+    let turns = workload::tight_loop((TURN * times).as_nanos() as u64 / 2);
+    let work = |(): &mut ()| {
+        turns.run();
+        Ok(())
+    };
+    cheapest(8, 1, await_interrupt, work).map(Some)
+}
+
+/// Waits for the end of a timer interrupt, of the tick or of a rotation. The next one comes in no less
+/// than half of [`TURN`], so that a window that is little longer than a multiple of it always has the
+/// same number of them.
+fn await_interrupt() -> Result<()> {
+    // An instruction takes a nanosecond.
+    const TURN_LENGTH: u64 = TURN.as_nanos() as u64;
+    /// More than the loop takes, and less than an interrupt.
+    const INTERRUPT: u64 = 1_000;
+    let mut last = now();
+    let mut before_last = None;
+    loop {
+        let time = now();
+        if time - last > INTERRUPT {
+            let both = before_last.map(|before| time - before);
+            // Either half a turn or less since the one before, or no other comes in between.
+            if both.is_some_and(|it| it <= TURN_LENGTH / 2 || it > TURN_LENGTH * 9 / 10) {
+                return Ok(());
+            }
+            before_last = Some(time);
+        }
+        last = time;
+    }
 }

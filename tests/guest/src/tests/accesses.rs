@@ -105,7 +105,7 @@ impl Registers {
 
 /// Checks what an operation accesses in so many times.
 fn expect(ctx: &Ctx, name: &str, times: u32, expected: &Accesses) -> Result<()> {
-    let operations = operations::all();
+    let operations = operations::of_one_cpu();
     let operation = operations.iter().find(|it| it.name == name);
     let operation = operation.with_context(|| format!("no operation {name}"))?;
     let _rate = SampleRate::fixed(1_000_000_000)?;

@@ -114,11 +114,9 @@ pub fn per_round(work: impl Fn()) -> f64 {
     const ROUNDS: u32 = 200;
     let work = black_box(work);
     let once = || {
-        // SAFETY: RDTSC only reads the time-stamp counter.
-        let start = unsafe { _rdtsc() };
+        let start = now();
         (0..ROUNDS).for_each(|_| work());
-        // SAFETY: as above.
-        unsafe { _rdtsc() - start }
+        now() - start
     };
     once();
     let least = (0..15).map(|_| once()).min().unwrap_or(0);
@@ -150,12 +148,15 @@ pub fn rows_of_hits<S: fmt::Debug>(
 
 /// The instructions that `run` takes, the kernel's included.
 pub fn instructions(run: impl FnOnce() -> Result<()>) -> Result<f64> {
-    // SAFETY: RDTSC only reads the time-stamp counter.
-    let start = unsafe { _rdtsc() };
+    let start = now();
     run()?;
-    // SAFETY: as above.
-    let end = unsafe { _rdtsc() };
-    Ok((end - start) as f64)
+    Ok((now() - start) as f64)
+}
+
+/// The instructions so far: a TSC of 1 GHz counts them.
+pub fn now() -> u64 {
+    // SAFETY: RDTSC only reads the time-stamp counter.
+    unsafe { _rdtsc() }
 }
 
 /// Runs in user mode for `duration` instructions. Returns the instructions that each
@@ -164,8 +165,6 @@ fn interrupts(duration: u64) -> Vec<u64> {
     /// More instructions than the loop takes from one RDTSC to the next.
     const LOOP: u64 = 200;
     let mut interrupts = Vec::with_capacity(1 << 16);
-    // SAFETY: RDTSC only reads the time-stamp counter.
-    let now = || unsafe { _rdtsc() };
     let start = now();
     let mut last = start;
     while last - start < duration {

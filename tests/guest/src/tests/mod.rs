@@ -217,6 +217,6 @@ fn interrupts(row: &str) -> Result<u64> {
 }
 
 /// The number of online CPUs.
-fn cpus() -> Result<usize> {
+pub fn cpus() -> Result<usize> {
     Ok(std::thread::available_parallelism()?.get())
 }

@@ -16,7 +16,6 @@ use super::sampling::{drain, for_each_sample, open, RING};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::program::STOPPED_LOOP;
-use crate::setting::Setting;
 use crate::tests;
 use crate::workload::{self, Workload};
 
@@ -40,8 +39,7 @@ const TURN: Duration = Duration::from_millis(1);
 
 /// Runs `run` with a multiplexing interval of [`TURN`].
 fn with_short_turns<T>(pmu: &Pmu, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    let file = pmu.dir().join("perf_event_mux_interval_ms");
-    let _interval = Setting::change(file, TURN.as_millis())?;
+    let _turn = pmu.set_turn(TURN)?;
     run()
 }
 

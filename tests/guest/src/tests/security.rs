@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What an unprivileged user cannot do with the PMUs: see docs/security.md.
 
-use std::arch::x86_64::_rdtsc;
 use std::io;
 
 use anyhow::{ensure, Context, Result};
@@ -10,6 +9,7 @@ use perf_event::data::Record;
 use perf_event::{Builder, Counter, SampleFlag};
 
 use super::compare::case::Unprivileged;
+use super::cost::now;
 use super::expect;
 use super::sampling::{for_each_record, RING};
 use crate::ctx::{Ctx, Test};
@@ -238,11 +238,9 @@ fn log_is_not_flooded(ctx: &Ctx) -> Result<()> {
 /// The instructions that a loop takes, with what the kernel does meanwhile.
 fn instructions() -> u64 {
     let workload = workload::tight_loop(40_000_000);
-    // SAFETY: the instruction reads a register.
-    let before = unsafe { _rdtsc() };
+    let before = now();
     workload.run();
-    // SAFETY: as above.
-    unsafe { _rdtsc() - before }
+    now() - before
 }
 
 /// The share of a CPU's time that its user takes from other tasks by samples, in thousandths: all

@@ -9,7 +9,6 @@
 //! counter, `intel_put_excl_constraints()` forgets that the counter that this event had before is
 //! in use, by whatever event. So counts are those of rust_pmu only.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -25,7 +24,7 @@ use crate::ctx::{Ctx, Test, IN_TREE};
 use crate::kmsg::Kmsg;
 use crate::msr::{Msrs, PmuMsrs};
 use crate::pmu::Pmu;
-use crate::setting::{Affinity, Setting};
+use crate::setting::Affinity;
 use crate::tests;
 use crate::workload;
 
@@ -362,9 +361,7 @@ fn exact_in_a_storm(ctx: &Ctx) -> Result<()> {
 fn all_get_their_turn(ctx: &Ctx) -> Result<()> {
     const ATTEMPTS: usize = 3_000;
     for pmu in drivers(ctx)? {
-        let file = pmu.dir().join("perf_event_mux_interval_ms");
-        ensure!(fs::exists(&file)?, "no {}", file.display());
-        let _interval = Setting::change(file, 1)?;
+        let _turn = pmu.set_turn(Duration::from_millis(1))?;
         let mut events = Vec::new();
         for config in &EXCLUSIVE[..4] {
             for cpu in [0, 1] {

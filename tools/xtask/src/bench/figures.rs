@@ -24,18 +24,29 @@ use crate::test::guests_at_a_time;
 /// What an operation costs with one driver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    pub instructions: f64,
-    pub accesses: f64,
-    /// Whether two measurements agreed.
+    /// `None` if the number means nothing.
+    pub instructions: Option<Figure>,
+    pub accesses: Figure,
+}
+
+/// A figure, which has been measured until two measurements agreed, if they did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    pub value: f64,
     pub is_settled: bool,
 }
 
 impl Cost {
     fn of(value: &Value) -> Option<Self> {
+        let figure = |name: &str| {
+            Some(Figure {
+                value: value.get(name)?.as_f64()?,
+                is_settled: value.get(format!("{name}_settled"))?.as_bool()?,
+            })
+        };
         Some(Self {
-            instructions: value.get("instructions")?.as_f64()?,
-            accesses: value.get("accesses")?.as_f64()?,
-            is_settled: value.get("settled")?.as_bool()?,
+            instructions: figure("instructions"),
+            accesses: figure("accesses")?,
         })
     }
 }
@@ -150,7 +161,26 @@ pub fn measure(
             .try_for_each(|thread| thread.join().expect("no panic"))
     })?;
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Figures(results.into_iter().flatten().collect()))
+    Ok(Figures(by_machine(results.into_iter().flatten())))
+}
+
+/// Puts together what guests of the same machine have measured.
+fn by_machine(guests: impl Iterator<Item = Value>) -> Value {
+    let mut machines: Vec<Value> = Vec::new();
+    for mut guest in guests {
+        let same = machines
+            .iter_mut()
+            .find(|it| it["machine"] == guest["machine"]);
+        match (same, guest["operations"].as_array_mut()) {
+            (Some(Value::Object(machine)), Some(more)) => {
+                if let Some(Value::Array(operations)) = machine.get_mut("operations") {
+                    operations.append(more);
+                }
+            }
+            _ => machines.push(guest),
+        }
+    }
+    machines.into()
 }
 
 fn of_suite(
@@ -197,4 +227,17 @@ fn of_suite(
         "global_control": about["global_control"],
         "operations": operations,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_of_a_machine_are_put_together() {
+        let guest = |machine: &str, operations: &[u32]| json!({ "machine": machine, "operations": operations });
+        let guests = [guest("a", &[1]), guest("b", &[2]), guest("a", &[3, 4])];
+        let machines = by_machine(guests.into_iter());
+        assert_eq!(machines, json!([guest("a", &[1, 3, 4]), guest("b", &[2])]));
+    }
 }

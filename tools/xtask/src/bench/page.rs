@@ -5,7 +5,7 @@
 use anyhow::Result;
 use std::fmt::Write as _;
 
-use super::figures::{Cost, Figures, Generation, Row};
+use super::figures::{Cost, Figure, Figures, Generation, Row};
 use super::plot;
 
 const HEAD: &str = "\
@@ -17,12 +17,14 @@ In a virtual machine an access to a register of the PMU is as a rule an exit to 
 driver is measured in accesses (RDMSR, WRMSR and RDPMC), which the emulated PMU counts, and in instructions,
 which the TSC counts under QEMU's `-icount`. The same operation without events is subtracted. Each is measured
 in twelve windows, of which the cheapest counts, until two measurements agree. A figure with a `~`
-did not settle: it depends on when ticks come.
+did not settle: it depends on when ticks come, or on what the kernel does besides.
 
 A switch is one of two tasks that yield to each other. The limit is what the hardware needs: with
 GLOBAL_CTRL a read of each counter and two writes, otherwise a read and two writes for each counter. For a PMI it
 is status, clear, a read and a write of the counter, and two writes of GLOBAL_CTRL; without that, a
-read and a write. `PMI` rows are for an event in user mode.
+read and a write. `PMI` rows are for an event in user mode. Perf rotates events in the row that says so; in
+others, those that fit first stay on the counters. The instructions of the rows about several CPUs
+are those of all CPUs. While a CPU goes offline, others wait in loops, so that their number means nothing.
 ";
 
 /// What the column of another driver is.
@@ -44,37 +46,40 @@ pub fn limit(operation: &str, has_global_control: bool) -> Option<f64> {
         "PMI with a sample of IP" | "PMI with a call chain" => {
             Some(if has_global_control { 6.0 } else { 2.0 })
         }
+        _ if operation.starts_with(plot::CPUS) => number().map(|n| n * switch(4.0)),
         // More events may not all fit on the counters.
         _ if operation.starts_with(plot::EVENTS) => number().filter(|n| *n <= 4.0).map(switch),
+        _ if operation.starts_with(plot::GROUPS) => {
+            number().filter(|n| *n <= 2.0).map(|n| switch(2.0 * n))
+        }
         _ => None,
     }
 }
 
-/// A figure of a cost, or a dash.
-fn cell(cost: Option<Cost>, figure: impl Fn(Cost) -> f64) -> String {
-    cost.map_or_else(
+/// A figure, or a dash.
+fn cell(figure: Option<Figure>) -> String {
+    figure.map_or_else(
         || "–".to_owned(),
-        |cost| {
-            let mark = if cost.is_settled { "" } else { "~" };
-            let value = figure(cost);
+        |Figure { value, is_settled }| {
+            let mark = if is_settled { "" } else { "~" };
             let digits = usize::from(value.fract() != 0.0 && value < 100.0);
             format!("{mark}{value:.digits$}")
         },
     )
 }
 
-fn ratio(ours: Option<Cost>, theirs: Option<Cost>) -> String {
+fn ratio(ours: Option<Figure>, theirs: Option<Figure>) -> String {
     match (ours, theirs) {
-        (Some(ours), Some(theirs)) if theirs.instructions > 0.0 => {
-            format!("{:.2}", ours.instructions / theirs.instructions)
+        (Some(ours), Some(theirs)) if theirs.value > 0.0 => {
+            format!("{:.2}", ours.value / theirs.value)
         }
         _ => "–".to_owned(),
     }
 }
 
 fn line(row: &Row, of: &Generation, before: Option<&Row>) -> String {
-    let accesses = |cost| cell(cost, |cost| cost.accesses);
-    let instructions = |cost| cell(cost, |cost| cost.instructions);
+    let accesses = |cost: Option<Cost>| cell(cost.map(|it| it.accesses));
+    let instructions = |cost: Option<Cost>| cost.and_then(|it| it.instructions);
     let before = before.and_then(|row| row.ours);
     let limit = limit(&row.operation, of.has_global_control);
     format!(
@@ -84,10 +89,10 @@ fn line(row: &Row, of: &Generation, before: Option<&Row>) -> String {
         accesses(before),
         accesses(row.ours),
         limit.map_or_else(String::new, |limit| limit.to_string()),
-        instructions(row.in_tree),
-        instructions(before),
-        instructions(row.ours),
-        ratio(row.ours, row.in_tree),
+        cell(instructions(row.in_tree)),
+        cell(instructions(before)),
+        cell(instructions(row.ours)),
+        ratio(instructions(row.ours), instructions(row.in_tree)),
     )
 }
 
@@ -99,7 +104,7 @@ pub fn page(figures: &Figures, before: Option<&Figures>) -> Result<String> {
         page.push_str(BEFORE);
     }
     let before = before.unwrap_or_default();
-    for (file, about) in plot::PLOTS {
+    for plot::Plot { file, about, .. } in plot::PLOTS {
         write!(page, "\n![{about}](performance/{file})\n")?;
     }
     for generation in figures.generations()? {
@@ -134,21 +139,19 @@ mod tests {
             limit("switch, only one of the two has 4 events", true),
             Some(3.0)
         );
+        let groups = "switch between two tasks, groups of 2 events each: 2";
+        assert_eq!(limit(groups, false), Some(12.0));
+        let cpus = "disable and enable a group of 4 on each CPU, CPUs: 8";
+        assert_eq!(limit(cpus, true), Some(48.0));
         assert_eq!(limit("exit of a task with 8 events", true), None);
     }
 
     #[test]
     fn cells_say_what_did_not_settle() {
-        let cost = |instructions, is_settled| {
-            Some(Cost {
-                instructions,
-                accesses: 3.0,
-                is_settled,
-            })
-        };
-        assert_eq!(cell(cost(5775.5, true), |it| it.instructions), "5776");
-        assert_eq!(cell(cost(0.5, false), |it| it.instructions), "~0.5");
-        assert_eq!(cell(None, |it| it.instructions), "–");
-        assert_eq!(ratio(cost(65.0, true), cost(100.0, true)), "0.65");
+        let figure = |value, is_settled| Some(Figure { value, is_settled });
+        assert_eq!(cell(figure(5775.5, true)), "5776");
+        assert_eq!(cell(figure(0.5, false)), "~0.5");
+        assert_eq!(cell(None), "–");
+        assert_eq!(ratio(figure(65.0, true), figure(100.0, true)), "0.65");
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The plots of docs/performance.md: accesses of a switch.
+//! The plots of docs/performance.md: accesses by the number of events, groups or CPUs.
 
 use anyhow::{anyhow, Result};
 use plotters::prelude::*;
@@ -14,7 +14,10 @@ use super::page::limit;
 pub const EVENTS: &str = "switch between two tasks, events each: ";
 
 /// The same for groups.
-const GROUPS: &str = "switch between two tasks, groups of 2 events each: ";
+pub const GROUPS: &str = "switch between two tasks, groups of 2 events each: ";
+
+/// The same for CPUs.
+pub const CPUS: &str = "disable and enable a group of 4 on each CPU, CPUs: ";
 
 /// How the files begin.
 const LICENCE: &str = "<!-- SPDX-License-Identifier: GPL-2.0 -->\n";
@@ -22,20 +25,42 @@ const LICENCE: &str = "<!-- SPDX-License-Identifier: GPL-2.0 -->\n";
 /// How the names of lines end that show the limit.
 const LIMIT: &str = ": limit";
 
-/// The files, and what they show.
-pub const PLOTS: [(&str, &str); 2] = [
-    ("events.svg", "Accesses of a switch by the number of events"),
-    ("groups.svg", "Accesses of a switch by the number of groups"),
+/// A plot.
+pub struct Plot {
+    pub file: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// How the names of its operations begin.
+    operations: &'static str,
+}
+
+/// All plots.
+pub const PLOTS: [Plot; 3] = [
+    Plot {
+        file: "events.svg",
+        about: "Accesses of a switch by the number of events",
+        operations: EVENTS,
+    },
+    Plot {
+        file: "groups.svg",
+        about: "Accesses of a switch by the number of groups",
+        operations: GROUPS,
+    },
+    Plot {
+        file: "cpus.svg",
+        about: "Accesses of stopping and starting events of CPUs by their number",
+        operations: CPUS,
+    },
 ];
 
 /// Draws all plots.
 pub fn draw(figures: &Figures, folder: &Path) -> Result<()> {
     let generations = figures.generations()?;
-    for ((file, about), operations) in PLOTS.into_iter().zip([EVENTS, GROUPS]) {
-        let mut plot = LICENCE.to_owned();
-        draw_one(&generations, operations, about, &mut plot)
-            .map_err(|error| anyhow!("{file}: {error}"))?;
-        fs::write(folder.join(file), plot)?;
+    for plot in PLOTS {
+        let mut svg = LICENCE.to_owned();
+        let file = plot.file;
+        draw_one(&generations, &plot, &mut svg).map_err(|error| anyhow!("{file}: {error}"))?;
+        fs::write(folder.join(file), svg)?;
     }
     Ok(())
 }
@@ -55,9 +80,10 @@ fn points(
 
 fn draw_one(
     generations: &[Generation],
-    operations: &str,
-    about: &str,
-    plot: &mut String,
+    &Plot {
+        about, operations, ..
+    }: &Plot,
+    svg: &mut String,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let shown = generations.iter().filter(|it| {
         // One with global control, and one without.
@@ -66,8 +92,8 @@ fn draw_one(
     let mut series = Vec::new();
     for generation in shown {
         let name = &generation.name;
-        let in_tree = |row: &Row| row.in_tree.map(|cost| cost.accesses);
-        let ours = |row: &Row| row.ours.map(|cost| cost.accesses);
+        let in_tree = |row: &Row| row.in_tree.map(|cost| cost.accesses.value);
+        let ours = |row: &Row| row.ours.map(|cost| cost.accesses.value);
         series.push((
             format!("{name}: in-tree"),
             points(generation, operations, in_tree),
@@ -76,17 +102,15 @@ fn draw_one(
             format!("{name}: rust_pmu"),
             points(generation, operations, ours),
         ));
-        if operations == EVENTS {
-            let limit = |row: &Row| limit(&row.operation, generation.has_global_control);
-            let line = points(generation, operations, limit);
-            series.push((format!("{name}{LIMIT}"), line));
-        }
+        let limit = |row: &Row| limit(&row.operation, generation.has_global_control);
+        let line = points(generation, operations, limit);
+        series.push((format!("{name}{LIMIT}"), line));
     }
     let all = || series.iter().flat_map(|(_, points)| points);
     let widest = all().map(|(x, _)| *x).fold(1.0, f64::max);
     let highest = all().map(|(_, y)| *y).fold(1.0, f64::max);
 
-    let area = SVGBackend::with_string(plot, (720, 400)).into_drawing_area();
+    let area = SVGBackend::with_string(svg, (720, 400)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .caption(about, ("sans-serif", 18))
