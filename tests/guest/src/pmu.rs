@@ -118,11 +118,15 @@ impl Pmu {
         device(&self.name)
     }
 
-    /// Sets how long events are on the counters, if there are more of them, before perf lets others
-    /// have their turn. In milliseconds, 1 or more.
+    /// The file that says how many milliseconds, 1 or more, events are on the counters before perf lets
+    /// others have their turn.
+    pub fn turn_file(&self) -> String {
+        format!("{}/perf_event_mux_interval_ms", self.dir().display())
+    }
+
+    /// Sets that interval.
     pub fn set_turn(&self, turn: Duration) -> Result<Setting> {
-        let file = self.dir().join("perf_event_mux_interval_ms");
-        Setting::change(file, turn.as_millis())
+        Setting::change(self.turn_file(), turn.as_millis())
     }
 
     /// The file of an event, which exists if the PMU has the event. Beside the in-tree driver

@@ -88,6 +88,11 @@ fn chosen(text: &str) -> &str {
     }
 }
 
+/// The file that says whether a CPU is online: 0 takes it offline.
+pub fn online_file(cpu: usize) -> String {
+    format!("/sys/devices/system/cpu/cpu{cpu}/online")
+}
+
 /// How many samples a second perf allows, and how it lowers that number.
 ///
 /// Perf lowers it if samples take more than `perf_cpu_time_max_percent` of the time.

@@ -13,11 +13,11 @@ use perf_event::Counter;
 
 use super::quiet::{nothing_refers_to_the_module, Quiet};
 use super::slot::perf_event_open;
-use super::world::{online_file, World};
+use super::world::World;
 use crate::ctx::Ctx;
 use crate::module;
 use crate::pmu::Event;
-use crate::setting::Setting;
+use crate::setting::{online_file, Setting};
 use crate::tests::compare::attr::{self, Attr};
 use crate::tests::{count_until, expect_exact};
 use crate::workload;

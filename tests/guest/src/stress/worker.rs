@@ -16,11 +16,11 @@ use super::lanes::{Lane, Lanes};
 use super::op::{Op, Open, Request, Target, SLOTS};
 use super::open::TIMES;
 use super::slot::{ioctl, perf_event_open, read, Mapping, Model, Slot};
-use super::world::{mux_file, online_file, Class, Counts, World};
+use super::world::{Class, Counts, World};
 use super::{child, signals};
 use crate::bpf;
 use crate::module;
-use crate::setting::SampleRate;
+use crate::setting::{online_file, SampleRate};
 use crate::tests::compare::attr;
 use crate::tests::compare::case::PID_CGROUP;
 use crate::workload;
@@ -181,7 +181,7 @@ impl<'a> Worker<'a> {
             Op::ReadFile(file) => self.read_file(file)?,
             Op::MuxInterval { pmu, ms } => {
                 let pmu = &self.world.core[pmu];
-                return written(&mux_file(pmu), ms.into(), &[]);
+                return written(&pmu.turn_file(), ms.into(), &[]);
             }
             Op::RdpmcSetting(value) => match self.world.rdpmc_file() {
                 Some(file) => return written(&file, value.into(), &[]),

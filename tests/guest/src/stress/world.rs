@@ -15,7 +15,7 @@ use crate::ctx::{Ctx, IN_TREE, RUST_PMU};
 use crate::pmu::{is_tcg, CpuPmu, Event, Pmu, Vendor};
 use crate::probe::{c_path, place_of, RUST_TRACE};
 use crate::program::{Installed, MIXED};
-use crate::setting::Setting;
+use crate::setting::{online_file, Setting};
 use crate::tests::compare::attr::{self, Attr};
 use crate::tests::compare::case::Mount;
 use crate::trace;
@@ -316,7 +316,7 @@ impl World {
 
     /// The values that operations change, to have them again after a round.
     pub fn settings(&self) -> Result<Vec<Setting>> {
-        let mut files: Vec<String> = self.core.iter().map(mux_file).collect();
+        let mut files: Vec<String> = self.core.iter().map(Pmu::turn_file).collect();
         files.extend(self.rdpmc_file());
         files.into_iter().map(Setting::save).collect()
     }
@@ -350,16 +350,6 @@ impl Drop for World {
             }
         }
     }
-}
-
-/// The file that takes a CPU offline.
-pub fn online_file(cpu: usize) -> String {
-    format!("{CPU}/cpu{cpu}/online")
-}
-
-/// The file with the interval of multiplexing.
-pub fn mux_file(pmu: &Pmu) -> String {
-    format!("{DEVICES}/{}/perf_event_mux_interval_ms", pmu.name)
 }
 
 /// The CPUs that are online.

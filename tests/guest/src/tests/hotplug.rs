@@ -12,7 +12,7 @@ use super::{cpus, expect, expect_exact};
 use crate::clocks::{Clock, RUST_CLOCK};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Mode, Pmu};
-use crate::setting::{Affinity, Setting};
+use crate::setting::{online_file, Affinity, Setting};
 use crate::tests;
 use crate::trace;
 use crate::workload;
@@ -30,7 +30,7 @@ pub const TESTS: &[Test] = tests![
 
 /// Whether a CPU is online: 0 or 1.
 pub fn online(cpu: usize) -> Result<Setting> {
-    Setting::save(format!("/sys/devices/system/cpu/cpu{cpu}/online"))
+    Setting::save(online_file(cpu))
 }
 
 /// Takes CPU 1 offline, calls `between`, and brings the CPU online again.
