@@ -246,8 +246,17 @@ impl<'a> Worker<'a> {
         });
         open.leader = leader;
         let group = leader.map_or(-1, |slot| self.fd(slot));
+        // An enabled event of a cgroup could be the first one of its CPU, and the kernel would forget
+        // the next ones: see docs/findings.md.
+        let enable_later = flags & PID_CGROUP != 0 && !attr.has(attr::DISABLED);
+        if enable_later {
+            attr.set(attr::DISABLED, 1);
+        }
         match perf_event_open(attr, pid, cpu, group, flags) {
             Ok(file) => {
+                if enable_later {
+                    ioctl(&file, Request::Enable, false, -1, -1)?;
+                }
                 self.lane.opened.fetch_add(1, SeqCst);
                 let model = self.model(&open, choice.counts);
                 self.slots[open.slot as usize] = Some(Slot {
