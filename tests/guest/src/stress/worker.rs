@@ -234,6 +234,12 @@ impl<'a> Worker<'a> {
                 (self.world.cgroups[cgroup as usize].1.as_raw_fd(), cpu(on))
             }
         };
+        if pid > 0 {
+            // The exec of that task could remove the event before the kernel has put it into a list, from
+            // which it then takes it: see docs/findings.md.
+            attr.set(attr::REMOVE_ON_EXEC, 0);
+            attr.set(attr::SIGTRAP, 0);
+        }
         let mut open = *open;
         // No CPU goes offline while an event joins a group.
         let _kept = open.leader.map(|_| self.lanes.plug().keep());
