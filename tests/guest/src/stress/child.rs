@@ -138,7 +138,7 @@ pub fn count_program(worker: &mut Worker, event: usize, inherit: bool) -> Result
     let opened = perf_event_open(attr, child.as_raw(), -1, -1, 0);
     tell.write_all(&[1])?;
     let status = waitpid(child, None).context("waitpid")?;
-    // An event of another worker may send this signal to the program, which has no handler.
+    // An event that the child has inherited may send this signal, and the program has no handler.
     let trapped = matches!(status, WaitStatus::Signaled(_, Signal::SIGTRAP, _));
     ensure!(
         trapped || status == WaitStatus::Exited(child, 0),

@@ -234,9 +234,16 @@ impl<'a> Worker<'a> {
                 (self.world.cgroups[cgroup as usize].1.as_raw_fd(), cpu(on))
             }
         };
-        if pid > 0 {
-            // The exec of that task could remove the event before the kernel has put it into a list, from
-            // which it then takes it: see docs/findings.md.
+        // The kernel corrupts a list if a task execs while another task opens an event of it with
+        // REMOVE_ON_EXEC: see docs/findings.md. Of the targets only children exec. But a worker may fork
+        // a child meanwhile that inherits the event: perf may exchange their contexts, and the child's
+        // exec then removes the worker's event.
+        let may_exec = match open.target {
+            Target::Child => true,
+            Target::Worker(_) => attr.has(attr::INHERIT) && !attr.has(attr::INHERIT_THREAD),
+            _ => false,
+        };
+        if may_exec {
             attr.set(attr::REMOVE_ON_EXEC, 0);
             attr.set(attr::SIGTRAP, 0);
         }
@@ -252,8 +259,8 @@ impl<'a> Worker<'a> {
         });
         open.leader = leader;
         let group = leader.map_or(-1, |slot| self.fd(slot));
-        // An enabled event of a cgroup could be the first one of its CPU, and the kernel would forget
-        // the next ones: see docs/findings.md.
+        // If an enabled event of a cgroup is the first one of its CPU, the kernel may not count the next
+        // ones: see docs/findings.md.
         let enable_later = flags & PID_CGROUP != 0 && !attr.has(attr::DISABLED);
         if enable_later {
             attr.set(attr::DISABLED, 1);
@@ -261,7 +268,7 @@ impl<'a> Worker<'a> {
         match perf_event_open(attr, pid, cpu, group, flags) {
             Ok(file) => {
                 if enable_later {
-                    ioctl(&file, Request::Enable, false, -1, -1)?;
+                    ioctl(&file, Request::Enable, false, -1, -1).context("enable")?;
                 }
                 self.lane.opened.fetch_add(1, SeqCst);
                 let model = self.model(&open, choice.counts);
