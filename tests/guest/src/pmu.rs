@@ -124,7 +124,7 @@ impl Pmu {
         format!("{}/perf_event_mux_interval_ms", self.dir().display())
     }
 
-    /// Sets that interval.
+    /// Sets how long events are on the counters before perf lets others have their turn.
     pub fn set_turn(&self, turn: Duration) -> Result<Setting> {
         Setting::change(self.turn_file(), turn.as_millis())
     }
