@@ -786,3 +786,42 @@ fn not_hybrid() {
         Some([0x0830_0805, 0xf, 0x8604])
     );
 }
+
+/// Processors of one row are alike, and so are cores of one type of two hybrid ones if CPUID reports
+/// them alike.
+#[test]
+fn processors_that_are_alike() {
+    use CoreType::{Efficient, LowPower, Performance};
+    let signature = |model| Signature {
+        family: 6,
+        model,
+        stepping: 0,
+    };
+    let config = |model, core_type: Option<_>| match core_type {
+        Some(core_type) => Config::of_hybrid(Vendor::Intel, signature(model), core_type).unwrap(),
+        None => Config::of_processor(Vendor::Intel, signature(model), false).unwrap(),
+    };
+    for (one, other, alike) in [
+        // Skylake and Cascade Lake.
+        ((0x5e, None), (0x55, None), true),
+        // Skylake and Ice Lake.
+        ((0x5e, None), (0x6a, None), false),
+        // Two Alder Lakes.
+        ((0x97, Some(Efficient)), (0x9a, Some(Efficient)), true),
+        ((0x97, Some(Efficient)), (0x97, Some(Performance)), false),
+        // Sapphire Rapids has the performance cores alone.
+        ((0x97, Some(Performance)), (0x8f, None), false),
+        // Redwood Cove: Meteor Lake hides PERF_METRICS, and Arrow Lake-U does not.
+        ((0xaa, Some(Performance)), (0xac, Some(Performance)), true),
+        ((0xaa, Some(Performance)), (0xb5, Some(Performance)), false),
+        // Golden Cove: leaf 0AH of Raptor Lake is the same on all cores.
+        ((0xb7, Some(Performance)), (0xb5, Some(Performance)), false),
+        // Skymont, as efficient and as low-power cores.
+        ((0xc5, Some(Efficient)), (0xc5, Some(LowPower)), false),
+        ((0xc5, Some(Efficient)), (0xc6, Some(Efficient)), true),
+    ] {
+        let [a, b] = [one, other].map(|(model, core_type)| config(model, core_type));
+        assert_eq!(a.has_processor_of(&b), alike, "{one:x?}, {other:x?}");
+        assert_eq!(b.has_processor_of(&a), alike, "{other:x?}, {one:x?}");
+    }
+}

@@ -60,6 +60,10 @@ fn sample(pmu: &mut Pmu, period: i64) {
 fn configurations() {
     assert_eq!(Config::new(Vendor::Intel, 0), Err(ConfigError::Version));
     assert_eq!(Config::new(Vendor::Intel, 7), Err(ConfigError::Version));
+    assert_eq!(
+        ConfigError::Version.to_string(),
+        "the version of the PMU must be 1 to 6 on Intel, 1 to 3 on AMD, 2 on Zhaoxin"
+    );
     for version in 1..=6 {
         pmu(version);
         let most_fixed = [0, 0, 3, 3, 3, 4, 4][usize::from(version)];

@@ -18,6 +18,13 @@ fn version_2_only() {
     }
 }
 
+/// Leaf 0AH is like that of version 2 of Intel's, where all 7 events exist.
+#[test]
+fn cpuid() {
+    assert_eq!(pmu().cpuid(0xa), Some([0x0730_0202, 0, 0, 0x603]));
+    assert_eq!(pmu().cpuid(0x23), None);
+}
+
 #[test]
 fn writes_to_pmc_are_full_width() {
     let mut pmu = pmu();

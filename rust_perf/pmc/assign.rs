@@ -334,8 +334,10 @@ mod tests {
 
         fn place(&mut self, allowed: CounterSet) -> Option<usize> {
             let before = self.on;
+            let free = self.place_free(allowed);
             let Some(placement) = self.assignment.place(allowed) else {
                 assert_eq!(before, self.on);
+                assert_eq!(free, None);
                 return None;
             };
             let mut moves = 0;
@@ -348,7 +350,25 @@ mod tests {
             self.on[placement.counter.index()] = Some(self.events.len());
             self.events.push(allowed);
             self.check();
+            assert_eq!(free, (moves == 0).then_some(placement.counter));
             Some(moves)
+        }
+
+        /// The counter that would be found in the short way.
+        fn place_free(&self, allowed: CounterSet) -> Option<Counter> {
+            let mut assignment = self.assignment.clone();
+            let used = assignment.used();
+            let mut needs = Needs {
+                counters: allowed,
+                pair: true,
+                exclusive: false,
+            };
+            assert_eq!(assignment.place_free(needs), None);
+            needs.pair = false;
+            let free = assignment.place_free(needs);
+            let counter = free.map_or(CounterSet::EMPTY, CounterSet::of);
+            assert_eq!(assignment.used(), used | counter);
+            free
         }
 
         fn remove(&mut self, counter: Counter) {
@@ -434,6 +454,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_word_has_all_that_an_event_needs(counters: u64, pair: bool, exclusive: bool) {
+            let counters = CounterSet::from_bits(counters);
+            let needs = Needs { counters, pair, exclusive };
+            prop_assert_eq!(Needs::from_word(needs.into_word()), needs);
+        }
+
         #[test]
         fn places_an_event_just_when_it_fits(steps in prop::collection::vec(step(), 1..40)) {
             let mut board = Board::new();

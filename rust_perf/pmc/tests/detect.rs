@@ -65,6 +65,39 @@ fn counters_can_be_left_out() {
 }
 
 #[test]
+fn registers_that_the_cpu_must_have() {
+    let registers = |config| -> Vec<u32> {
+        let caps = Cpu::new(config).detect().unwrap();
+        caps.registers().map(|msr| msr.address()).collect()
+    };
+    assert_eq!(registers(config(1, 2, 0, 40)), [0x186, 0x187, 0xc1, 0xc2]);
+    // 0x4c1 is the alias for full-width writes.
+    assert_eq!(
+        registers(config(3, 1, 2, 48)),
+        [0x186, 0x4c1, 0x309, 0x30a, 0x38d, 0x38f, 0x38e]
+    );
+    assert_eq!(
+        registers(amd(3, 1)),
+        [0xc001_0200, 0xc001_0201, 0xc000_0301, 0xc000_0300]
+    );
+}
+
+#[test]
+fn general_and_fixed_counters_may_differ_in_width() {
+    let caps = |gp: u32, fixed: u32| {
+        Cpuid::new(b"GenuineIntel", 6, 0x1a, 0)
+            .with(0xa, 0, [0x0700_0403 | (gp << 16), 0, 0, 3 | (fixed << 5)])
+            .detect()
+            .unwrap()
+    };
+    let widths = |caps: Capabilities| [40, 48].map(|width| caps.have_width(width));
+    assert_eq!(widths(caps(48, 48)), [false, true]);
+    assert_eq!(widths(caps(40, 48)), [false, false]);
+    assert_eq!(widths(caps(48, 40)), [false, false]);
+    assert_eq!(widths(caps(40, 48).without_fixed()), [true, false]);
+}
+
+#[test]
 fn version_6_has_counters_of_any_number() {
     // What leaf 0AH can say of it: version 6, 8 general and 3 fixed counters.
     let leaf_0a = [0x0830_0806, 0, 0b111, 0x8603];

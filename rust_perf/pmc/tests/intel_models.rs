@@ -44,6 +44,27 @@ fn counter_3_is_left_to_transactions() {
     }
 }
 
+/// Golden Cove knows where the data of MEM_TRANS_RETIRED.LOAD_LATENCY comes from only while another event
+/// counts.
+#[test]
+fn load_latency_needs_another_event() {
+    let load_latency = EventSel::from_raw(0x01cd);
+    let auxiliary = EventSel::from_raw(0x8203);
+    let other = EventSel::from_raw(0x00c0);
+    for (model, expected) in [(0x8f, true), (0x5e, false), (0x6a, false)] {
+        let caps = with_all_counters(6, model);
+        assert_eq!(caps.auxiliary(), expected.then_some([0x82, 0x03]));
+        assert_eq!(caps.needs_auxiliary(load_latency), expected, "{model:#x}");
+        assert_eq!(caps.is_auxiliary(auxiliary), expected, "{model:#x}");
+        for event in [auxiliary, other] {
+            assert!(!caps.needs_auxiliary(event), "{model:#x}");
+        }
+        for event in [load_latency, other] {
+            assert!(!caps.is_auxiliary(event), "{model:#x}");
+        }
+    }
+}
+
 /// A CPU with so many GP counters and the fixed counters of this bitmap.
 fn with_counters(family: u8, model: u8, gp: u8, fixed: u32) -> Capabilities {
     // Leaf 0AH counts the fixed counters before the first gap.

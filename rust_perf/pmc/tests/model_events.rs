@@ -145,6 +145,7 @@ fn cache_events_can_be_counted() {
                 Extra { config, config1 } => (config, config1),
                 Missing | Invalid => continue,
             };
+            assert_ne!(config, 0, "{model:#x} {id:#x}");
             let event = EventSel::from_config(config, caps.config_mask(), Modes::ALL).unwrap();
             assert!(!caps.counters_for(event).is_empty(), "{model:#x} {id:#x}");
             match caps.extra(event, config1) {

@@ -400,11 +400,17 @@ fn replug(pmu: Option<&Pmu>) -> Result<Option<Window>> {
     cheapest(WINDOWS, CPU + 1, prepare, work).map(Some)
 }
 
+/// Between two windows the kernel frees what it frees after a grace period of RCU. Otherwise a window
+/// might do that, or allocate memory because of what is not free yet.
 fn open_and_close(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
-    repeated(times, || {
-        drop(open(pmu, 1)?);
-        Ok(())
-    })
+    let once = || open(pmu, 1).map(drop);
+    let prepare = || {
+        thread::sleep(Duration::from_millis(200));
+        // The first time after that is not like the others.
+        once()
+    };
+    let all = |(): &mut ()| (0..times).try_for_each(|_| once());
+    cheapest(WINDOWS, 1, prepare, all).map(Some)
 }
 
 fn read_group(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {

@@ -311,8 +311,11 @@ fn run_sequences(ctx: &Ctx) -> Result<()> {
     let counters = counters(&pmu)?;
     let fresh = fresh_page(&pmu)?;
     let sequences = sequences(STEPS);
-    println!("# {} sequences of {STEPS} steps", sequences.len());
-    for turns in &sequences {
+    for (done, turns) in sequences.iter().enumerate() {
+        // So often that a slow guest is not taken for one that hangs.
+        if done % 50 == 0 {
+            println!("# {done} of {} sequences of {STEPS} steps", sequences.len());
+        }
         let spawn = || Worker::spawn(&pmu, &counters, fresh);
         let mut workers = [spawn()?, spawn()?];
         let mut run = || -> Result<()> {
