@@ -162,12 +162,12 @@ impl EventSel {
         self.0 & bits == bits
     }
 
-    /// Intel's event, which has 8 bits.
     /// The same with these bits clear.
     pub(crate) const fn without(self, bits: u64) -> Self {
         Self(self.0 & !bits)
     }
 
+    /// Intel's event, which has 8 bits.
     pub(crate) const fn event(self) -> u8 {
         self.0 as u8
     }

@@ -299,6 +299,65 @@ fn the_state_of_another_pmu_is_refused() {
     }
 }
 
+/// A number of a state may be as large as it ever is, and no larger.
+#[test]
+fn limits_of_a_state() {
+    let v4 = Config::new(Vendor::Intel, 4).unwrap();
+    let golden_cove = Config::of_processor(Vendor::Intel, signature(6, 0x8f), true).unwrap();
+    let every = NonZeroU64::new(10).unwrap();
+    let protects = Defect::GeneralProtection {
+        msr: IA32_PMC0,
+        after: 3,
+    };
+    let changes = Defect::Foreign {
+        what: Foreign::Zero,
+        every,
+        seed: 1,
+    };
+    let bits = |n: u32| (1_u128 << n) - 1;
+    // The first number of each field.
+    for (config, defect, field, most) in [
+        (v4, Defect::None, "eventsel", bits(32)),
+        (v4, Defect::None, "general", bits(48)),
+        (v4, Defect::None, "fixed", bits(48)),
+        (v4, Defect::None, "global_ctrl", 0x7_0000_000f),
+        (v4, Defect::None, "slots", bits(110)),
+        (v4, Defect::None, "parts", bits(110)),
+        (v4, Defect::None, "instructions", bits(100)),
+        (v4, Defect::None, "tsc", bits(100)),
+        // There are no instructions that could be these.
+        (v4, Defect::None, "branches", 0),
+        (v4, Defect::None, "conditional", 0),
+        (v4, Defect::None, "conditional_taken", 0),
+        (v4, Defect::None, "near_unconditional", 0),
+        (v4, Defect::None, "loads", 0),
+        (v4, Defect::None, "stores", 0),
+        (v4, Defect::None, "requested", u128::from(u64::MAX / 2) - 1),
+        (v4, Defect::None, "since_spurious", 0),
+        (v4, Defect::Spurious(every), "since_spurious", 9),
+        (v4, Defect::None, "accesses", 0),
+        (v4, protects, "accesses", 3),
+        (v4, Defect::None, "since_change", 0),
+        (v4, changes, "since_change", 9),
+        (golden_cove, Defect::None, "model_msrs", bits(38)),
+        (golden_cove, Defect::None, "disturbed", bits(8)),
+        (golden_cove, Defect::None, "msrs", bits(38)),
+    ] {
+        let mut pmu = core(config, defect, 2).remove(0);
+        let text = to_text(&pmu);
+        let state = text.find("\"state\":").unwrap();
+        let name = text[state..].find(&format!("\"{field}\":")).unwrap();
+        let mut numbers = numbers(&text).into_iter();
+        let (start, end) = numbers.find(|(i, _)| *i > state + name).unwrap();
+        for (number, expected) in [(most, Ok(())), (most + 1, Err(RestoreError::Impossible))] {
+            let mut text = text.clone();
+            text.replace_range(start..end, &number.to_string());
+            let saved: SavedPmu = serde_json::from_str(&text).unwrap();
+            assert_eq!(pmu.restore(&saved), expected, "{field}: {number:#x}");
+        }
+    }
+}
+
 #[test]
 fn a_state_that_no_pmu_has_is_refused() {
     let config = Config::new(Vendor::Intel, 4).unwrap();

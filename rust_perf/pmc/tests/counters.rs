@@ -114,6 +114,41 @@ fn without_global_control_each_counter_is_switched() {
     assert_eq!(cost(&|| driven.run(CounterSet::of(second))), (0, 1));
 }
 
+#[test]
+fn one_of_two_counters_is_stopped() {
+    for config in [config(1, 4, 0, 48), config(4, 4, 3, 48)] {
+        let driven = Driven::new(config);
+        let [first, second] = [0, 1].map(|i| Counter::gp(i).unwrap());
+        let [first_alone, second_alone] = [first, second].map(CounterSet::of);
+        let both = first_alone | second_alone;
+        let pause = |counter, active| {
+            let cost = driven.cpu.cost(|| driven.counters().pause(counter, active));
+            cost != (0, 0)
+        };
+        driven.program(first, instructions(), 1000);
+        driven.program(second, instructions(), 1000);
+        driven.run(both);
+        driven.cpu.run(5);
+        let stop = || driven.counters().pause(first, CounterSet::EMPTY);
+        assert_eq!(driven.cpu.cost(stop), (0, 1));
+        driven.cpu.run(7);
+        assert_eq!(driven.counters().known(first), None);
+        assert_eq!(driven.counters().read_stopped(first), 1005);
+        assert_eq!(driven.counters().known(first), Some(1005));
+        assert_eq!(driven.read(second), 1012);
+        assert!(!pause(first, both), "it is stopped");
+
+        // What runs is not known now.
+        driven.counters().forget_running();
+        assert!(!pause(second, first_alone));
+        driven.cpu.run(3);
+        assert!(pause(second, second_alone));
+        driven.cpu.run(3);
+        assert_eq!(driven.read(first), 1005);
+        assert_eq!(driven.read(second), 1015);
+    }
+}
+
 /// However late it is looked at, up to half the range of the counter; and not
 /// before it has wrapped, however far away it started.
 #[test]
