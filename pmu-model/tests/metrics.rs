@@ -87,6 +87,18 @@ fn processors_with_perf_metrics() {
     }
 }
 
+/// A field that is written is the nearest number of slots.
+#[test]
+fn written_fields_are_rounded() {
+    let mut pmu = golden_cove();
+    // 128 of 255 parts of 3 slots are 1.5 slots.
+    start(&mut pmu, 3, 128);
+    pmu.retire(&user(1, 0));
+    assert_eq!(pmu.rdmsr(FIXED_CTR3), Ok(3 + 4));
+    // The instruction retired in one of its 4 slots.
+    assert_eq!(fields(&pmu)[0], (3.0_f64 / 7.0 * 255.0).round() as u8);
+}
+
 /// METRICS_CLEAR_EN of FIXED_CTR_CTRL, where there is such a bit.
 const CLEAR: u64 = fixed_ctrl::METRICS_CLEAR << 12;
 

@@ -143,6 +143,21 @@ fn a_pair_has_64_bits() {
     }
 }
 
+#[test]
+fn a_pair_overflows_when_it_wraps() {
+    let mut pmu = pmu_of(0x19, V2);
+    select(&mut pmu, 0, FLOPS | EIGHT);
+    select(&mut pmu, 1, MERGE);
+    write(&mut pmu, 1, 0xffff);
+    write(&mut pmu, 0, (1 << 48) - 1 - 56);
+    run(&mut pmu, 1);
+    assert_eq!(read(&mut pmu, 0), u64::MAX);
+    assert!(!pmu.take_pmi());
+    run(&mut pmu, 1);
+    assert_eq!(read(&mut pmu, 0), 55);
+    assert!(pmu.take_pmi());
+}
+
 /// So a merge event that is left behind is seen.
 #[test]
 fn any_event_is_counted_with_64_bits() {
