@@ -634,7 +634,15 @@ fn cpuid_of_hybrid_processors() {
     }
 }
 
-/// Meteor Lake has leaf 23H, but not the fields of version 6.
+/// Arrow Lake has the fields of version 6: the second unit mask, and EQ.
+#[test]
+fn leaf_23h_of_version_6() {
+    let mut pmu = hybrid(0xc6, CoreType::Performance).unwrap();
+    assert_eq!(pmu.cpuid(0x23), Some([0b1011, 0b11, 4, 0]));
+    assert!(pmu.wrmsr(IA32_PERFEVTSEL0, EventSel::EQ).is_ok());
+}
+
+/// Meteor Lake has leaf 23H, but not those fields.
 #[test]
 fn leaf_23h_of_version_5() {
     let mut pmu = hybrid(0xaa, CoreType::Performance).unwrap();
@@ -764,6 +772,7 @@ fn metrics_of_hybrid_processors() {
 
 #[test]
 fn not_hybrid() {
+    assert!(!intel(5, 6, 0x8f).hybrid());
     let error = |model, core_type| hybrid(model, core_type).err();
     assert_eq!(
         error(0x8f, CoreType::Performance),

@@ -122,6 +122,7 @@ fn modifiers() {
 #[test]
 fn the_distance_to_the_overflow_is_in_time() {
     let mut pmu = timed();
+    assert_eq!(pmu.ref_cycles(), RefCycles::Tsc);
     program(&mut pmu, 0, USR | REF_CYCLES, -1000_i64 as u64);
     program(&mut pmu, 1, USR | OS | REF_CYCLES, -3000_i64 as u64);
     program(&mut pmu, 2, OS | 0xc0, -50_i64 as u64);

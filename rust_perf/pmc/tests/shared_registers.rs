@@ -5,6 +5,7 @@
 use crate::common::{amd, config, count_instructions, generations, instructions, Cpuid, Driven};
 use pmc::{
     counter::{Counter, CounterSet},
+    event::{EventSel, Modes},
     Capabilities, Counters, Msr, Registers, Shadow,
 };
 use std::cell::{Cell, RefCell};
@@ -109,14 +110,18 @@ fn a_counter_that_counts_is_seen() {
         let driven = Driven::new(config);
         let is_counting = || driven.caps.is_counting(&driven.cpu);
         for counter in count_instructions(&driven) {
-            assert!(!is_counting());
-            driven.program(counter, instructions(), 1000);
-            assert!(!is_counting());
-            driven.run(CounterSet::of(counter));
-            assert!(is_counting());
-            driven.run(CounterSet::EMPTY);
-            driven.counters().give_back();
-            driven.counters().take_over();
+            for (user, kernel) in [(true, true), (true, false), (false, true)] {
+                let modes = Modes { user, kernel };
+                let event = EventSel::from_config(0xc0, EventSel::INTEL, modes).unwrap();
+                assert!(!is_counting());
+                driven.program(counter, event, 1000);
+                assert!(!is_counting());
+                driven.run(CounterSet::of(counter));
+                assert!(is_counting());
+                driven.run(CounterSet::EMPTY);
+                driven.counters().give_back();
+                driven.counters().take_over();
+            }
         }
     }
 }
