@@ -12,13 +12,16 @@ const MEM_LOAD_RETIRED: u64 = 0x01cb;
 const NEHALEM: u8 = 0x1a;
 const WESTMERE: u8 = 0x2c;
 
-fn pmu(model: u8) -> Pmu {
-    let signature = Signature {
+fn signature(model: u8) -> Signature {
+    Signature {
         family: 6,
         model,
         stepping: 5,
-    };
-    let config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
+    }
+}
+
+fn pmu(model: u8) -> Pmu {
+    let config = Config::of_processor(Vendor::Intel, signature(model), false).unwrap();
     let mut pmu = Pmu::new(config).unwrap();
     enable(&mut pmu, 0);
     pmu
@@ -63,6 +66,23 @@ fn a_counter_that_was_not_cleared_counts_cycles() {
             assert_eq!(count(&mut pmu, 1), cycles);
         }
     }
+}
+
+/// Version 1 has no GLOBAL_CTRL, without which no counter could be cleared.
+#[test]
+fn version_1_needs_no_clearing() {
+    let config = Config {
+        signature: Some(signature(NEHALEM)),
+        ..Config::new(Vendor::Intel, 1).unwrap()
+    };
+    let mut pmu = Pmu::new(config).unwrap();
+    select(&mut pmu, 0, eventsel(INSTRUCTIONS));
+    let user = Retired {
+        instructions: 1000,
+        ..Retired::default()
+    };
+    pmu.retire(&[user, Retired::default()]);
+    assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(1000));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::common::{
     events::fields,
     Cpuid,
 };
-use pmc::Capabilities;
+use pmc::{counter::Counter, Capabilities, FileText};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use suites::CPUS;
@@ -141,5 +141,32 @@ fn files_have_one_name_where_perf_knows_the_others() {
         assert_eq!(added.len(), all.len() - one.len());
         let names: BTreeSet<_> = all.iter().map(|(it, _)| it).collect();
         assert_eq!(names.len(), all.len(), "a name is there twice");
+    }
+}
+
+/// With metrics, slots are one of their files. Without them it is a file like those of other events.
+#[test]
+fn slots_have_one_file() {
+    for caps in all() {
+        let files = files(&caps, false);
+        let count = |name: &str| files.iter().filter(|(it, _)| it == name).count();
+        assert_eq!(count("instructions"), 1);
+        let has_slots = caps.counters.contains(Counter::SLOTS);
+        assert_eq!(count("slots"), usize::from(has_slots), "{files:?}");
+    }
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_refused() {
+    let config = |terms| with_tsx().config_of(FileText::Static(terms));
+    assert_eq!(config("event=0xff,umask=0xff,edge"), Some(0x4_ffff));
+    for terms in [
+        "event=0x100",
+        "umask=0x1ff",
+        "edge=2",
+        "nothing=1",
+        "event=x",
+    ] {
+        assert_eq!(config(terms), None, "{terms}");
     }
 }
