@@ -8,6 +8,7 @@ use crate::common::{
 };
 use pmc::{
     counter::{Counter, CounterSet},
+    event::{EventSel, Modes},
     period, Capabilities,
 };
 use pmu_model::{Config, Defect, Foreign, Signature, Vendor};
@@ -23,18 +24,22 @@ fn garbage(config: Config, seed: u64) -> Cpu {
 
 /// Every generation, and processors with extra registers, PERF_METRICS and pairs.
 fn configs() -> Vec<Config> {
-    let of_model = |model| {
-        let signature = Signature {
-            family: 6,
-            model,
-            stepping: 0,
-        };
-        Config::of_processor(Vendor::Intel, signature, false).unwrap()
-    };
     let mut configs = generations();
     configs.push(amd_family(0x19, 3, 6));
-    configs.extend([0x55, 0x8f].map(of_model));
+    configs.extend([0x55, GOLDEN_COVE].map(of_model));
     configs
+}
+
+/// It has PERF_METRICS.
+const GOLDEN_COVE: u8 = 0x8f;
+
+fn of_model(model: u8) -> Config {
+    let signature = Signature {
+        family: 6,
+        model,
+        stepping: 0,
+    };
+    Config::of_processor(Vendor::Intel, signature, false).unwrap()
 }
 
 /// Where the shadow says nothing about the registers, nothing that is in them matters.
@@ -131,25 +136,26 @@ fn foreign(config: Config, what: Foreign, counter: Counter) -> Driven {
 fn what_others_have_written_is_found() {
     let general = Counter::gp(0).unwrap();
     let fixed = Counter::fixed(0).unwrap();
-    use Foreign::{Counter as Value, EventSel, FixedCtrCtrl, GlobalCtrl, Zero};
+    use Foreign::{Counter as Value, EventSel as Select, FixedCtrCtrl, GlobalCtrl, Zero};
     let intel = config(4, 4, 3, 48);
     let v2 = amd(3, 6);
     for (config, what, counter, reads) in [
         // GLOBAL_CTRL, EVENTSEL; of a counter that has not wrapped GLOBAL_STATUS is not read.
-        (intel, EventSel, general, 2),
+        (intel, Select, general, 2),
         (intel, FixedCtrCtrl, fixed, 2),
         (intel, Value, general, 2),
         (intel, Value, fixed, 2),
         (intel, GlobalCtrl, general, 2),
         (intel, Zero, fixed, 2),
-        (v2, EventSel, general, 2),
+        (of_model(GOLDEN_COVE), Value, general, 2),
+        (v2, Select, general, 2),
         (v2, Value, general, 2),
         (v2, GlobalCtrl, general, 2),
         (v2, Zero, general, 2),
-        (config(1, 4, 0, 48), EventSel, general, 1),
+        (config(1, 4, 0, 48), Select, general, 1),
         (config(1, 4, 0, 48), Zero, general, 1),
-        (amd(1, 4), EventSel, general, 1),
-        (amd(2, 6), EventSel, general, 1),
+        (amd(1, 4), Select, general, 1),
+        (amd(2, 6), Select, general, 1),
         (amd(2, 6), Zero, general, 1),
     ] {
         let driven = foreign(config, what, counter);
@@ -175,6 +181,57 @@ fn what_others_have_written_is_found() {
         driven.cpu.run(4_000);
         driven.run(CounterSet::EMPTY);
         assert_eq!(driven.read(counter), start + 4_007, "{config:?} {what:?}");
+    }
+}
+
+/// GLOBAL_CTRL alone, and bits of EVENTSEL that matter or do not.
+#[test]
+fn single_bits_that_others_have_written() {
+    const EVENTSEL0: u32 = 0x186;
+    const GLOBAL_CTRL: u32 = 0x38f;
+    let driven = Driven::new(config(4, 4, 3, 48));
+    let counter = Counter::gp(0).unwrap();
+    let set = CounterSet::of(counter);
+    let start = period::start_value(driven.caps.max_period(), 48);
+    driven.program(counter, instructions(), start);
+    driven.run(set);
+    let as_written = || driven.counters().are_as_written(set);
+    let change = |msr, bits| {
+        let mut pmu = driven.cpu.pmu.borrow_mut();
+        let value = pmu.rdmsr(msr).unwrap();
+        pmu.wrmsr(msr, value ^ bits).unwrap();
+    };
+    for (msr, bits, expected) in [
+        (GLOBAL_CTRL, 0b0001, false),
+        // Another counter, which is not ours.
+        (GLOBAL_CTRL, 0b0010, true),
+        (EVENTSEL0, EventSel::PC.mask(), true),
+        (EVENTSEL0, EventSel::ANY.mask(), true),
+        (EVENTSEL0, EventSel::EN.mask(), false),
+        (EVENTSEL0, EventSel::INT.mask(), false),
+        (EVENTSEL0, EventSel::USR.mask(), false),
+        (EVENTSEL0, 1 << 24, false),
+        (EVENTSEL0, 1, false),
+    ] {
+        assert!(as_written());
+        change(msr, bits);
+        assert_eq!(as_written(), expected, "{msr:#x} {bits:#x}");
+        change(msr, bits);
+    }
+}
+
+/// With metrics, slots are counted from 0, which is no foreign write.
+#[test]
+fn slots_start_from_0() {
+    let slots = EventSel::from_config(0x0400, EventSel::INTEL, Modes::ALL).unwrap();
+    for (config, expected) in [(of_model(GOLDEN_COVE), true), (config(5, 8, 4, 48), false)] {
+        let driven = Driven::new(config);
+        assert_eq!(driven.caps.metrics.is_empty(), !expected);
+        driven.program(Counter::SLOTS, slots, 0);
+        let set = CounterSet::of(Counter::SLOTS);
+        driven.run(set);
+        driven.cpu.run(10);
+        assert_eq!(driven.counters().are_as_written(set), expected);
     }
 }
 
