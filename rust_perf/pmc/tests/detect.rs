@@ -64,6 +64,28 @@ fn counters_can_be_left_out() {
     assert!(!names(&without).contains(&EventName::RefCycles));
 }
 
+/// ECX of leaf 0AH has the fixed counters from version 5 on. Counters of version 6 are not
+/// arbitrated.
+#[test]
+fn what_leaf_0a_says_by_version() {
+    for version in 1..=6 {
+        let leaf = [0x0730_0400 | version, 0, 0b1001, 0x0602];
+        let cpu = Cpuid::new(b"GenuineIntel", 6, 0xff, 0).with(0xa, 0, leaf);
+        let caps = cpu.detect().unwrap();
+        let fixed = match version {
+            1 => 0,
+            2..=4 => 0b0011,
+            _ => 0b1011,
+        };
+        assert_eq!(
+            caps.counters,
+            CounterSet::first_gp(4) | CounterSet::fixed(fixed),
+            "version {version}"
+        );
+        assert_eq!(caps.reservable, version < 6);
+    }
+}
+
 #[test]
 fn registers_that_the_cpu_must_have() {
     let registers = |config| -> Vec<u32> {

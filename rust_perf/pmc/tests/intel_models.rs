@@ -65,6 +65,27 @@ fn load_latency_needs_another_event() {
     }
 }
 
+/// Counters of some models are not right if they are started near their end. The in-tree driver has
+/// these limits as `*_limit_period()`.
+#[test]
+fn shortest_periods_of_models() {
+    for (model, inst_retired_all, other) in [
+        (0x1a, 32, 32),
+        (0x3c, 128, 32),
+        (0x3d, 128, 1),
+        (0x2a, 1, 1),
+        (0x5e, 1, 1),
+    ] {
+        let caps = with_all_counters(6, model);
+        let shortest = |code| caps.limit_period(EventSel::from_raw(code), 1);
+        assert_eq!(shortest(0x01c0), inst_retired_all, "{model:#x}");
+        assert_eq!(shortest(0x00c0), other, "{model:#x}");
+        let allowed = |period| caps.is_period_allowed(EventSel::from_raw(0x01c0), period);
+        assert!(allowed(inst_retired_all), "{model:#x}");
+        assert_eq!(allowed(1), inst_retired_all == 1, "{model:#x}");
+    }
+}
+
 /// A CPU with so many GP counters and the fixed counters of this bitmap.
 fn with_counters(family: u8, model: u8, gp: u8, fixed: u32) -> Capabilities {
     // Leaf 0AH counts the fixed counters before the first gap.

@@ -93,6 +93,8 @@ fn models_have_their_metrics() {
     ] {
         let caps = capabilities(model, LEAF_A, AVAILABLE);
         assert_eq!(caps.metrics, CounterSet::first_metrics(n), "{model:#x}");
+        let register = caps.metrics_register().map(|msr| msr.address());
+        assert_eq!(register, (n != 0).then_some(PERF_METRICS), "{model:#x}");
         for i in 0..16 {
             let metric = event(0x8000 + (i << 8));
             let expected = match i < n.into() {
@@ -107,6 +109,30 @@ fn models_have_their_metrics() {
         assert!(capabilities(model, LEAF_A, 0).metrics.is_empty());
         assert!(capabilities(model, three, AVAILABLE).metrics.is_empty());
         assert!(caps.without_fixed().metrics.is_empty());
+    }
+}
+
+#[test]
+fn what_an_event_of_metrics_may_have() {
+    assert!(event(SLOTS).is_slots());
+    assert!(!event(0x8000).is_slots());
+    assert!(!event(0x00c0).is_slots());
+    let modes = [(true, true), (true, false), (false, true), (false, false)];
+    let modes = modes.map(|(user, kernel)| {
+        EventSel::from_config(SLOTS, EventSel::COMMON, Modes { user, kernel }).unwrap()
+    });
+    for (i, one) in modes.iter().enumerate() {
+        for (j, other) in modes.iter().enumerate() {
+            assert_eq!(one.has_modes_of(*other), i == j);
+        }
+    }
+    let has_modifiers = |bits| EventSel::from_raw(SLOTS | bits).has_modifiers();
+    for field in [EventSel::EDGE, EventSel::INV, EventSel::ANY, EventSel::PC] {
+        assert!(has_modifiers(field.mask()));
+    }
+    assert!(has_modifiers(1 << 24));
+    for field in [EventSel::USR, EventSel::OS, EventSel::INT, EventSel::EN] {
+        assert!(!has_modifiers(field.mask()));
     }
 }
 
