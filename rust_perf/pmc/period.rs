@@ -217,6 +217,20 @@ mod tests {
         assert_eq!(rounds, (1u64 << 40).div_ceil(max));
     }
 
+    #[test]
+    fn a_counter_runs_on_until_half_is_left() {
+        let max = max_period(48);
+        for (until_wrap, expected) in [
+            (max + 1, false),
+            (max, true),
+            (max / 2 + 1, true),
+            (max / 2, false),
+        ] {
+            let value = start_value(until_wrap, 48);
+            assert_eq!(can_run_on(value, 48, max), expected, "{until_wrap:#x}");
+        }
+    }
+
     /// Periods on the model whose limits these are: the nearest starts, and the average.
     #[test]
     fn a_counter_that_is_started_early_makes_up_for_it() {

@@ -114,6 +114,28 @@ fn without_global_control_each_counter_is_switched() {
     assert_eq!(cost(&|| driven.run(CounterSet::of(second))), (0, 1));
 }
 
+/// Whether it is read or written meanwhile.
+#[test]
+fn what_a_running_counter_holds_is_not_known() {
+    for config in [config(1, 4, 0, 48), config(4, 4, 3, 48)] {
+        let driven = Driven::new(config);
+        let counter = Counter::gp(0).unwrap();
+        let known = || driven.counters().known(counter);
+        driven.program(counter, instructions(), 1000);
+        assert_eq!((driven.shadow.is_stopped(), known()), (true, Some(1000)));
+        driven.run(CounterSet::of(counter));
+        assert_eq!((driven.shadow.is_stopped(), known()), (false, None));
+        driven.cpu.run(5);
+        assert_eq!((driven.read(counter), known()), (1005, None));
+        driven.counters().set(counter, 7);
+        assert_eq!(known(), None);
+        driven.cpu.run(2);
+        driven.run(CounterSet::EMPTY);
+        assert_eq!((driven.shadow.is_stopped(), known()), (true, None));
+        assert_eq!((driven.read(counter), known()), (9, Some(9)));
+    }
+}
+
 #[test]
 fn one_of_two_counters_is_stopped() {
     for config in [config(1, 4, 0, 48), config(4, 4, 3, 48)] {

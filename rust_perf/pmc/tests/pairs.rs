@@ -125,7 +125,9 @@ fn accesses_are_only_made_where_something_changes() {
         assert_eq!(cost(&|| driven.run(CounterSet::EMPTY)), (0, stop));
         // Both values. What is counted has not changed.
         assert_eq!(program(flops()), (0, 2));
+        assert!(driven.shadow.has_merged());
         assert_eq!(cost(&|| driven.counters().unmerge(gp(0))), (0, 1));
+        assert!(!driven.shadow.has_merged());
         assert_eq!(cost(&|| driven.counters().unmerge(gp(0))), (0, 0));
         // An event that takes one counter costs what it costs elsewhere.
         assert_eq!(program(instructions()), (0, select));

@@ -264,7 +264,7 @@ pub fn instructions() -> EventSel {
 /// A CPU whose counters the driver owns.
 pub struct Driven {
     pub cpu: Cpu,
-    shadow: Shadow,
+    pub shadow: Shadow,
     pub caps: Capabilities,
 }
 
