@@ -57,6 +57,13 @@ fn sample(pmu: &mut Pmu, period: i64) {
 }
 
 #[test]
+fn version_6_has_registers_of_its_fixed_counters_alone() {
+    let pmu = with_shape(6, shape(8, 3, 48)).unwrap();
+    let read = |i| pmu.rdmsr(IA32_PMC_FX0_CTR + IA32_PMC_V6_STEP * i);
+    assert_eq!([2, 3].map(read), [Ok(0), GP]);
+}
+
+#[test]
 fn errors_say_what_is_wrong() {
     assert_eq!(
         ConfigError::FullWidth.to_string(),

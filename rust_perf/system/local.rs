@@ -139,3 +139,37 @@ impl LocalFlag {
         self.0.swap(value.into()) != 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_on_words() {
+        let word = LocalWord::new(0b1100);
+        word.or(0b0010);
+        assert_eq!(word.get(), 0b1110);
+        word.and(0b0110);
+        assert_eq!(word.get(), 0b0110);
+        word.add(u64::MAX);
+        assert_eq!(word.get(), 0b0101);
+        assert!(!word.replace(6, 1));
+        assert_eq!(word.get(), 5);
+        assert!(word.replace(5, 1));
+        assert_eq!(word.swap(9), 1);
+        assert_eq!(word.get(), 9);
+    }
+
+    #[test]
+    fn operations_on_flags() {
+        let flag = LocalFlag::default();
+        assert!(!flag.get());
+        flag.set(true);
+        assert!(flag.get());
+        assert!(flag.swap(true));
+        assert!(flag.swap(false));
+        assert!(!flag.swap(true));
+        flag.set(false);
+        assert!(!flag.get());
+    }
+}

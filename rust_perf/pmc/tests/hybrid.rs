@@ -122,6 +122,35 @@ fn each_type_has_its_name_and_counters() {
     }
 }
 
+/// Leaf 0AH of Alder Lake has the counters of the efficient cores, or, if these are disabled, all.
+#[test]
+fn counters_that_leaf_0a_hides() {
+    let core = Core::new(0x97, PERFORMANCE);
+    for ((gp, fixed), expected) in [
+        ((6, 3), (8, 4)),
+        ((4, 2), (6, 3)),
+        ((8, 4), (8, 4)),
+        ((8, 3), (8, 3)),
+        ((6, 4), (6, 4)),
+    ] {
+        let cpuid = |leaf, subleaf| match leaf {
+            0xa => CpuidLeaf {
+                eax: 0x0830_0005 | (gp << 8),
+                ebx: 0,
+                ecx: (1 << fixed) - 1,
+                edx: 0x8600 | fixed,
+            },
+            _ => core.cpuid(leaf, subleaf),
+        };
+        let caps = detect(cpuid, Some(0)).unwrap();
+        let (gp, fixed): (u8, u32) = expected;
+        let counters = CounterSet::first_gp(gp) | CounterSet::fixed((1 << fixed) - 1);
+        assert_eq!(caps.counters, counters);
+        // PERF_CAPABILITIES says so.
+        assert!(caps.metrics.is_empty());
+    }
+}
+
 /// The CPUID of `core` with EDX of leaf 07H and EAX of leaf 1AH as given.
 fn with_leaves(core: &Core, edx: u32, type_: u32) -> impl Fn(u32, u32) -> CpuidLeaf + '_ {
     move |leaf, subleaf| match leaf {
