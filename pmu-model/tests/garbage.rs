@@ -2,7 +2,7 @@
 
 //! Registers that start with garbage, and registers that change behind the driver's back.
 
-use std::num::NonZeroU64;
+use std::{collections::BTreeSet, num::NonZeroU64};
 
 use pmu_model::{
     msr::*, Config, ConfigError, Defect, Foreign, Mode, MsrError, Pmu, Retired, Signature, Vendor,
@@ -100,6 +100,63 @@ fn garbage_may_count() {
     }
 }
 
+/// The merge event is where it makes a pair, and nowhere else. PERF_METRICS holds something, and where
+/// the counters are frozen, some have overflowed.
+#[test]
+fn garbage_is_of_all_kinds() {
+    const MERGE: u64 = EventSel::EN | EventSel::EVENT_HIGH | 0xff;
+    let garbage = |config, seed| Pmu::with_defect(config, Defect::Garbage(number(seed))).unwrap();
+    for config in configs() {
+        let has_pairs = config.signature.is_some_and(|it| it.family == 0x19);
+        let is_golden_cove = config.signature.is_some_and(|it| it.model == 0x8f);
+        let (mut merged, mut metrics, mut frozen) = (0, 0, 0);
+        for seed in 1..60 {
+            let pmu = garbage(config, seed);
+            if config.vendor == Vendor::Amd && config.version > 1 {
+                for i in 0..6 {
+                    let is_merge = pmu.rdmsr(PERF_CTL0 + 2 * i).unwrap() == MERGE;
+                    assert!(!is_merge || i % 2 == 1, "{config:?} {i}");
+                    merged += u32::from(is_merge);
+                }
+            }
+            metrics += u32::from(pmu.rdmsr(MSR_PERF_METRICS).is_ok_and(|it| it != 0));
+            let status = pmu.rdmsr(IA32_PERF_GLOBAL_STATUS).unwrap_or(0);
+            frozen += u32::from(status & global_status::CTR_FRZ != 0 && status & 0xf != 0);
+        }
+        assert_eq!(merged > 10, has_pairs, "{config:?}: {merged}");
+        assert_eq!(metrics > 50, is_golden_cove, "{config:?}: {metrics}");
+        assert_eq!(metrics == 0, !is_golden_cove, "{config:?}: {metrics}");
+        let can_freeze = config.vendor == Vendor::Intel && config.version >= 4;
+        assert_eq!(frozen > 10, can_freeze, "{config:?}: {frozen}");
+    }
+}
+
+/// EVENTSEL has another CMASK after each change, and mostly another event.
+#[test]
+fn each_change_is_another_one() {
+    let config = Config::new(Vendor::Intel, 4).unwrap();
+    let mut events = BTreeSet::new();
+    for seed in 1..30 {
+        let defect = Defect::Foreign {
+            what: Foreign::EventSel,
+            every: number(100),
+            seed,
+        };
+        let mut pmu = Pmu::with_defect(config, defect).unwrap();
+        pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 1).unwrap();
+        for _ in 0..3 {
+            let on = EventSel::EN | EventSel::USR | (1 << 24) | 0xc0;
+            pmu.wrmsr(IA32_PERFEVTSEL0, on).unwrap();
+            pmu.retire(&user(100));
+            let changed = pmu.rdmsr(IA32_PERFEVTSEL0).unwrap();
+            assert_eq!(changed & EventSel::CMASK, 0);
+            events.insert(changed & !EventSel::CMASK);
+        }
+    }
+    // Every other one is that of instructions.
+    assert!((30..70).contains(&events.len()), "{}", events.len());
+}
+
 /// The addresses of EVENTSEL 0, counter 0 and GLOBAL_CTRL.
 fn registers(config: Config) -> (u32, u32, Option<u32>) {
     match (config.vendor, config.version) {
@@ -187,6 +244,7 @@ fn nothing_changes_while_no_counter_counts() {
     let mut pmu = counting(config, Foreign::Counter);
     pmu.retire(&user(4_999));
     pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 0).unwrap();
+    assert_eq!(pmu.budget(Mode::User), [Pmu::UNLIMITED; 2]);
     pmu.retire(&user(100_000));
     assert_eq!(pmu.rdmsr(IA32_PMC0), Ok(5_999));
     pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 1).unwrap();

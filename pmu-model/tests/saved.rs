@@ -302,7 +302,7 @@ fn the_state_of_another_pmu_is_refused() {
 /// A number of a state may be as large as it ever is, and no larger.
 #[test]
 fn limits_of_a_state() {
-    let v4 = Config::new(Vendor::Intel, 4).unwrap();
+    let [v1, v4] = [1, 4].map(|version| Config::new(Vendor::Intel, version).unwrap());
     let golden_cove = Config::of_processor(Vendor::Intel, signature(6, 0x8f), true).unwrap();
     let every = NonZeroU64::new(10).unwrap();
     let protects = Defect::GeneralProtection {
@@ -321,6 +321,12 @@ fn limits_of_a_state() {
         (v4, Defect::None, "general", bits(48)),
         (v4, Defect::None, "fixed", bits(48)),
         (v4, Defect::None, "global_ctrl", 0x7_0000_000f),
+        (
+            v1,
+            Defect::None,
+            "global_status",
+            bits(v1.shape.general.into()),
+        ),
         (v4, Defect::None, "slots", bits(110)),
         (v4, Defect::None, "parts", bits(110)),
         (v4, Defect::None, "instructions", bits(100)),

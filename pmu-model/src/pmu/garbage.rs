@@ -189,3 +189,30 @@ impl Pmu {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A failing run can be repeated, with any later version, by its seed.
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        let mut numbers = Numbers(1_234_567);
+        assert_eq!(numbers.next(), 6_457_827_717_110_365_317);
+        assert_eq!(numbers.next(), 3_203_168_211_198_807_973);
+        assert_eq!(numbers.next(), 9_817_491_932_198_370_423);
+    }
+
+    #[test]
+    fn numbers_choose_evenly() {
+        let mut numbers = Numbers(1);
+        assert_eq!(numbers.choose::<u8>(&[]), None);
+        let mut chosen = [0; 3];
+        for _ in 0..300 {
+            chosen[numbers.choose(&[0, 0, 0]).unwrap()] += 1;
+        }
+        assert!(chosen.iter().all(|&n| n > 70), "{chosen:?}");
+        let once_in_4 = (0..400).filter(|_| numbers.one_in(4)).count();
+        assert!((60..140).contains(&once_in_4), "{once_in_4}");
+    }
+}
