@@ -451,6 +451,7 @@ fn constraints_of_family_15h() {
     let mut pmu = Pmu::new(config).unwrap();
     for (event, expected) in [
         (0x0100, 0b11_1000),
+        (0x1000, 0b11_1000),
         (0x1100, 0b00_1000),
         (0x0103, 0b00_1000),
         (0x0104, 0b11_1000),

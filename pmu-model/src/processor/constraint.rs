@@ -314,3 +314,18 @@ pub(super) const FAMILY_15H: &[Constraint] = &[
     events(0x187..=0x188, 1 << 0),
     event(0x1c0, HIGH_3),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::super::intel;
+
+    /// AMD's family 15H has one without.
+    #[test]
+    fn each_event_of_intels_lists_has_a_counter() {
+        for processor in intel::PROCESSORS {
+            for constraint in processor.constraints {
+                assert_ne!(constraint.counters, 0, "{processor:?} {constraint:?}");
+            }
+        }
+    }
+}
