@@ -444,3 +444,16 @@ proptest! {
         prop_assert_eq!(pmu.rdmsr(IA32_PERF_GLOBAL_STATUS), Ok(u64::from(sum >> width != 0)));
     }
 }
+
+/// 16 of these references to the last-level cache are in 4,096 instructions.
+#[test]
+fn budgets_of_whole_patterns() {
+    let mut pmu = Pmu::new(Config::new(Vendor::Intel, 4).unwrap()).unwrap();
+    let references = EventSel::EN | EventSel::USR | 0x4f2e;
+    pmu.wrmsr(IA32_PERFEVTSEL0, references).unwrap();
+    pmu.wrmsr(IA32_PERF_GLOBAL_CTRL, 1).unwrap();
+    for (left, budget) in [(1, 256), (15, 3_840), (16, 4_096), (17, 4_352), (32, 8_192)] {
+        pmu.wrmsr(IA32_A_PMC0, (1 << 48) - left).unwrap();
+        assert_eq!(pmu.budget(Mode::User), [budget, Pmu::UNLIMITED], "{left}");
+    }
+}

@@ -150,11 +150,14 @@ fn rdpmc_clears_both_registers() {
 
 #[test]
 fn no_metrics_without_the_counter_of_slots_or_a_processor() {
-    let mut config = processor(6, 0x8f);
-    config.shape.fixed = 3;
-    let pmu = Pmu::new(config).unwrap();
-    assert_eq!(pmu.perf_capabilities(), Some(FW_WRITE));
-    assert_eq!(pmu.rdmsr(MSR_PERF_METRICS), GP);
+    // RDPMC could clear those of the second one.
+    for model in [0x8f, 0xbd] {
+        let mut config = processor(6, model);
+        config.shape.fixed = 3;
+        let pmu = Pmu::new(config).unwrap();
+        assert_eq!(pmu.perf_capabilities(), Some(FW_WRITE));
+        assert_eq!(pmu.rdmsr(MSR_PERF_METRICS), GP);
+    }
     let pmu = Pmu::new(Config::new(Vendor::Intel, 5).unwrap()).unwrap();
     assert_eq!(pmu.perf_capabilities(), Some(FW_WRITE));
     assert_eq!(pmu.rdmsr(MSR_PERF_METRICS), Err(MsrError::NotPmu));

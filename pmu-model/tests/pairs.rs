@@ -166,6 +166,7 @@ fn any_event_is_counted_with_64_bits() {
     select(&mut pmu, 0, instructions);
     select(&mut pmu, 1, MERGE);
     write(&mut pmu, 0, (1 << 48) - 10);
+    assert_eq!(pmu.budget(Mode::User), [1 << 48, Pmu::UNLIMITED]);
     run(&mut pmu, 10);
     assert!(!pmu.take_pmi());
     assert_eq!(read(&mut pmu, 0), 1 << 48);

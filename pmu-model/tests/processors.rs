@@ -772,6 +772,16 @@ fn metrics_of_hybrid_processors() {
 }
 
 #[test]
+fn other_registers_are_not_of_the_pmu() {
+    assert_eq!(intel(5, 6, 0x8f).rdmsr(0x10), NOT_PMU);
+    assert_eq!(intel(4, 6, 0x5e).rdmsr(MSR_PERF_METRICS), GP);
+    assert_eq!(
+        pmu(Vendor::Amd, 3, 0x19, 0x11).rdmsr(MSR_PERF_METRICS),
+        NOT_PMU
+    );
+}
+
+#[test]
 fn not_hybrid() {
     assert!(!intel(5, 6, 0x8f).hybrid());
     let error = |model, core_type| hybrid(model, core_type).err();
