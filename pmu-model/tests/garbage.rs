@@ -105,13 +105,12 @@ fn garbage_may_count() {
 #[test]
 fn garbage_is_of_all_kinds() {
     const MERGE: u64 = EventSel::EN | EventSel::EVENT_HIGH | 0xff;
-    let garbage = |config, seed| Pmu::with_defect(config, Defect::Garbage(number(seed))).unwrap();
     for config in configs() {
         let has_pairs = config.signature.is_some_and(|it| it.family == 0x19);
         let is_golden_cove = config.signature.is_some_and(|it| it.model == 0x8f);
         let (mut merged, mut metrics, mut frozen) = (0, 0, 0);
         for seed in 1..60 {
-            let pmu = garbage(config, seed);
+            let pmu = Pmu::with_defect(config, Defect::Garbage(number(seed))).unwrap();
             if config.vendor == Vendor::Amd && config.version > 1 {
                 for i in 0..6 {
                     let is_merge = pmu.rdmsr(PERF_CTL0 + 2 * i).unwrap() == MERGE;

@@ -4,14 +4,15 @@
 //! count.
 
 use crate::common::{
-    amd, amd_family, config, count_instructions, generations, instructions, Cpu, Driven,
+    amd, amd_family, config, count_instructions, generations, instructions, intel_model, Cpu,
+    Driven,
 };
 use pmc::{
     counter::{Counter, CounterSet},
     event::{EventSel, Modes},
     period, Capabilities,
 };
-use pmu_model::{Config, Defect, Foreign, Signature, Vendor};
+use pmu_model::{Config, Defect, Foreign};
 use std::num::NonZeroU64;
 
 const DEBUGCTL: u32 = 0x1d9;
@@ -26,21 +27,12 @@ fn garbage(config: Config, seed: u64) -> Cpu {
 fn configs() -> Vec<Config> {
     let mut configs = generations();
     configs.push(amd_family(0x19, 3, 6));
-    configs.extend([0x55, GOLDEN_COVE].map(of_model));
+    configs.extend([0x55, GOLDEN_COVE].map(intel_model));
     configs
 }
 
 /// It has PERF_METRICS.
 const GOLDEN_COVE: u8 = 0x8f;
-
-fn of_model(model: u8) -> Config {
-    let signature = Signature {
-        family: 6,
-        model,
-        stepping: 0,
-    };
-    Config::of_processor(Vendor::Intel, signature, false).unwrap()
-}
 
 /// Where the shadow says nothing about the registers, nothing that is in them matters.
 #[test]
@@ -147,7 +139,7 @@ fn what_others_have_written_is_found() {
         (intel, Value, fixed, 2),
         (intel, GlobalCtrl, general, 2),
         (intel, Zero, fixed, 2),
-        (of_model(GOLDEN_COVE), Value, general, 2),
+        (intel_model(GOLDEN_COVE), Value, general, 2),
         (v2, Select, general, 2),
         (v2, Value, general, 2),
         (v2, GlobalCtrl, general, 2),
@@ -224,7 +216,10 @@ fn single_bits_that_others_have_written() {
 #[test]
 fn slots_start_from_0() {
     let slots = EventSel::from_config(0x0400, EventSel::INTEL, Modes::ALL).unwrap();
-    for (config, expected) in [(of_model(GOLDEN_COVE), true), (config(5, 8, 4, 48), false)] {
+    for (config, expected) in [
+        (intel_model(GOLDEN_COVE), true),
+        (config(5, 8, 4, 48), false),
+    ] {
         let driven = Driven::new(config);
         assert_eq!(driven.caps.metrics.is_empty(), !expected);
         driven.program(Counter::SLOTS, slots, 0);

@@ -2,14 +2,14 @@
 
 //! Metrics, on the PMU model.
 
-use crate::common::{config, Cpuid, Driven};
+use crate::common::{config, intel_model, Cpuid, Driven};
 use pmc::{
     counter::{Counter, CounterSet},
     event::{EventSel, Modes},
     metrics::Metrics,
     Capabilities,
 };
-use pmu_model::{Config, Retired, Signature, Vendor};
+use pmu_model::{Config, Retired};
 use proptest::prelude::*;
 
 const SLOTS: u64 = 0x0400;
@@ -19,12 +19,7 @@ const PERF_METRICS: u32 = 0x329;
 
 /// Golden Cove.
 fn processor(width: u8) -> Config {
-    let signature = Signature {
-        family: 6,
-        model: 0x8f,
-        stepping: 1,
-    };
-    let mut config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
+    let mut config = intel_model(0x8f);
     config.shape.width = width;
     config
 }
@@ -237,12 +232,7 @@ fn registers_are_written_together_or_not_at_all() {
 /// With METRICS_CLEAR, RDPMC of PERF_METRICS clears both registers: they need not be written.
 #[test]
 fn reading_may_clear_both() {
-    let signature = Signature {
-        family: 6,
-        model: 0xbd,
-        stepping: 0,
-    };
-    let config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
+    let config = intel_model(0xbd);
     for clears in [false, true] {
         let cpu = crate::common::Cpu::new(config);
         let caps = Cpuid::new(b"GenuineIntel", 6, 0xbd, 0)

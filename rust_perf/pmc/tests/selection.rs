@@ -3,7 +3,7 @@
 //! GP counters that must be cleared before they count a new event, on the PMU model, which has
 //! the erratum.
 
-use crate::common::{instructions, Cpu, Driven};
+use crate::common::{instructions, intel_model, Cpu, Driven};
 use pmc::{
     counter::{Counter, CounterSet},
     event::{EventSel, Modes},
@@ -25,12 +25,7 @@ fn gp(i: u8) -> Counter {
 
 /// A CPU of family 6 with so many GP counters.
 fn config(model: u8, general: u8) -> Config {
-    let signature = Signature {
-        family: 6,
-        model,
-        stepping: 0,
-    };
-    let mut config = Config::of_processor(Vendor::Intel, signature, false).unwrap();
+    let mut config = intel_model(model);
     config.shape.general = general;
     config
 }

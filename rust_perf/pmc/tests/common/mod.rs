@@ -218,6 +218,16 @@ pub fn config(version: u8, general: u8, fixed: u8, width: u8) -> Config {
     config
 }
 
+/// The PMU of this model of Intel's family 6.
+pub fn intel_model(model: u8) -> Config {
+    let signature = Signature {
+        family: 6,
+        model,
+        stepping: 0,
+    };
+    Config::of_processor(Vendor::Intel, signature, false).unwrap()
+}
+
 /// AMD's PMU of this version, as [`Config`] numbers them.
 pub fn amd(version: u8, counters: u8) -> Config {
     let mut config = Config::new(Vendor::Amd, version).unwrap();
