@@ -10,7 +10,7 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS SHARD ALL ROUNDS GENERATIONS BEFORE FROM, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS SHARD ALL ROUNDS GENERATIONS BEFORE FROM FUNCTIONS, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
@@ -90,6 +90,7 @@ define usage
 |   GENERATIONS='v4 amd-core'  on these only
 |   BEFORE=file       compare with the bench.json of another driver
 |   FROM=file         make the page and the plots of a bench.json, measure nothing
+|   FUNCTIONS='read a group of 4'  instead, print which functions run in that operation
 |   ROUNDS=n          guests for each figure of the emulated PMU (default: 5); 0: leave that out
 | make update         look for a newer kernel in the package index
 | make clean          remove what this checkout has built, and its logs

@@ -66,7 +66,7 @@ impl Monitor {
     }
 
     /// Runs a command of the monitor for humans.
-    fn human(&mut self, line: &str) -> Result<String> {
+    pub fn human(&mut self, line: &str) -> Result<String> {
         let answer = self.execute(&json!({
             "execute": "human-monitor-command",
             "arguments": { "command-line": line },

@@ -9,8 +9,12 @@
 
 pub mod operations;
 
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
 use anyhow::{ensure, Context, Result};
 use clap::Args;
+use nix::unistd::getppid;
 use serde_json::{json, Value};
 
 use crate::accesses::{Accesses, Since};
@@ -27,6 +31,13 @@ pub struct Options {
     /// Measure only the operations whose names contain this.
     #[arg(long, default_value = "")]
     only: String,
+    /// Do this operation with each driver and without events, while the instructions of the windows are
+    /// traced.
+    #[arg(long, requires = "while_exists")]
+    traced: Option<String>,
+    /// They are traced while there is this file.
+    #[arg(long)]
+    while_exists: Option<PathBuf>,
 }
 
 /// How often a figure is measured until two agree.
@@ -74,7 +85,9 @@ fn cheapest<T>(
     for _ in 0..windows {
         let mut prepared = prepare()?;
         let since = on_each(cpus, |_| Since::now())?;
+        trace("begin", true);
         let instructions = instructions(|| work(&mut prepared))?;
+        trace("end", false);
         let mut accesses = Accesses::new();
         for (access, n) in on_each(cpus, |cpu| Ok(since[cpu].until_now()))?
             .into_iter()
@@ -92,6 +105,29 @@ fn cheapest<T>(
         });
     }
     best.context("no window")
+}
+
+/// Exists while instructions are traced, if they are to be.
+static TRACE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Asks for the begin or the end of a trace, and waits for it. A system call that nothing else here makes is
+/// the first or the last thing in it.
+fn trace(what: &str, on: bool) {
+    let Some(file) = TRACE.get() else {
+        return;
+    };
+    let mark = || {
+        let _parent = getppid();
+    };
+    if !on {
+        mark();
+    }
+    println!("{what}");
+    // Without a sleep, in which another task might run for long in a trace.
+    while file.exists() != on {}
+    if on {
+        mark();
+    }
 }
 
 /// The cost of one operation.
@@ -163,6 +199,11 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
             operations::of_several_cpus()
         }
     };
+    if let Some(name) = &options.traced {
+        let operation = operations.iter().find(|it| it.name == *name);
+        let operation = operation.with_context(|| no_operation(&operations, name))?;
+        return traced(operation, &sides, options);
+    }
     let chosen = operations
         .iter()
         .filter(|it| it.name.contains(&options.only));
@@ -180,6 +221,27 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
         let line = json!({ "operation": operation.name, "ours": ours, "in_tree": theirs });
         println!("{line}");
     }
-    ensure!(any, "no operation's name contains {}", options.only);
+    ensure!(any, no_operation(&operations, &options.only));
+    Ok(())
+}
+
+fn no_operation(operations: &[Operation], name: &str) -> String {
+    let names: Vec<_> = operations.iter().map(|it| it.name.as_str()).collect();
+    format!(
+        "no such operation: {name}; there are:\n{}",
+        names.join("\n")
+    )
+}
+
+/// Prints how often a window does the operation, and does it in as many windows with each PMU and without
+/// events.
+fn traced(operation: &Operation, sides: &[Pmu; 2], options: &Options) -> Result<()> {
+    println!("{}", operation.times);
+    let file = options.while_exists.clone().context("no file")?;
+    TRACE.get_or_init(|| file);
+    for pmu in [Some(&sides[0]), Some(&sides[1]), None] {
+        let window = operation.measure(pmu)?;
+        ensure!(window.is_some(), "a PMU cannot do that");
+    }
     Ok(())
 }

@@ -6,7 +6,7 @@ use anyhow::{ensure, Context as _, Result};
 use serde_json::{json, Value};
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -17,6 +17,7 @@ use crate::guest::{Guest, LimitOf, Options as GuestOptions, Outcome, Parts};
 use crate::guest_tests;
 use crate::kernel;
 use crate::module;
+use crate::pump::Sink;
 use crate::qemu::Qemu;
 use crate::step::Step;
 use crate::test::guests_at_a_time;
@@ -137,9 +138,7 @@ pub fn measure(
     kernel: &kernel::Options,
     suites: &[&'static Suite],
 ) -> Result<Figures> {
-    let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
-    let module = module::for_kernel(ctx, &parts.kernel)?;
-    let tests = guest_tests::build(ctx)?;
+    let built = Built::prepare(ctx, kernel)?;
     let next = AtomicUsize::new(0);
     let results = Mutex::new(vec![None; suites.len()]);
     thread::scope(|scope| {
@@ -148,7 +147,7 @@ pub fn measure(
                 let i = next.fetch_add(1, Relaxed);
                 suites.get(i).map(|suite| (i, suite))
             } {
-                let value = of_suite(ctx, &parts, &module, &tests, suite)?;
+                let value = of_suite(ctx, &built, suite)?;
                 results.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(value);
             }
             Ok(())
@@ -183,38 +182,65 @@ fn by_machine(guests: impl Iterator<Item = Value>) -> Value {
     machines.into()
 }
 
-fn of_suite(
-    ctx: &Context,
-    parts: &Parts,
-    module: &Path,
-    tests: &Path,
-    suite: &'static Suite,
-) -> Result<Value> {
+/// What guests need.
+pub struct Built {
+    parts: Parts,
+    module: PathBuf,
+    tests: PathBuf,
+}
+
+impl Built {
+    pub fn prepare(ctx: &Context, kernel: &kernel::Options) -> Result<Self> {
+        let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
+        Ok(Self {
+            module: module::for_kernel(ctx, &parts.kernel)?,
+            tests: guest_tests::build(ctx)?,
+            parts,
+        })
+    }
+
+    /// Runs a command in a guest of this suite, with its standard output to `stdout`.
+    pub fn run(
+        &self,
+        ctx: &Context,
+        suite: &'static Suite,
+        command: &str,
+        options: &GuestOptions,
+        stdout: Sink,
+    ) -> Result<()> {
+        let guest = Guest {
+            logs: &ctx.guest_logs(suite.name)?,
+            module: Some(&self.module),
+            example: None,
+            test_module: None,
+            selftests: None,
+            command: Some(command),
+            suite: Some(suite),
+            tests: Some(&self.tests),
+            limit: LimitOf::Guest,
+            options,
+        };
+        let end = guest.run(ctx, &self.parts, stdout, Box::new(io::stderr()))?;
+        ensure!(
+            matches!(end.outcome, Outcome::Exited(0)),
+            "the guest of {} failed: {}",
+            suite.machine.name,
+            guest.explain(&end)
+        );
+        Ok(())
+    }
+}
+
+fn of_suite(ctx: &Context, built: &Built, suite: &'static Suite) -> Result<Value> {
     let name = suite.machine.name;
     let step = Step::start(ctx, suite.name, &format!("operations on {name}"))?;
     let options = GuestOptions {
         timeout: Some(1_800),
         ..GuestOptions::default()
     };
-    let guest = Guest {
-        logs: &ctx.guest_logs(suite.name)?,
-        module: Some(module),
-        example: None,
-        test_module: None,
-        selftests: None,
-        command: Some("guest-tests bench"),
-        suite: Some(suite),
-        tests: Some(tests),
-        limit: LimitOf::Guest,
-        options: &options,
-    };
     let output = Collector::default();
-    let end = guest.run(ctx, parts, Box::new(output.clone()), Box::new(io::sink()))?;
-    ensure!(
-        matches!(end.outcome, Outcome::Exited(0)),
-        "the guest of {name} failed: {}",
-        guest.explain(&end)
-    );
+    let stdout = Box::new(output.clone());
+    built.run(ctx, suite, "guest-tests bench", &options, stdout)?;
     let output = output.0.lock().unwrap_or_else(PoisonError::into_inner);
     let lines = output.split(|byte| *byte == b'\n');
     let lines = lines.filter(|line| line.starts_with(b"{"));

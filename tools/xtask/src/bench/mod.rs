@@ -5,6 +5,7 @@
 
 mod environment;
 mod figures;
+mod functions;
 mod page;
 mod plot;
 
@@ -34,10 +35,17 @@ pub struct Options {
     /// A bench.json to make the page and the plots of. Nothing is measured.
     #[arg(long, env = "RUST_PERF_FROM")]
     from: Option<PathBuf>,
+    /// Instead, show in which functions the instructions of this operation are.
+    #[arg(long, env = "RUST_PERF_FUNCTIONS")]
+    functions: Option<String>,
 }
 
 /// `make bench`.
 pub fn bench(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
+    if let Some(operation) = &options.functions {
+        functions::show(ctx, kernel, &chosen(&options.generations)?, operation)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let before = options.before.as_deref().map(Figures::read).transpose()?;
     let out = ctx.out.join("bench");
     fs::create_dir_all(&out)?;

@@ -29,6 +29,9 @@ is status, clear, a read and a write of the counter, and two writes of GLOBAL_CT
 read and a write. `PMI` rows are for an event in user mode. Perf rotates events in the row that says so; in
 others, those that fit first stay on the counters. The instructions of the rows about several CPUs
 are those of all CPUs. While a CPU goes offline, others wait in loops, so that their number means nothing.
+
+[performance-by-function.md](performance-by-function.md) says in which functions they are, and what remains where
+a goal is not met.
 ";
 
 /// What the column of another driver is.
