@@ -7,7 +7,7 @@
 
 /// The first line of a report.
 const FIRST: &str = "BUG: KCSAN:";
-/// The line that is before a report and ends it.
+/// The line before a report, and its last one.
 const RULE: &str = "====================";
 /// What the kernel writes behind a function of the module, but for the bracket that ends it.
 const MODULE: &str = "[rust_perf";
@@ -25,15 +25,17 @@ pub fn in_other_races<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<bool>
     let mut start = None;
     let mut is_ours = false;
     let mut is_known = false;
+    let mut is_after_rule = false;
     for (at, line) in lines.into_iter().enumerate() {
         flags.push(false);
         if line.contains(FIRST) {
-            (start, is_ours) = (Some(at), false);
+            (start, is_ours) = (Some(at - usize::from(is_after_rule)), false);
             is_known = OTHERS.iter().any(|race| line.contains(race));
         }
+        is_after_rule = line.contains(RULE);
         let Some(first) = start else { continue };
         is_ours |= line.contains(MODULE) && !is_known;
-        if line.contains(RULE) {
+        if is_after_rule {
             flags[first..].fill(!is_ours);
             start = None;
         }
@@ -57,8 +59,8 @@ mod tests {
         let kernel = flags(&report("a+0x1/0x2"));
         assert_eq!(
             kernel,
-            [false, false, true, true, true, true, true, false],
-            "the report with its last line"
+            [false, true, true, true, true, true, true, false],
+            "the report with the lines around it"
         );
         assert!(!flags(&report("a+0x1/0x2 [rust_perf]")).contains(&true));
         let known =

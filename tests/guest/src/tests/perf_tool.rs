@@ -316,7 +316,7 @@ fn stat_intervals(ctx: &Ctx) -> Result<()> {
 /// Of 20 events all have a row of `perf stat`, and some were counted in turns.
 fn stat_multiplexed(ctx: &Ctx) -> Result<()> {
     // Many times longer than 20 events take turns, on a kernel that checks itself as well.
-    const BUSY: &str = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done";
+    const BUSY: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let event = ctx.pmu()?.tool_event(Event::Branches, "u");
     let events = vec![event.as_str(); 20].join(",");
     let rows = Perf::stat()
