@@ -59,7 +59,7 @@ impl Pump {
                 // Reads on after an error: the guest waits until its output is read.
                 if result.is_ok() {
                     result = sink.write_all(&buffer[..n]).and_then(|()| sink.flush());
-                    if broken_pipe(&result) {
+                    if result.is_err() {
                         let _ = tell.send(News::Unread);
                     }
                 }

@@ -9,7 +9,7 @@
 
 pub mod operations;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{ensure, Context, Result};
@@ -110,7 +110,7 @@ fn cheapest<T>(
 /// Exists while instructions are traced, if they are to be.
 static TRACE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Asks for the begin or the end of a trace, and waits for it. A system call that nothing else here makes is
+/// Asks for the beginning or the end of a trace, and waits for it. A system call that nothing else here makes is
 /// the first or the last thing in it.
 fn trace(what: &str, on: bool) {
     let Some(file) = TRACE.get() else {
@@ -199,10 +199,10 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
             operations::of_several_cpus()
         }
     };
-    if let Some(name) = &options.traced {
+    if let (Some(name), Some(file)) = (&options.traced, &options.while_exists) {
         let operation = operations.iter().find(|it| it.name == *name);
         let operation = operation.with_context(|| no_operation(&operations, name))?;
-        return traced(operation, &sides, options);
+        return traced(operation, &sides, file);
     }
     let chosen = operations
         .iter()
@@ -235,13 +235,14 @@ fn no_operation(operations: &[Operation], name: &str) -> String {
 
 /// Prints how often a window does the operation, and does it in as many windows with each PMU and without
 /// events.
-fn traced(operation: &Operation, sides: &[Pmu; 2], options: &Options) -> Result<()> {
+fn traced(operation: &Operation, sides: &[Pmu; 2], file: &Path) -> Result<()> {
     println!("{}", operation.times);
-    let file = options.while_exists.clone().context("no file")?;
-    TRACE.get_or_init(|| file);
+    TRACE.get_or_init(|| file.to_owned());
     for pmu in [Some(&sides[0]), Some(&sides[1]), None] {
+        println!("kind");
         let window = operation.measure(pmu)?;
-        ensure!(window.is_some(), "a PMU cannot do that");
+        let name = pmu.map_or("nothing", |pmu| &pmu.name);
+        ensure!(window.is_some(), "{name} cannot do that");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! the windows of a driver the one with the fewest instructions counts, less the same of windows without
 //! events.
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{anyhow, ensure, Context as _, Result};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use rustc_demangle::demangle;
@@ -40,6 +40,8 @@ pub fn show(
     suites: &[&'static Suite],
     operation: &str,
 ) -> Result<()> {
+    // Its windows are too long, and begin when a timer says.
+    ensure!(!operation.starts_with("rotation"), "no rotation is traced");
     // With several CPUs the log does not show where the window of one of them ends.
     let suites: Vec<_> = suites.iter().filter(|suite| suite.cpus == 1).collect();
     ensure!(!suites.is_empty(), "only guests with one CPU are traced");
@@ -73,15 +75,17 @@ impl Owner {
         Self::User,
     ];
 
-    /// How the names of functions in arch/x86/events begin.
+    /// How the names of the in-tree driver's functions begin, in arch/x86/events.
     const IN_TREE: &'static [&'static str] = &[
         "__amd_",
         "__intel_",
+        "_x86_pmu_",
         "amd_get_event",
         "amd_pmu_",
         "amd_put_event",
         "collect_event",
         "handle_pmi_common",
+        "hw_perf_event_",
         "intel_",
         "is_x86_event",
         "p4_",
@@ -90,21 +94,27 @@ impl Owner {
         "zhaoxin_",
     ];
 
-    /// How the names of functions in kernel/events begin.
+    /// How the names of functions in kernel/events begin, and of what x86 does there for any PMU.
     const PERF_CORE: &'static [&'static str] = &[
         "__event_",
+        "__free_event",
         "__group_",
         "__perf_",
         "__pmu_",
         "__output_",
+        "_free_event",
         "_perf_",
         "arch_perf_",
         "calc_timer_",
         "ctx_",
         "event_",
         "group_",
+        "mediated_pmu_",
         "merge_sched_in",
         "perf_",
+        "put_ctx",
+        "put_pmu_ctx",
+        "update_context_time",
         "visit_groups_",
     ];
 
@@ -131,27 +141,42 @@ impl Owner {
     }
 }
 
-/// A function.
+/// A function, and whose it is.
 type Function = (Owner, String);
 
 /// The functions of the running kernel.
-struct Symbols(BTreeMap<u64, Function>);
+struct Symbols {
+    functions: BTreeMap<u64, Function>,
+    /// Where [`MARK`] is.
+    mark: u64,
+}
 
 impl Symbols {
     /// Reads /proc/kallsyms.
-    fn parse(text: &str) -> Self {
-        let symbol = |line: &str| {
-            let mut words = line.split_whitespace();
-            let address = u64::from_str_radix(words.next()?, 16).ok()?;
-            let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
-            let name = format!("{:#}", demangle(words.next()?));
-            let owner = match words.next() {
-                Some("[rust_perf]") => Owner::RustPerf,
+    fn parse(text: &str) -> Result<Self> {
+        let mut functions = BTreeMap::new();
+        let mut mark = None;
+        for line in text.lines() {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let [address, "t" | "T" | "w" | "W", name, ref module @ ..] = words[..] else {
+                continue;
+            };
+            let address = u64::from_str_radix(address, 16)?;
+            if name == MARK {
+                mark = Some(address);
+            }
+            let name = format!("{:#}", demangle(name));
+            let owner = match module {
+                ["[rust_perf]"] => Owner::RustPerf,
                 _ => Owner::of(&name),
             };
-            is_code.then_some((address, (owner, name)))
-        };
-        Self(text.lines().filter_map(symbol).collect())
+            // Of several names the first one.
+            functions.entry(address).or_insert((owner, name));
+        }
+        Ok(Self {
+            functions,
+            mark: mark.with_context(|| format!("the kernel has no {MARK}"))?,
+        })
     }
 
     /// The function of an address.
@@ -160,14 +185,8 @@ impl Symbols {
         if address < KERNEL {
             return user();
         }
-        let before = self.0.range(..=address).next_back();
+        let before = self.functions.range(..=address).next_back();
         before.map_or_else(user, |(_, function)| function.clone())
-    }
-
-    /// Where a function begins.
-    fn address(&self, name: &str) -> Option<u64> {
-        let found = self.0.iter().find(|(_, (_, it))| it == name)?;
-        Some(*found.0)
     }
 }
 
@@ -183,6 +202,9 @@ struct Trace {
     /// How often a window does the operation.
     times: u64,
     windows: Vec<Counts>,
+    /// How many windows there are with our driver, with the in-tree one and without events, in this
+    /// order.
+    kinds: Vec<usize>,
 }
 
 impl Trace {
@@ -199,11 +221,12 @@ impl Trace {
         let options = GuestOptions {
             timeout: Some(1_800),
             share: Some(dir.path().to_owned()),
-            qemu_args: format!(
-                "-D {} -qmp unix:{},server=on,wait=off",
-                files.trace().display(),
-                files.monitor().display()
-            ),
+            qemu_args: shell_words::join([
+                "-D",
+                &files.trace().display().to_string(),
+                "-qmp",
+                &format!("unix:{},server=on,wait=off", files.monitor().display()),
+            ]),
             ..GuestOptions::default()
         };
         let command = format!(
@@ -211,7 +234,7 @@ impl Trace {
              guest-tests bench --while-exists /mnt/share/on --traced {}",
             shell_words::quote(operation)
         );
-        let (tell, times) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
         let tracer = Tracer::new(files.clone(), tell);
         let mut trace = BufReader::new(File::open(files.trace())?);
         let windows = thread::scope(|scope| {
@@ -226,22 +249,36 @@ impl Trace {
             let windows = reader.join().expect("no panic");
             end.and(windows)
         })?;
-        Ok(Self {
-            times: times.try_recv().context("the guest printed nothing")?,
+        let mut trace = Self {
+            times: 0,
             windows,
-        })
+            kinds: Vec::new(),
+        };
+        for told in told.try_iter() {
+            match told {
+                Told::Times(times) => trace.times = times,
+                Told::Kind => trace.kinds.push(0),
+                Told::Window => *trace.kinds.last_mut().context("a window of no kind")? += 1,
+            }
+        }
+        Ok(trace)
     }
 
-    /// The cheapest windows of our driver, of the in-tree one and without events, which come in this order.
+    /// The cheapest windows of each kind.
     fn cheapest(&self) -> Result<[&Counts; 3]> {
         let n = self.windows.len();
-        ensure!(n > 0 && n % 3 == 0, "{n} windows, not as many of each kind");
-        let mut kinds = self.windows.chunks(n / 3);
-        let mut next = || {
-            let windows = kinds.next().into_iter().flatten();
-            windows.min_by_key(|it| total(it)).context("no window")
-        };
-        Ok([next()?, next()?, next()?])
+        let all: usize = self.kinds.iter().sum();
+        ensure!(n == all, "QEMU logged {n} of {all} windows");
+        let mut rest = self.windows.as_slice();
+        let mut cheapest = Vec::new();
+        for n in &self.kinds {
+            let (windows, others) = rest.split_at(*n);
+            let least = windows.iter().min_by_key(|it| total(it));
+            cheapest.push(least.context("no window")?);
+            rest = others;
+        }
+        let cheapest = cheapest.try_into();
+        cheapest.map_err(|_| anyhow!("{} kinds of windows", self.kinds.len()))
     }
 }
 
@@ -269,17 +306,26 @@ impl Files {
     }
 }
 
+/// What the guest tells.
+enum Told {
+    /// How often a window does the operation.
+    Times(u64),
+    /// Windows of another kind follow.
+    Kind,
+    /// A window has ended.
+    Window,
+}
+
 /// Has QEMU log while the guest asks for that.
 struct Tracer {
     files: Files,
     output: Vec<u8>,
     monitor: Option<Monitor>,
-    /// Is told how often a window does the operation.
-    tell: Sender<u64>,
+    tell: Sender<Told>,
 }
 
 impl Tracer {
-    fn new(files: Files, tell: Sender<u64>) -> Self {
+    fn new(files: Files, tell: Sender<Told>) -> Self {
         Self {
             files,
             output: Vec::new(),
@@ -294,19 +340,30 @@ impl Tracer {
             Some(monitor) => monitor,
             none => none.insert(Monitor::connect(&self.files.monitor(), None)?),
         };
+        // The monitor answers with a text if it cannot do that.
+        let mut order = |order: &str| {
+            let answer = monitor.human(order)?;
+            ensure!(answer.trim().is_empty(), "{order}: {answer}");
+            Ok(())
+        };
         match line {
             "begin" => {
                 // So that each instruction has a line of its own.
-                monitor.human("one-insn-per-tb on")?;
-                monitor.human("log exec,nochain")?;
+                order("one-insn-per-tb on")?;
+                order("log exec,nochain")?;
                 fs::write(self.files.on(), "")?;
             }
             "end" => {
-                monitor.human("log none")?;
-                monitor.human("one-insn-per-tb off")?;
+                order("log none")?;
+                order("one-insn-per-tb off")?;
                 fs::remove_file(self.files.on())?;
+                self.tell.send(Told::Window)?;
             }
-            times => self.tell.send(times.parse().context("no number")?)?,
+            "kind" => self.tell.send(Told::Kind)?,
+            times => {
+                let times = times.parse().with_context(|| times.to_owned())?;
+                self.tell.send(Told::Times(times))?;
+            }
         }
         Ok(())
     }
@@ -335,14 +392,14 @@ fn windows(mut trace: impl BufRead, files: &Files) -> Result<Vec<Counts>> {
     if trace.fill_buf()?.is_empty() {
         return Ok(windows);
     }
-    let symbols = Symbols::parse(&fs::read_to_string(files.symbols())?);
-    let mark = symbols.address(MARK).context(MARK)?;
+    let symbols = Symbols::parse(&fs::read_to_string(files.symbols())?)?;
     let mut window: Option<HashMap<u64, u64>> = None;
+    let mut last = 0;
     let mut line = String::new();
     while trace.read_line(&mut line)? > 0 {
         match (address(&line), &mut window) {
-            (Some(address), None) if address == mark => window = Some(HashMap::new()),
-            (Some(address), Some(full)) if address == mark => {
+            (Some(address), None) if address == symbols.mark => window = Some(HashMap::new()),
+            (Some(address), Some(full)) if address == symbols.mark => {
                 let mut counts = Counts::new();
                 for (address, n) in full {
                     *counts.entry(symbols.at(*address)).or_default() += *n;
@@ -350,7 +407,16 @@ fn windows(mut trace: impl BufRead, files: &Files) -> Result<Vec<Counts>> {
                 windows.push(counts);
                 window = None;
             }
-            (Some(address), Some(window)) => *window.entry(address).or_default() += 1,
+            (Some(address), Some(window)) => {
+                *window.entry(address).or_default() += 1;
+                last = address;
+            }
+            // The last one did not run, because of an interrupt. Its line comes again.
+            (None, Some(window)) if line.starts_with("Stopped execution") => {
+                if let Some(n) = window.get_mut(&last) {
+                    *n = n.saturating_sub(1);
+                }
+            }
             (None, _) | (_, None) => {}
         }
         line.clear();
@@ -371,8 +437,9 @@ fn table(trace: &Trace) -> Result<String> {
         let n = |it: &Counts| it.get(function).copied().unwrap_or_default() as f64;
         (n(counts) - n(without)) / trace.times as f64
     };
-    let both: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-    let mut rows: Vec<_> = both
+    let functions = ours.keys().chain(theirs.keys()).chain(without.keys());
+    let functions: BTreeSet<_> = functions.collect();
+    let mut rows: Vec<_> = functions
         .into_iter()
         .map(|it| (it, [of(theirs, it), of(ours, it)]))
         .collect();
@@ -404,6 +471,9 @@ fn table(trace: &Trace) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::monitor::tests::serve;
+    use serde_json::{json, Value};
+    use std::os::unix::net::UnixListener;
 
     const SYMBOLS: &str = "\
 ffffffff81000000 T __x64_sys_getppid
@@ -443,6 +513,7 @@ ffffffffc0000000 t _RNvNtCs1234_9rust_perf8core_pmu4read\t[rust_perf]
         Trace {
             times: 2,
             windows: super::windows(log.as_bytes(), &files).unwrap(),
+            kinds: vec![2, 2, 2],
         }
     }
 
@@ -453,7 +524,7 @@ ffffffffc0000000 t _RNvNtCs1234_9rust_perf8core_pmu4read\t[rust_perf]
             [8, 14, 0, 6],
             [8, 14, 12, 0],
             [8, 14, 32, 0],
-            [8, 4, 0, 0],
+            [10, 4, 0, 0],
             [18, 4, 0, 0],
         ]);
         let expected = "\
@@ -466,16 +537,80 @@ ffffffffc0000000 t _RNvNtCs1234_9rust_perf8core_pmu4read\t[rust_perf]
 | **perf core** | 5 | 5 |
 | `perf_read` | 5 | 5 |
 | **rest of the kernel** | 0 | 0 |
-| **user mode** | 0 | 0 |
-| **all** | 11 | 8 |
+| **user mode** | -1 | -1 |
+| `(all)` | -1 | -1 |
+| **all** | 10 | 7 |
 ";
         assert_eq!(table(&trace).unwrap(), expected);
     }
 
     #[test]
     fn a_trace_with_a_window_less_is_refused() {
-        let trace = trace(&[[1, 1, 0, 1], [1, 1, 1, 0]]);
+        let trace = trace(&[[1, 1, 0, 1]; 5]);
         let error = table(&trace).unwrap_err().to_string();
-        assert!(error.contains("2 windows"), "{error}");
+        assert!(error.contains("5 of 6 windows"), "{error}");
+    }
+
+    #[test]
+    fn an_instruction_that_is_stopped_counts_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files(dir.path().to_owned());
+        fs::write(files.symbols(), SYMBOLS).unwrap();
+        let again = "Stopped execution of TB chain before 0x7f00 [0000000000401000] \n\
+                     Trace 0: 0x7f00 [00000000/0000000000401000/b0/ff] \n";
+        let mark = "Trace 0: 0x7f00 [00000000/ffffffff81000000/b0/ff] \n";
+        let log = window([1, 0, 0, 0]).replacen(mark, "", 1);
+        let (instruction, end) = log.split_at(log.find(mark).unwrap());
+        let log = format!("{mark}{instruction}{again}{end}");
+        let windows = windows(log.as_bytes(), &files).unwrap();
+        assert_eq!(windows.iter().map(total).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn the_log_is_on_while_the_guest_asks_for_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files(dir.path().to_owned());
+        let listener = UnixListener::bind(files.monitor()).unwrap();
+        let mut orders = Vec::new();
+        let answer = |command: &Value| {
+            let order = command["arguments"]["command-line"].as_str();
+            orders.extend(order.map(str::to_owned));
+            let text = match orders.len() {
+                6.. => "no such command",
+                _ => "",
+            };
+            json!({ "return": text })
+        };
+        let (tell, told) = mpsc::channel();
+        thread::scope(|scope| {
+            let server = scope.spawn(|| serve(&listener, answer));
+            let mut tracer = Tracer::new(files.clone(), tell);
+            tracer.write_all(b"20\nkind\nbeg").unwrap();
+            assert!(!files.on().exists());
+            tracer.write_all(b"in\n").unwrap();
+            assert!(files.on().exists());
+            tracer.write_all(b"end\n").unwrap();
+            assert!(!files.on().exists());
+            let error = tracer.write_all(b"begin\n").unwrap_err().to_string();
+            assert!(error.contains("no such command"), "{error}");
+            drop(tracer);
+            server.join().unwrap();
+        });
+        let told: Vec<_> = told.iter().collect();
+        assert!(matches!(
+            told[..],
+            [Told::Times(20), Told::Kind, Told::Window]
+        ));
+        assert_eq!(
+            orders,
+            [
+                "one-insn-per-tb on",
+                "log exec,nochain",
+                "log none",
+                "one-insn-per-tb off",
+                "one-insn-per-tb on",
+                "log exec,nochain",
+            ]
+        );
     }
 }

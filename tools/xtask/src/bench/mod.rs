@@ -36,7 +36,7 @@ pub struct Options {
     #[arg(long, env = "RUST_PERF_FROM")]
     from: Option<PathBuf>,
     /// Instead, show in which functions the instructions of this operation are.
-    #[arg(long, env = "RUST_PERF_FUNCTIONS")]
+    #[arg(long, env = "RUST_PERF_FUNCTIONS", conflicts_with_all = ["from", "before"])]
     functions: Option<String>,
 }
 
