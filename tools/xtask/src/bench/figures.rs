@@ -116,9 +116,16 @@ impl Figures {
     }
 }
 
-/// Collects the standard output of a guest.
+/// Collects what a guest prints.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<u8>>>);
+
+impl Collector {
+    fn text(&self) -> String {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&all).into_owned()
+    }
+}
 
 impl Write for Collector {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -220,12 +227,15 @@ impl Built {
             limit: LimitOf::Guest,
             options,
         };
-        let end = guest.run(ctx, &self.parts, stdout, Box::new(io::stderr()))?;
+        let errors = Collector::default();
+        let stderr = Box::new(errors.clone());
+        let end = guest.run(ctx, &self.parts, stdout, stderr)?;
         ensure!(
             matches!(end.outcome, Outcome::Exited(0)),
-            "the guest of {} failed: {}",
+            "the guest of {} failed: {}\n{}",
             suite.machine.name,
-            guest.explain(&end)
+            guest.explain(&end),
+            errors.text()
         );
         Ok(())
     }
@@ -241,10 +251,9 @@ fn of_suite(ctx: &Context, built: &Built, suite: &'static Suite) -> Result<Value
     let output = Collector::default();
     let stdout = Box::new(output.clone());
     built.run(ctx, suite, "guest-tests bench", &options, stdout)?;
-    let output = output.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let lines = output.split(|byte| *byte == b'\n');
-    let lines = lines.filter(|line| line.starts_with(b"{"));
-    let mut lines = lines.map(serde_json::from_slice::<Value>);
+    let output = output.text();
+    let lines = output.lines().filter(|line| line.starts_with('{'));
+    let mut lines = lines.map(serde_json::from_str::<Value>);
     let about = lines.next().context("the guest printed nothing")??;
     let operations: Vec<Value> = lines.collect::<Result<_, _>>()?;
     step.done();

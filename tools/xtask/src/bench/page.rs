@@ -30,8 +30,8 @@ read and a write. `PMI` rows are for an event in user mode. Perf rotates events 
 others, those that fit first stay on the counters. The instructions of the rows about several CPUs
 are those of all CPUs. While a CPU goes offline, others wait in loops, so that their number means nothing.
 
-[performance-by-function.md](performance-by-function.md) says in which functions they are, and what remains where
-a goal is not met.
+[performance-by-function.md](performance-by-function.md) says in which functions the instructions are, and
+what remains where a goal is not met.
 ";
 
 /// What the column of another driver is.
