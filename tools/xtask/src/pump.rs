@@ -20,7 +20,7 @@ pub enum News {
     Output,
     /// QEMU has ended.
     Ended,
-    /// Nobody reads the output.
+    /// Nobody reads the output, or it cannot be used.
     Unread,
 }
 
@@ -139,5 +139,20 @@ mod tests {
         assert!(matches!(news.next(), Some(News::Output)));
         assert!(news.any(|news| matches!(news, News::Unread)));
         pump.finish().unwrap();
+    }
+
+    #[test]
+    fn a_pump_tells_of_output_that_cannot_be_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let (tell, news) = mpsc::channel();
+        // A file that is open for reading only.
+        let sink = std::fs::File::open(dir.path()).unwrap();
+        let pump = Pump::start(path.clone(), Box::new(sink), tell).unwrap();
+        let mut port = UnixStream::connect(path).unwrap();
+        port.write_all(b"text").unwrap();
+        drop(port);
+        assert!(pump.finish().is_err());
+        assert!(news.iter().any(|news| matches!(news, News::Unread)));
     }
 }

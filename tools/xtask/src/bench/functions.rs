@@ -181,12 +181,12 @@ impl Symbols {
 
     /// The function of an address.
     fn at(&self, address: u64) -> Function {
-        let user = || (Owner::User, "(all)".to_owned());
         if address < KERNEL {
-            return user();
+            return (Owner::User, "(all)".to_owned());
         }
         let before = self.functions.range(..=address).next_back();
-        before.map_or_else(user, |(_, function)| function.clone())
+        let unknown = || (Owner::Kernel, "(unknown)".to_owned());
+        before.map_or_else(unknown, |(_, function)| function.clone())
     }
 }
 
