@@ -44,13 +44,14 @@ impl Sampling {
     ///
     /// perf lowers the sample rate that it allows
     /// (`kernel.perf_event_max_sample_rate`) if handlers take too large a share of the
-    /// time (`kernel.perf_cpu_time_max_percent`).
+    /// time (`kernel.perf_cpu_time_max_percent`). As in the in-tree handler the clock is
+    /// `sched_clock()`: no time of another CPU is compared.
     pub fn timed<R>(self, _: &Interrupt<'_>, handler: impl FnOnce() -> R) -> R {
         // SAFETY: The function may be called in any context.
-        let start = unsafe { bindings::local_clock() };
+        let start = unsafe { bindings::sched_clock() };
         let result = handler();
         // SAFETY: The function may be called in any context.
-        let end = unsafe { bindings::local_clock() };
+        let end = unsafe { bindings::sched_clock() };
         // The clock of an unstable TSC can step back.
         let elapsed = end.saturating_sub(start);
         // SAFETY: The function accesses per-CPU data, and an interrupt handler stays on its CPU.
