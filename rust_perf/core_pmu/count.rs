@@ -126,6 +126,7 @@ impl CorePmu {
     }
 
     /// Updates an event's count.
+    #[inline(always)]
     pub(super) fn read_event(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
         if event.is_up_to_date() {
             return;
@@ -223,6 +224,65 @@ impl CorePmu {
         }
     }
 
+    /// perf disables the PMU.
+    ///
+    /// perf often enables it again without a change, so the counters run on until there is one. But perf
+    /// relies on it that no sample is taken meanwhile: see `perf_event_context_sched_out()`.
+    #[inline(always)]
+    pub(super) fn disable_counters(&self, cpu: &Cpu) {
+        let may_look = || !cpu.active().is_empty() && self.may_look_for_foreign_writes(cpu);
+        if cpu.takes_samples() || may_look() {
+            self.disable_slowly(cpu);
+        } else {
+            cpu.enabled.set(false);
+        }
+    }
+
+    /// Does the same, if registers may be looked at or counters are to be stopped.
+    #[inline(never)]
+    fn disable_slowly(&self, cpu: &Cpu) {
+        if self.may_look_for_foreign_writes(cpu) {
+            self.look_for_foreign_writes(cpu);
+        }
+        cpu.enabled.set(false);
+        if cpu.takes_samples() {
+            self.stop_if_disabled(cpu);
+        }
+    }
+
+    /// perf enables the PMU.
+    #[inline(always)]
+    pub(super) fn enable_counters(&self, on: &OnCpu<'_, Self>) {
+        let cpu = on.state();
+        let active = cpu.active();
+        // Dirty counters need not be cleared here: all counters are stopped before one becomes dirty, and
+        // a hook clears those before CR4.PCE is set. Uncleared ones must be, even if they run.
+        let is_unchanged = cpu.shadow.runs_just(active)
+            && !self.counters(cpu).is_uncleared()
+            && self.hooks_alive.get();
+        if !is_unchanged {
+            self.clear_and_enable(*on);
+            return;
+        }
+        cpu.enabled.set(true);
+        // An NMI may have stopped counters meanwhile. It runs them again only if it has found `enabled`.
+        if !cpu.shadow.runs_just(active) {
+            self.update_running(cpu);
+        }
+    }
+
+    /// Does the same, if counters may have to be cleared or run.
+    #[inline(never)]
+    fn clear_and_enable(&self, on: OnCpu<'_, Self>) {
+        let cpu = on.state();
+        if cpu.dirty.get() != 0 && self.user_may_read() {
+            self.clear_dirty(&on);
+        }
+        self.clear_selection(&on);
+        cpu.enabled.set(true);
+        self.run_active(cpu);
+    }
+
     /// Stops the counters if perf has disabled the PMU. To be called before a change, since
     /// [`Pmu::disable`](crate::perf::Pmu::disable) leaves them running.
     #[inline(always)]
@@ -246,11 +306,7 @@ impl CorePmu {
         let counters = self.counters(cpu);
         loop {
             let nmis = cpu.nmis.get();
-            counters.run(if cpu.enabled.get() {
-                cpu.active()
-            } else {
-                CounterSet::EMPTY
-            });
+            counters.change_running(cpu.to_run());
             if cpu.nmis.get() == nmis {
                 return;
             }
@@ -260,6 +316,7 @@ impl CorePmu {
     }
 
     /// Adds what `counter` has counted to its event, and returns the counter's value.
+    #[inline(always)]
     pub(super) fn update(
         &self,
         on: &OnCpu<'_, Self>,
@@ -268,7 +325,7 @@ impl CorePmu {
     ) -> u64 {
         let cpu = on.state();
         if cpu.is_topdown(counter) {
-            self.read_topdown(on);
+            self.read_topdown(*on);
             return event.prev_count().get();
         }
         let width = self.hardware.capabilities.width(counter);

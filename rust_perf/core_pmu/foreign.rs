@@ -21,22 +21,22 @@ use kernel::{
 const INTERVAL_MS: u32 = 100;
 
 impl CorePmu {
-    /// Takes a note if this CPU's counters do not count what they have been programmed to. To be
-    /// called before they are stopped, with interrupts disabled.
+    /// Whether it is time to look at the registers of this CPU again. Interrupts disabled.
     #[inline(always)]
-    pub(super) fn look_for_foreign_writes(&self, cpu: &Cpu) {
-        let now = jiffies();
-        let is_early = (now.wrapping_sub(cpu.look_at.get() as usize) as isize) < 0;
-        if !is_early && !cpu.active().is_empty() && cpu.enabled.get() {
-            self.check_registers(cpu, now);
-        }
+    pub(super) fn may_look_for_foreign_writes(&self, cpu: &Cpu) -> bool {
+        jiffies().wrapping_sub(cpu.look_at.get() as usize) as isize >= 0
     }
 
-    /// Does so now, in jiffies, whenever the driver last looked.
+    /// Takes a note if this CPU's counters do not count what they have been programmed to. To be
+    /// called before they are stopped, with interrupts disabled, if
+    /// [`Self::may_look_for_foreign_writes`].
     #[inline(never)]
-    fn check_registers(&self, cpu: &Cpu, now: usize) {
+    pub(super) fn look_for_foreign_writes(&self, cpu: &Cpu) {
         let active = cpu.active();
-        let next = now.wrapping_add(msecs_to_jiffies(INTERVAL_MS));
+        if active.is_empty() || !cpu.enabled.get() {
+            return;
+        }
+        let next = jiffies().wrapping_add(msecs_to_jiffies(INTERVAL_MS));
         cpu.look_at.set(next as u64);
         let nmis = cpu.nmis.get();
         let are_as_written = self.counters(cpu).are_as_written(active);

@@ -69,12 +69,12 @@ impl GroupRead {
 impl CorePmu {
     /// Updates the counts of this CPU's metrics and of their slots.
     #[inline(never)]
-    pub(super) fn read_topdown(&self, on: &OnCpu<'_, Self>) {
+    pub(super) fn read_topdown(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         if cpu.group_read.has_settled() {
             return;
         }
-        let Some(leader) = self.leader(on) else {
+        let Some(leader) = self.leader(&on) else {
             return;
         };
         // Outside a transaction perf may read one event after the other, too. What the first one
@@ -85,6 +85,6 @@ impl CorePmu {
         if leader.is_up_to_date() || self.extended(slots) == settled {
             return;
         }
-        self.while_stopped(cpu, || self.settle(on, Registers::Clear));
+        self.while_stopped(cpu, || self.settle(&on, Registers::Clear));
     }
 }

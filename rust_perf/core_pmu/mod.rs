@@ -13,7 +13,7 @@
 //! | `schedule.rs` | which counter an event is on: add, del |
 //! | `extra.rs` | which register an event has besides |
 //! | `threads.rs` | what the threads of a core share |
-//! | `count.rs` | counting and periods: start, stop, read |
+//! | `count.rs` | counting and periods: start, stop, read, enable, disable |
 //! | `pmi.rs` | the NMI handler |
 //! | `nmi_window.rs` | PMIs that arrive late |
 //! | `topdown.rs` | metrics, and slots with metrics |
@@ -202,6 +202,20 @@ impl Cpu {
         CounterSet::from_bits(self.sampling.get())
     }
 
+    /// Whether any active event takes samples.
+    fn takes_samples(&self) -> bool {
+        !(self.active() & self.sampling()).is_empty()
+    }
+
+    /// The counters that are to run.
+    fn to_run(&self) -> CounterSet {
+        if self.enabled.get() {
+            self.active()
+        } else {
+            CounterSet::EMPTY
+        }
+    }
+
     fn dirty(&self) -> CounterSet {
         CounterSet::from_bits(self.dirty.get())
     }
@@ -302,26 +316,12 @@ impl Pmu for CorePmu {
 
     #[inline(always)]
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
-        let cpu = on.state();
-        if cpu.dirty.get() != 0 && self.user_may_read() {
-            self.clear_dirty(on);
-        }
-        self.clear_selection(on);
-        cpu.enabled.set(true);
-        self.run_active(cpu);
+        self.enable_counters(on);
     }
 
     #[inline(always)]
     fn disable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
-        let cpu = on.state();
-        self.look_for_foreign_writes(cpu);
-        cpu.enabled.set(false);
-        // Often perf enables the PMU again without a change, so the counters run on until there is
-        // one. But perf relies on it that no sample is taken meanwhile: see
-        // `perf_event_context_sched_out()`.
-        if !(cpu.active() & cpu.sampling()).is_empty() {
-            self.stop_if_disabled(cpu);
-        }
+        self.disable_counters(on.state());
     }
 
     #[inline(always)]
@@ -352,6 +352,7 @@ impl Pmu for CorePmu {
         self.stop_event(on, event, update);
     }
 
+    #[inline(always)]
     fn read(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
         self.read_event(on, event);
     }

@@ -104,12 +104,10 @@ impl CorePmu {
         }
 
         // No other NMI comes in between, so that there is no need for `run_active`, which looks for one.
-        if cpu.enabled.get() {
-            counters.run(cpu.active());
-        }
         if has_global {
-            // The handlers behind this one may write GLOBAL_CTRL.
-            counters.forget_running();
+            counters.leave_running(cpu.to_run());
+        } else if cpu.enabled.get() {
+            counters.run(cpu.active());
         }
         match causes {
             0 => nmi::Return::None,

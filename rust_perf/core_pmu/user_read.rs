@@ -10,8 +10,8 @@
 //! event on it may run on from there, and nothing need be written. Dirty counters are cleared
 //!
 //! - before CR4.PCE is set, by [`CorePmu::hide_counts`];
-//! - while CR4.PCE is set, whenever perf enables the PMU, which it does after any event has
-//!   left a counter. Then no event begins to run on from a dirty counter either.
+//! - while CR4.PCE is set, when perf enables the PMU after a change, as it does after any event
+//!   has left a counter. Then no event begins to run on from a dirty counter either.
 //!
 //! So there are no dirty counters while user mode runs with CR4.PCE. A thread that shares its
 //! address space with the one before runs without a change of CR4, and a kernel thread keeps

@@ -29,6 +29,9 @@ use kernel::{
     }, //
 };
 
+/// `hw.idx` of an event that is in no table, as in the in-tree drivers.
+const NO_INDEX: c_int = -1;
+
 /// An event that perf has opened on the PMU `T`.
 ///
 /// # Invariants
@@ -141,11 +144,11 @@ impl<T: Pmu> Event<T> {
         let idx = unsafe {
             addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.idx).read_volatile()
         };
-        usize::try_from(idx).ok()
+        (idx != NO_INDEX).then_some(idx as u32 as usize)
     }
 
     pub(super) fn set_index(&self, index: Option<usize>) {
-        let idx = index.map_or(-1, |index| index as i32);
+        let idx = index.map_or(NO_INDEX, |index| index as i32);
         // SAFETY: See `index()`. It is written by `event_init`, when nothing else accesses the event,
         // and then by the event's CPU only.
         unsafe {

@@ -26,11 +26,22 @@ use kernel::prelude::*;
 
 /// A PMU's view of the CPU that the code runs on: the events on it, and the
 /// driver's state for it.
+///
+/// A function that is not inlined may take it by value, so that a caller on a hot path can keep it in
+/// registers.
 pub struct OnCpu<'a, T: Pmu> {
     slot: &'a Slot<T>,
     /// Keeps the code on this CPU, and this value as well.
     irqs: IrqsDisabled<'a>,
 }
+
+impl<T: Pmu> Clone for OnCpu<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Pmu> Copy for OnCpu<'_, T> {}
 
 impl<'a, T: Pmu> OnCpu<'a, T> {
     /// The driver's state for this CPU.

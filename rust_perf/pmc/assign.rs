@@ -153,8 +153,10 @@ impl Assignment {
     /// there is none that can count it. It may fit all the same: see [`Self::place_event`].
     #[inline]
     pub fn place_free(&mut self, needs: Needs) -> Option<Counter> {
-        let free = needs.counters & !self.used;
-        let counter = free.preferred().filter(|_| !needs.pair)?;
+        if needs.pair {
+            return None;
+        }
+        let counter = (needs.counters & !self.used).preferred()?;
         self.put(counter, needs.counters, false);
         Some(counter)
     }

@@ -75,8 +75,8 @@ pub trait Registers {
 /// The caller must stay on the CPU that the shadow belongs to. An NMI may
 /// interrupt any method. Its handler may call any method, too, but only for
 /// counters other than those of the interrupted call. There are two exceptions. `run`
-/// concerns all counters: its caller must notice such an NMI, and then call
-/// [`Self::forget_running`]. The caller of `peek` must notice such an NMI, too, and
+/// and `change_running` concern all counters: their caller must notice such an NMI, and then
+/// call [`Self::forget_running`]. The caller of `peek` must notice such an NMI, too, and
 /// read again: the first value may be old. Extra registers belong to no counter; an NMI
 /// writes what is in them already.
 pub struct Counters<'a, R> {
@@ -270,12 +270,14 @@ impl<'a, R: Registers> Counters<'a, R> {
     #[inline]
     pub fn run(&self, run: CounterSet) {
         if !self.shadow.runs(run) {
-            self.change_running(self.shadow.with_merged(run.global()));
+            self.change_running(run);
         }
     }
 
-    #[inline(never)]
-    fn change_running(&self, run: CounterSet) {
+    /// Does the same, for a caller that knows that something else runs.
+    #[inline(always)]
+    pub fn change_running(&self, run: CounterSet) {
+        let run = self.shadow.with_merged(run.global());
         let Shadow { running, known, .. } = self.shadow;
         let before = running.get();
         // In this order the invariant also holds in between. UNKNOWN has the bits of all counters.
@@ -283,27 +285,46 @@ impl<'a, R: Registers> Counters<'a, R> {
         known.and(!running.get());
         match self.caps.generation.global {
             Some(global) => self.regs.wrmsr(global.ctrl, run.bits()),
-            None => {
-                let changed = match before {
-                    UNKNOWN => self.caps.counters,
-                    before => CounterSet::from_bits(before ^ run.bits()) & self.caps.counters,
-                };
-                // The counter with the merge event starts before the other one of the pair, and
-                // stops after it. Otherwise that would count alone meanwhile.
-                let first = changed & run & self.shadow.merged();
-                for counter in first.into_iter().chain(changed & !first) {
-                    let eventsel = self.shadow.eventsel(counter).unwrap_or(0);
-                    let eventsel = EventSel::from_raw(eventsel)
-                        .with(EventSel::EN, run.contains(counter).into());
-                    self.write_eventsel(counter, eventsel.into_raw());
-                }
-            }
+            None => self.change_enables(before, run),
         }
         running.set(run.bits());
     }
 
+    /// Sets EN for the counters in `run`, and clears it for others. `before` is what `running` was.
+    #[inline(never)]
+    fn change_enables(&self, before: u64, run: CounterSet) {
+        let changed = match before {
+            UNKNOWN => self.caps.counters,
+            before => CounterSet::from_bits(before ^ run.bits()) & self.caps.counters,
+        };
+        // The counter with the merge event starts before the other one of the pair, and stops after
+        // it. Otherwise that would count alone meanwhile.
+        let first = changed & run & self.shadow.merged();
+        for counter in first.into_iter().chain(changed & !first) {
+            let eventsel = self.shadow.eventsel(counter).unwrap_or(0);
+            let eventsel =
+                EventSel::from_raw(eventsel).with(EventSel::EN, run.contains(counter).into());
+            self.write_eventsel(counter, eventsel.into_raw());
+        }
+    }
+
+    /// Runs exactly the counters in `run`, as [`Self::run`] does, at the end of an NMI on a CPU with
+    /// global control. The handlers behind this one may write GLOBAL_CTRL, so what runs is not known
+    /// afterwards.
+    #[inline(always)]
+    pub fn leave_running(&self, run: CounterSet) {
+        let run = self.shadow.with_merged(run.global());
+        let before = self.shadow.running.get();
+        self.forget_running();
+        if let Some(global) = self.caps.generation.global {
+            if before != run.bits() {
+                self.regs.wrmsr(global.ctrl, run.bits());
+            }
+        }
+    }
+
     /// Forgets which counters are running, and what the others hold, so that the next [`Self::run`]
-    /// writes the registers. Needed when an NMI has called `run` in the middle of another `run`, or
+    /// writes the registers. Needed when an NMI has run counters in the middle of a `run`, or
     /// when someone else may have written GLOBAL_CTRL. Any context.
     pub fn forget_running(&self) {
         // An NMI in between learns nothing.

@@ -81,6 +81,13 @@ impl Shadow {
         self.running.get() == self.with_merged(counters.global()).bits()
     }
 
+    /// Whether exactly these counters run, and at least one does. Cheaper than [`Self::runs`], but also
+    /// `false` where a pair runs, or a metric other than the first.
+    #[inline]
+    pub fn runs_just(&self, counters: CounterSet) -> bool {
+        !counters.is_empty() && self.running.get() == counters.bits()
+    }
+
     pub(super) fn running(&self) -> CounterSet {
         CounterSet::from_bits(self.running.get())
     }

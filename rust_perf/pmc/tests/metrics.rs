@@ -229,6 +229,21 @@ fn registers_are_written_together_or_not_at_all() {
     assert_eq!(set(255, 0x41), (0, 0));
 }
 
+#[test]
+fn the_end_of_an_nmi_runs_slots_and_all_metrics() {
+    let driven = driven(48);
+    driven
+        .counters()
+        .program_metrics(event(SLOTS), Metrics::default());
+    driven.counters().leave_running(both());
+    let ctrl = driven.cpu.pmu.borrow().rdmsr(GLOBAL_CTRL);
+    assert_eq!(ctrl, Ok((1 << 48) | (1 << 35)));
+    driven.run(both());
+    assert!(!driven.shadow.runs_just(both()));
+    let first = CounterSet::of(Counter::SLOTS) | CounterSet::first_metrics(1);
+    assert!(driven.shadow.runs_just(first));
+}
+
 /// With METRICS_CLEAR, RDPMC of PERF_METRICS clears both registers: they need not be written.
 #[test]
 fn reading_may_clear_both() {

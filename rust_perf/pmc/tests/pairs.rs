@@ -207,6 +207,27 @@ fn a_pair_starts_again_when_it_is_not_known_what_runs() {
     }
 }
 
+#[test]
+fn the_end_of_an_nmi_runs_both_counters_of_a_pair() {
+    for machine in machines() {
+        let driven = driven(machine);
+        if !driven.caps.has_global_control() {
+            continue;
+        }
+        let first = CounterSet::of(gp(2));
+        driven.program(gp(2), flops(), 0);
+        driven.run(first);
+        assert!(driven.shadow.runs(first));
+        assert!(!driven.shadow.runs_just(first));
+        driven.run(CounterSet::EMPTY);
+        driven.counters().leave_running(first);
+        driven.cpu.run(3);
+        driven.run(CounterSet::EMPTY);
+        let now = driven.read(gp(2));
+        assert_eq!(period::delta(0, now, 48), 3 * PER_INSTRUCTION);
+    }
+}
+
 /// A CPU on which an instruction of the driver retires before each WRMSR takes effect.
 struct Busy(Cpu);
 

@@ -8,6 +8,7 @@ use pmc::{
     event::{EventSel, Modes},
     Capabilities, Counters, Msr, Registers, Shadow,
 };
+use pmu_model::Config;
 use std::cell::{Cell, RefCell};
 
 /// Registers that remember what is written to them, and read as 1.
@@ -217,15 +218,67 @@ fn no_overflow_is_given_back() {
     }
 }
 
+/// Machines with global control, and the address of that register.
+fn with_global_ctrl() -> [(Config, u32); 3] {
+    [
+        (config(4, 4, 3, 48), 0x38f),
+        (config(2, 2, 0, 32), 0x38f),
+        (amd(3, 6), 0xc000_0301),
+    ]
+}
+
+#[test]
+fn the_end_of_an_nmi_runs_counters_and_does_not_rely_on_it() {
+    for (config, global_ctrl) in with_global_ctrl() {
+        let driven = Driven::new(config);
+        let counter = Counter::gp(0).unwrap();
+        let set = CounterSet::of(counter);
+        let leave_running = |run| driven.cpu.cost(|| driven.counters().leave_running(run));
+        driven.program(counter, instructions(), 1000);
+        driven.run(set);
+        driven.run(CounterSet::EMPTY);
+        assert_eq!(leave_running(set), (0, 1));
+        driven.cpu.run(5);
+        assert_eq!(driven.cpu.cost(|| driven.run(set)), (0, 1));
+        driven.run(CounterSet::EMPTY);
+        assert_eq!(leave_running(CounterSet::EMPTY), (0, 0));
+        driven.cpu.run(5);
+        assert_eq!(driven.read(counter), 1005);
+
+        // Others have run the counters during the NMI, and a hook has told so.
+        let all = driven.caps.counters.bits();
+        driven.cpu.pmu.borrow_mut().wrmsr(global_ctrl, all).unwrap();
+        driven.counters().forget_running();
+        assert_eq!(leave_running(CounterSet::EMPTY), (0, 1));
+        assert!(!driven.cpu.pmu.borrow().counting());
+    }
+}
+
+#[test]
+fn just_these_counters_run() {
+    for config in generations() {
+        let driven = Driven::new(config);
+        let runs_just = |counters| driven.shadow.runs_just(counters);
+        for counter in count_instructions(&driven) {
+            let set = CounterSet::of(counter);
+            driven.program(counter, instructions(), 1000);
+            assert!(!runs_just(set), "it is stopped");
+            driven.run(set);
+            assert!(runs_just(set));
+            assert!(!runs_just(CounterSet::EMPTY));
+            driven.counters().forget_running();
+            assert!(!runs_just(set), "it is not known");
+            driven.run(CounterSet::EMPTY);
+            assert!(!runs_just(CounterSet::EMPTY), "none runs");
+        }
+    }
+}
+
 /// Others write GLOBAL_CTRL without asking. The next start or stop repairs it, with
 /// no register access more.
 #[test]
 fn a_global_control_that_others_wrote_is_repaired() {
-    for (config, global_ctrl) in [
-        (config(4, 4, 3, 48), 0x38f),
-        (config(2, 2, 0, 32), 0x38f),
-        (amd(3, 6), 0xc000_0301),
-    ] {
+    for (config, global_ctrl) in with_global_ctrl() {
         let driven = Driven::new(config);
         let all = driven.caps.counters.bits();
         let counter = Counter::gp(0).unwrap();
