@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Has what rust_perf asks the kernel for, so that rust_perf cannot have it: an MSR of a counter, the
- * name of a PMU, or all of the hotplug states. It gives it back when it is unloaded. The module is
- * for the tests alone.
+ * name of a PMU, or all of the hotplug states. Or it has ftrace refuse the hooks of modules. It undoes
+ * that when it is unloaded. The module is for the tests alone.
  */
 
 #include <linux/cpuhotplug.h>
 #include <linux/errno.h>
+#include <linux/ftrace.h>
+#include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/perf_event.h>
+#include <linux/pgtable.h>
+#include <linux/ptrace.h>
+#include <linux/rcupdate.h>
 #include <asm/nmi.h>
 
 static unsigned int perfctr;
@@ -26,6 +31,10 @@ MODULE_PARM_DESC(pmu_name, "Register a PMU with this name");
 static bool hotplug;
 module_param(hotplug, bool, 0);
 MODULE_PARM_DESC(hotplug, "Set up as many hotplug states as there are");
+
+static bool hooks;
+module_param(hooks, bool, 0);
+MODULE_PARM_DESC(hooks, "Refuse the hooks of functions that modules register with ftrace");
 
 /* There are fewer: CPUHP_AP_ONLINE_DYN_END. */
 static int states[256];
@@ -65,6 +74,43 @@ static int online(unsigned int cpu)
 	return 0;
 }
 
+/* What ftrace_set_filter_ip() does for a module. */
+static int refuse_filter(struct ftrace_ops *ops, unsigned long ip, int remove, int reset)
+{
+	return -EINVAL;
+}
+
+static int before_filter(struct kprobe *probe, struct pt_regs *regs)
+{
+	struct ftrace_ops *ops = (struct ftrace_ops *)regs_get_kernel_argument(regs, 0);
+
+	/* kprobes have such hooks, too, whose functions are the kernel's own. */
+	if ((unsigned long)ops->func < MODULES_VADDR)
+		return 0;
+	instruction_pointer_set(regs, (unsigned long)refuse_filter);
+	return 1;
+}
+
+/* A kprobe that is optimised ignores a new instruction pointer. One with a post_handler is not. */
+static void after_filter(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
+{
+}
+
+static struct kprobe filter = {
+	.symbol_name = "ftrace_set_filter_ip",
+	.pre_handler = before_filter,
+	.post_handler = after_filter,
+};
+
+static void give_back_hooks(void)
+{
+	if (!hooks)
+		return;
+	unregister_kprobe(&filter);
+	/* A task may still be in refuse_filter(). */
+	synchronize_rcu_tasks();
+}
+
 static void give_back(void)
 {
 	while (states_len)
@@ -92,12 +138,19 @@ static int __init claims_init(void)
 			break;
 		states[states_len++] = state;
 	}
-	if (pmu_name) {
-		ret = perf_pmu_register(&pmu, pmu_name, -1);
+	if (hooks) {
+		ret = register_kprobe(&filter);
 		if (ret)
 			goto err;
 	}
+	if (pmu_name) {
+		ret = perf_pmu_register(&pmu, pmu_name, -1);
+		if (ret)
+			goto err_hooks;
+	}
 	return 0;
+err_hooks:
+	give_back_hooks();
 err:
 	give_back();
 	return ret;
@@ -107,6 +160,7 @@ static void __exit claims_exit(void)
 {
 	if (pmu_name)
 		perf_pmu_unregister(&pmu);
+	give_back_hooks();
 	give_back();
 }
 module_init(claims_init);

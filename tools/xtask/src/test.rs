@@ -391,7 +391,8 @@ pub struct Ran {
     pub hung: bool,
 }
 
-/// Runs some tests of a suite that needs nothing but rust_perf.ko, with this module.
+/// Runs some tests of a suite that needs nothing but rust_perf.ko and a module of the tests, with this
+/// rust_perf.ko.
 pub fn tests_with(
     ctx: &Context,
     parts: &Parts,
@@ -400,13 +401,17 @@ pub fn tests_with(
     user: &guest::Options,
     selected: &Selected,
 ) -> Result<Ran> {
+    let mut test_modules = HashMap::new();
+    if let Some(it) = selected.suite.test_module() {
+        test_modules.insert(it, module::of_tests(ctx, &parts.kernel, it)?);
+    }
     Runner {
         ctx,
         parts,
         other_kernel: None,
         on_debian_qemu: None,
         examples: &HashMap::new(),
-        test_modules: &HashMap::new(),
+        test_modules: &test_modules,
         selftests: None,
         program,
         module,

@@ -2,8 +2,8 @@
 //! What the module asks the kernel for while it is loaded, or when an event is opened, is not to be
 //! had: someone else has it. claims.ko is that someone.
 //!
-//! The call fails with an errno that says so, and leaves nothing behind. Failing allocations are in
-//! `fail_nth.rs`.
+//! The call fails with an errno that says so and leaves nothing behind, or the module does without.
+//! Failing allocations are in `fail_nth.rs`.
 
 use std::ffi::CString;
 use std::fs;
@@ -13,7 +13,7 @@ use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
 
 use super::sharing::expect_busy;
-use super::{expect_exact, interrupts};
+use super::{expect_exact, interrupts, user_read};
 use crate::ctx::{Ctx, Test};
 use crate::kmsg::{self, Kmsg, Record};
 use crate::module;
@@ -29,6 +29,7 @@ pub const TESTS: &[Test] = tests![
     name_of_rust_clock_is_taken,
     name_of_rust_trace_is_taken,
     no_hotplug_state_is_left,
+    no_function_can_be_hooked: [InTree],
     each_register_is_reserved_while_the_module_is_loaded,
     each_register_is_reserved_while_an_event_is_opened,
 ];
@@ -96,8 +97,8 @@ fn expect_refused(ctx: &Ctx, claims: &str, errno: Errno) -> Result<()> {
         ensure!(interrupts("NMI")? > nmis, "no NMI");
         expect_exact(&pmu, &workload::branches(10_000))
     });
-    module::remove().context("rmmod")?;
-    counts
+    let removed = module::remove().context("rmmod");
+    counts.and(removed)
 }
 
 /// The kernel warns of a name in sysfs that is taken, and of states that run out, with a stack
@@ -140,6 +141,29 @@ fn no_hotplug_state_is_left(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, "hotplug=1", Errno::ENOSPC)
 }
 
+/// Without hooks the module says once what that costs. Its events count, and user mode finds no counts of
+/// other tasks in the counters.
+fn no_function_can_be_hooked(ctx: &Ctx) -> Result<()> {
+    // The errno follows, as a name or a number.
+    const SAID: &str = "rust_perf: functions of the kernel cannot be hooked (";
+    let claimed = Claims::new("hooks=1")?;
+    let mut log = Kmsg::from_now()?;
+    module::insert(ctx)?.context("insmod without hooks")?;
+    drop(claimed);
+    let result = ctx.pmu().and_then(|pmu| {
+        let lines = log.lines()?;
+        let said = lines.iter().filter(|line| line.contains(SAID)).count();
+        ensure!(said == 1, "said {said} times: {SAID}");
+        expect_exact(&pmu, &workload::branches(10_000))?;
+        user_read::rdpmc_is_exact(ctx)?;
+        user_read::dirty_counters_are_cleared(ctx)?;
+        user_read::dirty_counters_are_cleared_for_children(ctx)?;
+        user_read::dirty_counters_are_cleared_for_threads(ctx)
+    });
+    let removed = module::remove().context("rmmod");
+    result.and(removed)
+}
+
 /// The registers of the general counters, each as claims.ko's parameter.
 fn registers() -> Vec<String> {
     let msrs = PmuMsrs::of_this_cpu();
@@ -164,8 +188,8 @@ fn each_register_is_reserved_while_the_module_is_loaded(ctx: &Ctx) -> Result<()>
             drop(claimed);
             expect_exact(&pmu, &workload::branches(10_000))
         });
-        module::remove().context("rmmod")?;
-        result.with_context(|| register)?;
+        let removed = module::remove().context("rmmod");
+        result.and(removed).with_context(|| register)?;
     }
     Ok(())
 }
@@ -186,6 +210,6 @@ fn each_register_is_reserved_while_an_event_is_opened(ctx: &Ctx) -> Result<()> {
         }
         expect_exact(&pmu, &workload::branches(10_000))
     });
-    module::remove().context("rmmod")?;
-    result
+    let removed = module::remove().context("rmmod");
+    result.and(removed)
 }

@@ -316,7 +316,7 @@ pub(super) const SETTING: &str = "/sys/bus/event_source/devices/cpu/rdpmc";
 
 /// Two RDPMCs differ by exactly the instructions between them. Page and read() give the
 /// same count.
-fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
+pub(super) fn rdpmc_is_exact(ctx: &Ctx) -> Result<()> {
     let mut event = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     let page = Page::map(&event)?;
     event.enable()?;
@@ -521,7 +521,7 @@ fn expect_cleared(counters: &[u32], own: Option<u32>) -> Result<()> {
 }
 
 /// A task cannot read what the counters have counted for another.
-fn dirty_counters_are_cleared(ctx: &Ctx) -> Result<()> {
+pub(super) fn dirty_counters_are_cleared(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
     let other = CountingProcess::spawn(ctx)?;
@@ -538,7 +538,7 @@ fn dirty_counters_are_cleared(ctx: &Ctx) -> Result<()> {
 
 /// A child inherits the permission for RDPMC. It finds no count of others, even after its
 /// parent has unmapped and closed the event.
-fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
+pub(super) fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
     let other = CountingProcess::spawn(ctx)?;
@@ -568,7 +568,7 @@ fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
 
 /// A thread finds no count of another of its process, although the kernel does not switch
 /// address spaces between them.
-fn dirty_counters_are_cleared_for_threads(ctx: &Ctx) -> Result<()> {
+pub(super) fn dirty_counters_are_cleared_for_threads(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let counters = counters(&pmu)?;
     expect_child_succeeds(|| {
