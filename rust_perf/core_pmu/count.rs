@@ -37,7 +37,7 @@ impl CorePmu {
     }
 
     /// Starts an event on its counter.
-    pub(super) fn start_event(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
+    pub(super) fn start_event(&self, on: OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
         let Some(counter) = Self::counter_of(&event) else {
             return;
         };
@@ -46,11 +46,11 @@ impl CorePmu {
         }
         let cpu = on.state();
         self.stop_if_disabled(cpu);
-        if self.start_topdown(on, counter, event) {
+        if self.start_topdown(&on, counter, event) {
             return;
         }
         if !event.is_up_to_date() {
-            self.update(on, counter, event);
+            self.update(&on, counter, event);
         }
         self.start_stopped(cpu, counter, event);
         self.run_active(cpu);
@@ -74,9 +74,8 @@ impl CorePmu {
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) {
-        let may_have_metrics = counter == Counter::SLOTS || counter.as_metric().is_some();
-        if may_have_metrics {
-            self.start_event(on, event);
+        if CounterSet::TOPDOWN.contains(counter) {
+            self.start_event(*on, event);
         } else {
             self.start_stopped(on.state(), counter, event);
         }
@@ -100,7 +99,7 @@ impl CorePmu {
     ) {
         let cpu = on.state();
         if cpu.is_topdown(counter) {
-            self.stop_topdown(on, counter, event);
+            self.stop_topdown(*on, counter, event);
             return;
         }
         let stopping = self.begin_stopping(cpu);
@@ -110,16 +109,14 @@ impl CorePmu {
         if cpu.enabled.get() {
             self.run_active(cpu);
         }
-        event.set_stopped();
-        let has_wrapped = if !update {
-            // Not read: assume that it wrapped.
-            true
-        } else if event.is_up_to_date() {
-            false
+        let has_wrapped = if update && !event.is_up_to_date() {
+            let has_wrapped = self.update_stopped(cpu, counter, event);
+            event.set_stopped_up_to_date();
+            has_wrapped
         } else {
-            let value = self.update_stopped(cpu, counter, event);
-            event.set_up_to_date();
-            period::has_wrapped(value, self.hardware.capabilities.width(counter))
+            event.set_stopped();
+            // If it is not read, assume that it has wrapped.
+            !update
         };
         self.end_stopping(cpu, stopping, has_wrapped);
         event.update_userpage();
@@ -303,16 +300,33 @@ impl CorePmu {
     /// Runs the active counters if they may run, otherwise none.
     #[inline(never)]
     fn update_running(&self, cpu: &Cpu) {
-        let counters = self.counters(cpu);
+        if !self.try_update_running(cpu) {
+            self.update_running_again(cpu);
+        }
+    }
+
+    /// Does the same after an NMI has run the counters meanwhile, so that it is not known which write
+    /// came last.
+    #[cold]
+    fn update_running_again(&self, cpu: &Cpu) {
         loop {
-            let nmis = cpu.nmis.get();
-            counters.change_running(cpu.to_run());
-            if cpu.nmis.get() == nmis {
+            self.counters(cpu).forget_running();
+            if self.try_update_running(cpu) {
                 return;
             }
-            // An NMI ran the counters meanwhile, so it is not known which write came last.
-            counters.forget_running();
         }
+    }
+
+    /// Does the same, and returns whether no NMI has run the counters meanwhile.
+    #[inline(always)]
+    fn try_update_running(&self, cpu: &Cpu) -> bool {
+        let (counters, nmis) = (self.counters(cpu), cpu.nmis.get());
+        if cpu.enabled.get() {
+            counters.change_running(cpu.active());
+        } else {
+            counters.stop();
+        }
+        cpu.nmis.get() == nmis
     }
 
     /// Adds what `counter` has counted to its event, and returns the counter's value.
@@ -349,19 +363,19 @@ impl CorePmu {
     }
 
     /// Adds what `counter`, which is neither active nor running, has counted to its event, and returns
-    /// its value.
+    /// whether it has wrapped.
     #[inline(always)]
-    fn update_stopped(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>) -> u64 {
+    fn update_stopped(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>) -> bool {
         let now = self.counters(cpu).read_stopped(counter);
-        self.account(counter, event, now);
-        now
+        let width = self.hardware.capabilities.width(counter);
+        Self::account(event, now, width);
+        period::has_wrapped(now, width)
     }
 
-    /// Adds what `counter` has counted to its event, given the counter's value. In an NMI, or if the
-    /// counter does not count: then a sample of another event may read this one meanwhile.
+    /// Adds what a counter of `width` bits has counted to its event, given the counter's value. In an
+    /// NMI, or if the counter does not count: then a sample of another event may read this one meanwhile.
     #[inline(always)]
-    pub(super) fn account(&self, counter: Counter, event: CpuEvent<'_, Self>, now: u64) {
-        let width = self.hardware.capabilities.width(counter);
+    pub(super) fn account(event: CpuEvent<'_, Self>, now: u64, width: u8) {
         let extended = period::sign_extend(now, width) as u64;
         let previous = event.prev_count().swap(extended);
         Self::add(event, period::delta(previous, now, width));
@@ -386,7 +400,7 @@ impl CorePmu {
             self.begin(cpu, counter, event);
         } else if let Some(value) = self.value_to_run_on_from(cpu, counter, event, index.is_some())
         {
-            self.program_from(cpu, counter, event, value);
+            self.run_on(cpu, counter, event, value);
         } else {
             self.begin(cpu, counter, event);
         }
@@ -408,25 +422,30 @@ impl CorePmu {
         }
         let value = self.counters(cpu).known(counter)?;
         let capabilities = &self.hardware.capabilities;
-        let width = capabilities.width(counter);
-        if !period::can_run_on(value, width, self.max_period) {
-            return None;
-        }
-        let until_wrap = period::delta(value, 0, width);
-        let allowed = capabilities.limit_period(Self::eventsel_of(&event), until_wrap);
-        if allowed != until_wrap {
+        let (eventsel, width) = (Self::eventsel_of(&event), capabilities.width(counter));
+        if !capabilities.can_run_on(eventsel, value, width, self.max_period) {
             return None;
         }
         let is_hidden = || !is_readable && !self.hardware.user_rdpmc.is_allowed();
         (!cpu.dirty().contains(counter) || is_hidden()).then_some(value)
     }
 
+    /// Programs `counter`, which is not counting, for an event that runs on from `value`, which it holds.
+    #[inline(always)]
+    fn run_on(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>, value: u64) {
+        let width = self.hardware.capabilities.width(counter);
+        let extended = period::sign_extend(value, width);
+        event.prev_count().set(extended as u64);
+        let (eventsel, takes_pair) = self.prepare(cpu, event);
+        self.counters(cpu)
+            .program_further(counter, eventsel, takes_pair);
+    }
+
     /// Programs `counter`, which is not counting, for what is left of its event's period. If nothing is
     /// left, begins the next one. Afterwards the counter holds nothing but what this event counts.
     #[inline(never)]
     fn begin(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>) {
-        let (until_wrap, _) = self.next_period(event);
-        let value = self.start_value(counter, event, until_wrap);
+        let (value, _) = self.next_start(counter, event);
         self.program_from(cpu, counter, event, value);
         cpu.dirty.and(!cpu.registers_of(counter).bits());
     }
@@ -441,24 +460,33 @@ impl CorePmu {
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) -> Option<u64> {
-        let (until_wrap, ended) = self.next_period(event);
-        let value = self.start_value(counter, event, until_wrap);
-        if Needs::from_word(event.constant()).pair {
-            // The second counter may have wrapped as well.
-            self.program_from(cpu, counter, event, value);
+        let (value, ended) = self.next_start(counter, event);
+        if Needs::from_word(event.constant()).pair() {
+            self.rearm_pair(cpu, counter, event, value);
         } else {
-            self.set_prev_count(counter, event, value);
             self.counters(cpu).set(counter, value);
         }
         ended
     }
 
-    /// The event's counter holds this value, and all that it has counted so far has been accounted for.
-    /// The page that user mode may have mapped shows it; user mode adds the counter, sign-extended.
+    /// Programs a pair again. The second counter may have wrapped as well.
+    #[inline(never)]
+    fn rearm_pair(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>, value: u64) {
+        self.program_from(cpu, counter, event, value);
+    }
+
+    /// Begins or goes on with an event's period. Returns the value from which its counter is to count, so
+    /// that it wraps when the period ends or before, or after as many events more as the event needs;
+    /// and the period that has ended, if one has. All that the counter holds has been accounted for.
     #[inline(always)]
-    fn set_prev_count(&self, counter: Counter, event: CpuEvent<'_, Self>, value: u64) {
-        let extended = period::sign_extend(value, self.hardware.capabilities.width(counter));
-        event.prev_count().set(extended as u64);
+    fn next_start(&self, counter: Counter, event: CpuEvent<'_, Self>) -> (u64, Option<u64>) {
+        let (until_wrap, ended) = self.next_period(event);
+        let capabilities = &self.hardware.capabilities;
+        let until_wrap = capabilities.limit_period(Self::eventsel_of(&event), until_wrap);
+        // The counter's value, sign-extended.
+        event.prev_count().set(until_wrap.wrapping_neg());
+        let value = period::start_value(until_wrap, capabilities.width(counter));
+        (value, ended)
     }
 
     /// Begins or goes on with an event's period. Returns the number of events after which its counter
@@ -475,25 +503,24 @@ impl CorePmu {
         (rearm.until_wrap, ended)
     }
 
-    /// The value from which `counter` wraps after so many events, or as many more as its event needs.
-    fn start_value(&self, counter: Counter, event: CpuEvent<'_, Self>, until_wrap: u64) -> u64 {
-        let capabilities = &self.hardware.capabilities;
-        let until_wrap = capabilities.limit_period(Self::eventsel_of(&event), until_wrap);
-        period::start_value(until_wrap, capabilities.width(counter))
-    }
-
     /// Programs `counter`, which is not counting, for its event, from `value` on.
     #[inline(always)]
     fn program_from(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>, value: u64) {
-        self.set_prev_count(counter, event, value);
+        let (eventsel, takes_pair) = self.prepare(cpu, event);
+        self.counters(cpu)
+            .program(counter, eventsel, takes_pair, value);
+    }
+
+    /// Programs the extra register of an event, if it needs one. Returns the EVENTSEL for its counter,
+    /// and whether it takes a pair.
+    #[inline(always)]
+    fn prepare(&self, cpu: &Cpu, event: CpuEvent<'_, Self>) -> (EventSel, bool) {
         let eventsel = self.eventsel_on(cpu, event);
         let eventsel = match Self::extra_of(&event) {
             None => eventsel,
             Some(extra) => self.program_extra(cpu, extra, eventsel),
         };
-        let takes_pair = Needs::from_word(event.constant()).pair;
-        self.counters(cpu)
-            .program(counter, eventsel, takes_pair, value);
+        (eventsel, Needs::from_word(event.constant()).pair())
     }
 
     /// Programs an event's extra register. Returns the EVENTSEL that goes with it.

@@ -20,7 +20,6 @@ use crate::{
         ExtraRegister, //
     }, //
 };
-use kernel::prelude::*;
 
 impl CorePmu {
     /// The extra register of an open event, with the event's value. Any context.
@@ -31,27 +30,25 @@ impl CorePmu {
     }
 
     /// Gives an event that needs `extra` that register, or another one that does as well.
-    /// Fails with `EAGAIN` if all of them have other values.
+    /// `None` if all of them have other values.
     pub(super) fn take_extra(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         of_this_cpu: &mut ExtraInUse,
-        event: &AddedEvent<'_, Self>,
+        event: AddedEvent<'_, Self>,
         extra: Extra,
-    ) -> Result {
+    ) -> Option<()> {
         let capabilities = &self.hardware.capabilities;
-        let choices = capabilities.extra_choices(Self::eventsel_of(event), extra);
-        let taken = self
-            .with_extra_in_use(on, of_this_cpu, |in_use| in_use.take(choices))
-            .ok_or(EAGAIN)?;
+        let choices = capabilities.extra_choices(Self::eventsel_of(&event), extra);
+        let taken = self.with_extra_in_use(on, of_this_cpu, |in_use| in_use.take(choices))?;
         event.move_extra_register(taken.register.index());
-        Ok(())
+        Some(())
     }
 
     /// Undoes [`Self::take_extra`] for an event that has an extra register.
     pub(super) fn release_extra(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         of_this_cpu: &mut ExtraInUse,
         event: &Event<Self>,
     ) {
@@ -62,7 +59,7 @@ impl CorePmu {
 
     fn with_extra_in_use<R>(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         of_this_cpu: &mut ExtraInUse,
         f: impl FnOnce(&mut ExtraInUse) -> R,
     ) -> R {

@@ -26,6 +26,9 @@ use core::sync::atomic::{
 #[derive(Default)]
 pub(super) struct GroupRead(AtomicU8);
 
+/// What an NMI has interrupted, see [`GroupRead::interrupt`].
+pub(super) struct Interrupted(u8);
+
 /// perf reads no group.
 const NONE: u8 = 0;
 /// perf reads a group.
@@ -44,13 +47,16 @@ impl GroupRead {
         self.0.store(NONE, Relaxed);
     }
 
-    /// Calls `f`, which reads for itself. To be called in an NMI.
-    pub(super) fn interrupted<R>(&self, f: impl FnOnce() -> R) -> R {
+    /// An NMI begins, whose handler reads for itself. The result is for [`Self::resume`].
+    pub(super) fn interrupt(&self) -> Interrupted {
         let state = self.0.load(Relaxed);
         self.end();
-        let result = f();
-        self.0.store(state, Relaxed);
-        result
+        Interrupted(state)
+    }
+
+    /// The NMI ends.
+    pub(super) fn resume(&self, interrupted: Interrupted) {
+        self.0.store(interrupted.0, Relaxed);
     }
 
     /// Whether metrics have been settled in this read. If perf reads a group, they are from now

@@ -332,7 +332,7 @@ impl Pmu for CorePmu {
         event: &AddedEvent<'_, Self>,
         start: bool,
     ) -> Result {
-        let counter = self.place(on, schedule, event)?;
+        let counter = self.place(*on, schedule, *event).ok_or(EAGAIN)?;
         if start {
             self.start_placed(on, counter, **event);
         }
@@ -341,11 +341,11 @@ impl Pmu for CorePmu {
 
     #[inline(always)]
     fn del(&self, on: &OnCpu<'_, Self>, schedule: &mut Schedule, event: CpuEvent<'_, Self>) {
-        self.displace(on, schedule, event);
+        self.displace(*on, schedule, event);
     }
 
     fn start(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
-        self.start_event(on, event);
+        self.start_event(*on, event);
     }
 
     fn stop(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>, update: bool) {

@@ -94,31 +94,28 @@ impl CorePmu {
         let mut owner = self.owner.lock();
         owner.events = owner.events.saturating_sub(1);
         if owner.events == 0 {
-            cpus.on_each(Cpu::is_ours, |on| self.give_back(on));
+            cpus.on_each(Cpu::is_ours, |on| self.give_back(*on));
             owner.reservation = None;
         }
     }
 
-    /// Takes this CPU's counters over, if they are not ours yet. Fails with `EAGAIN` if
-    /// the system is shutting down, or this CPU: nobody might give its counters back. Interrupts
-    /// disabled.
+    /// Takes this CPU's counters over, if they are not ours yet. Returns whether they are ours now: they
+    /// are not if the system is shutting down, or this CPU, because nobody might give them back.
+    /// Interrupts disabled.
     #[inline(always)]
-    pub(super) fn take_over(&self, on: &OnCpu<'_, Self>) -> Result {
+    pub(super) fn take_over(&self, on: OnCpu<'_, Self>) -> bool {
         let cpu = on.state();
-        if cpu.placed().is_empty() || !cpu.is_ours() || self.shut_down.load(Relaxed) {
-            self.take_over_empty(on)
-        } else {
-            Ok(())
-        }
+        let is_in_use = !cpu.placed().is_empty() && cpu.is_ours() && !self.shut_down.load(Relaxed);
+        is_in_use || self.take_over_empty(on)
     }
 
     /// The same if no event is on the CPU, or it shuts down.
     #[inline(never)]
-    fn take_over_empty(&self, on: &OnCpu<'_, Self>) -> Result {
+    fn take_over_empty(&self, on: OnCpu<'_, Self>) -> bool {
         let cpu = on.state();
         let is_offline = !cpu.online.get() && !cpu.is_ours();
         if is_offline && !self.comes_online(on.irqs_disabled()) || self.shut_down.load(Relaxed) {
-            return Err(EAGAIN);
+            return false;
         }
         let hardware = &self.hardware;
         if cpu.placed().is_empty() {
@@ -139,7 +136,7 @@ impl CorePmu {
             hardware.apic.deliver_pmi_as_nmi();
             cpu.set_ownership(Ownership::Ours);
         }
-        Ok(())
+        true
     }
 
     /// Whether this CPU is coming online, and the PMU is for it. The detector of hard lockups opens its
@@ -151,7 +148,7 @@ impl CorePmu {
     }
 
     /// Gives this CPU's counters back. Interrupts disabled.
-    fn give_back(&self, on: &OnCpu<'_, Self>) {
+    fn give_back(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         cpu.set_ownership(Ownership::Free);
         // Another CPU may get this one's number. It may be a thread of another core.
@@ -164,7 +161,7 @@ impl CorePmu {
 
     /// Gives the counters back of a CPU that goes offline, or that may not come online after all, unless
     /// an event has one. Interrupts disabled.
-    pub(super) fn give_back_if_offline(&self, on: &OnCpu<'_, Self>) {
+    pub(super) fn give_back_if_offline(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         if !cpu.online.get() && cpu.is_ours() && cpu.placed().is_empty() {
             self.give_back(on);
@@ -226,7 +223,7 @@ impl CorePmu {
             }
         }
         self.save_counts(on);
-        self.give_back(on);
+        self.give_back(*on);
     }
 }
 
@@ -241,7 +238,7 @@ impl hotplug::Handler for Handler {
         let on = self.0.cpus().this(irqs);
         // If there are events, the last one that leaves gives the counters back.
         on.state().online.set(false);
-        self.driver().give_back_if_offline(&on);
+        self.driver().give_back_if_offline(on);
     }
 }
 

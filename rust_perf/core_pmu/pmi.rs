@@ -23,10 +23,7 @@ use crate::{
         Sample, //
     },
     pmc::{
-        counter::{
-            Counter,
-            CounterSet, //
-        },
+        counter::Counter,
         event::EventSel, //
     },
     system::irq::Interrupt,
@@ -34,15 +31,13 @@ use crate::{
 };
 
 impl nmi::Handler for Handler {
+    #[inline(always)]
     fn handle(&self, interrupt: &Interrupt<'_>) -> nmi::Return {
         let driver = self.driver();
         let on = self.0.cpus().this(interrupt.irqs_disabled());
         match on.state().ownership() {
             Ownership::Ours if !driver.may_be_in_a_guest(on.state()) => {
-                let handle = || driver.handle_pmi(&on, interrupt);
-                driver
-                    .sampling
-                    .timed(interrupt, || on.state().group_read.interrupted(handle))
+                driver.handle_pmi(on, *interrupt)
             }
             Ownership::Ours => nmi::Return::None,
             Ownership::Free | Ownership::Asleep => driver.handle_late_pmi(on.state()),
@@ -61,7 +56,23 @@ impl CorePmu {
     }
 
     /// Handles an NMI on a CPU whose counters are ours.
-    fn handle_pmi(&self, on: &OnCpu<'_, Self>, interrupt: &Interrupt<'_>) -> nmi::Return {
+    #[inline(always)]
+    fn handle_pmi(&self, on: OnCpu<'_, Self>, interrupt: Interrupt<'_>) -> nmi::Return {
+        let group_read = &on.state().group_read;
+        let started = self.sampling.begin_handler(interrupt);
+        let interrupted = group_read.interrupt();
+        let causes = self.handle_overflows(on, interrupt);
+        group_read.resume(interrupted);
+        self.sampling.end_handler(interrupt, started);
+        match causes {
+            0 => nmi::Return::None,
+            causes => nmi::Return::Handled(causes),
+        }
+    }
+
+    /// Handles the overflows that an NMI may be about. Returns the number of its causes.
+    #[inline(always)]
+    fn handle_overflows(&self, on: OnCpu<'_, Self>, interrupt: Interrupt<'_>) -> u32 {
         let cpu = on.state();
         cpu.nmis.add(1);
         let counters = self.counters(cpu);
@@ -70,7 +81,7 @@ impl CorePmu {
         let overflows = if has_global {
             let enabled = cpu.enabled.get();
             cpu.enabled.set(false);
-            counters.run(CounterSet::EMPTY);
+            counters.stop();
             let mut found = 0u32;
             for counter in counters.take_overflows() {
                 self.handle_overflow(on, interrupt, counter);
@@ -109,20 +120,18 @@ impl CorePmu {
         } else if cpu.enabled.get() {
             counters.run(cpu.active());
         }
-        match causes {
-            0 => nmi::Return::None,
-            causes => nmi::Return::Handled(causes),
-        }
+        causes
     }
 
     /// Handles the overflow of a counter, if its value shows one. Returns whether it does.
     ///
     /// The other counters run on, because to stop them takes two writes for each of them. This one
     /// need not be stopped either if it does not count here, in kernel mode.
+    #[inline(never)]
     fn handle_if_wrapped(
         &self,
-        on: &OnCpu<'_, Self>,
-        interrupt: &Interrupt<'_>,
+        on: OnCpu<'_, Self>,
+        interrupt: Interrupt<'_>,
         counter: Counter,
     ) -> bool {
         let (cpu, counters) = (on.state(), self.counters(on.state()));
@@ -140,17 +149,17 @@ impl CorePmu {
             counters.pause(counter, cpu.active());
             self.handle_overflow(on, interrupt, counter);
         } else {
-            self.account(counter, event, value);
+            Self::account(event, value, self.hardware.capabilities.width(counter));
             self.next_sample(on, interrupt, counter, event);
         }
         true
     }
 
     /// Accounts for the overflow of a counter, which is not running, and starts its next period.
-    fn handle_overflow(&self, on: &OnCpu<'_, Self>, interrupt: &Interrupt<'_>, counter: Counter) {
+    fn handle_overflow(&self, on: OnCpu<'_, Self>, interrupt: Interrupt<'_>, counter: Counter) {
         let cpu = on.state();
         if cpu.is_topdown(counter) {
-            self.settle(on, Registers::Clear);
+            self.settle(&on, Registers::Clear);
             return;
         }
         // A sample of another counter's event may have stopped this one.
@@ -160,16 +169,18 @@ impl CorePmu {
         let Some(event) = on.event(counter.index()) else {
             return;
         };
-        self.account(counter, event, self.counters(cpu).peek(counter));
+        let value = self.counters(cpu).peek(counter);
+        Self::account(event, value, self.hardware.capabilities.width(counter));
         self.next_sample(on, interrupt, counter, event);
     }
 
     /// Starts the next period of an event whose count has just been updated, and passes a sample to
     /// perf if a period has ended. The counter is not counting.
+    #[inline(always)]
     fn next_sample(
         &self,
-        on: &OnCpu<'_, Self>,
-        interrupt: &Interrupt<'_>,
+        on: OnCpu<'_, Self>,
+        interrupt: Interrupt<'_>,
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) {
@@ -181,7 +192,7 @@ impl CorePmu {
                 ..Sample::default()
             };
             // If perf stops the event, it calls `stop`.
-            event.overflow(self.sampling, interrupt, interrupt.regs(), sample);
+            event.overflow(self.sampling, &interrupt, interrupt.regs(), sample);
         }
     }
 

@@ -27,7 +27,6 @@ use crate::{
         time::jiffies, //
     }, //
 };
-use kernel::prelude::*;
 
 /// What the events on a CPU have.
 #[derive(Default)]
@@ -39,29 +38,34 @@ pub(crate) struct Schedule {
 
 impl CorePmu {
     /// Puts an event on a counter, stopped, and gives it the extra register that it needs. Returns the
-    /// counter. Fails with `EAGAIN` if there is none.
+    /// counter, or `None` if there is none.
     #[inline(always)]
     pub(super) fn place(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         schedule: &mut Schedule,
-        event: &AddedEvent<'_, Self>,
-    ) -> Result<Counter> {
-        self.take_over(on)?;
+        event: AddedEvent<'_, Self>,
+    ) -> Option<Counter> {
+        if !self.take_over(on) {
+            return None;
+        }
         self.stop_if_disabled(on.state());
-        self.find_place(on, schedule, event)
-            .inspect_err(|_| self.give_back_if_offline(on))
+        let counter = self.find_place(on, schedule, event);
+        if counter.is_none() {
+            self.give_back_if_offline(on);
+        }
+        counter
     }
 
     /// The same on a CPU whose counters are ours.
     #[inline(always)]
     fn find_place(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         schedule: &mut Schedule,
-        event: &AddedEvent<'_, Self>,
-    ) -> Result<Counter> {
-        match Self::extra_of(event) {
+        event: AddedEvent<'_, Self>,
+    ) -> Option<Counter> {
+        match Self::extra_of(&event) {
             None => {
                 let needs = Needs::from_word(event.constant());
                 self.place_on_counter(on, &mut schedule.counters, event, needs)
@@ -73,44 +77,48 @@ impl CorePmu {
     #[inline(never)]
     fn place_with_extra(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         schedule: &mut Schedule,
-        event: &AddedEvent<'_, Self>,
+        event: AddedEvent<'_, Self>,
         needed: Extra,
-    ) -> Result<Counter> {
+    ) -> Option<Counter> {
         let Schedule { counters, extra } = schedule;
         self.take_extra(on, extra, event, needed)?;
         // The code that stands for the register may need another counter.
         let capabilities = &self.hardware.capabilities;
-        let register = Self::extra_of(event).map_or(needed.register, |extra| extra.register);
-        let eventsel = capabilities.event_in(Self::eventsel_of(event), register);
-        self.place_on_counter(on, counters, event, capabilities.needs(eventsel))
-            .inspect_err(|_| self.release_extra(on, extra, event))
+        let register = Self::extra_of(&event).map_or(needed.register, |extra| extra.register);
+        let eventsel = capabilities.event_in(Self::eventsel_of(&event), register);
+        let counter = self.place_on_counter(on, counters, event, capabilities.needs(eventsel));
+        if counter.is_none() {
+            self.release_extra(on, extra, &event);
+        }
+        counter
     }
 
     #[inline(always)]
     fn place_on_counter(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         assignment: &mut Assignment,
-        event: &AddedEvent<'_, Self>,
+        event: AddedEvent<'_, Self>,
         needs: Needs,
-    ) -> Result<Counter> {
-        let cpu = on.state();
-        let counter = self.assign(on, assignment, event, needs).ok_or(EAGAIN)?;
+    ) -> Option<Counter> {
+        let counter = self.assign(on, assignment, event, needs)?;
         event.set_stopped_up_to_date();
-        event
-            .insert(counter.index())
-            .inspect_err(|_| self.unassign(on, assignment, counter))?;
-        cpu.placed.set(assignment.used().bits());
-        Ok(counter)
+        if event.insert(counter.index()).is_err() {
+            // The table disagrees with the assignment.
+            self.unassign(on, assignment, counter);
+            return None;
+        }
+        on.state().placed.set(assignment.used().bits());
+        Some(counter)
     }
 
     /// Takes an event off its counter.
     #[inline(always)]
     pub(super) fn displace(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         schedule: &mut Schedule,
         event: CpuEvent<'_, Self>,
     ) {
@@ -118,7 +126,7 @@ impl CorePmu {
             return;
         };
         let cpu = on.state();
-        self.stop_on(on, counter, event, true);
+        self.stop_on(&on, counter, event, true);
         cpu.leave(counter);
         if cpu.shadow.has_merged() {
             self.counters(cpu).unmerge(counter);
@@ -144,9 +152,9 @@ impl CorePmu {
     #[inline(always)]
     fn assign(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         assignment: &mut Assignment,
-        added: &AddedEvent<'_, Self>,
+        added: AddedEvent<'_, Self>,
         needs: Needs,
     ) -> Option<Counter> {
         if !self.hardware.capabilities.any_exclusive() {
@@ -160,9 +168,9 @@ impl CorePmu {
     #[inline(never)]
     fn assign_with_moves(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         assignment: &mut Assignment,
-        added: &AddedEvent<'_, Self>,
+        added: AddedEvent<'_, Self>,
         needs: Needs,
     ) -> Option<Counter> {
         let placement = match self.siblings(on) {
@@ -180,7 +188,7 @@ impl CorePmu {
 
     /// If an event disturbs other threads, takes it out of the EVENTSEL of the counter that it
     /// leaves: the errata do not say that GLOBAL_CTRL keeps a stopped event from doing so.
-    fn deprogram_exclusive(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>, from: Counter) {
+    fn deprogram_exclusive(&self, on: OnCpu<'_, Self>, event: CpuEvent<'_, Self>, from: Counter) {
         let capabilities = &self.hardware.capabilities;
         if capabilities.is_exclusive(Self::eventsel_of(&event)) {
             self.counters(on.state()).deprogram(from);
@@ -189,7 +197,7 @@ impl CorePmu {
 
     /// Undoes [`Self::assign`]. The event has been stopped.
     #[inline(always)]
-    fn unassign(&self, on: &OnCpu<'_, Self>, assignment: &mut Assignment, counter: Counter) {
+    fn unassign(&self, on: OnCpu<'_, Self>, assignment: &mut Assignment, counter: Counter) {
         match self.siblings(on) {
             Some(siblings) => Self::unassign_from(siblings, on, assignment, counter),
             None => assignment.remove(counter),
@@ -199,7 +207,7 @@ impl CorePmu {
     #[inline(never)]
     fn unassign_from(
         siblings: &RawSpinLock<Siblings>,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         assignment: &mut Assignment,
         counter: Counter,
     ) {
@@ -212,8 +220,8 @@ impl CorePmu {
     /// `added`. An event that has a pair of counters is never moved.
     fn make_room(
         &self,
-        on: &OnCpu<'_, Self>,
-        added: &AddedEvent<'_, Self>,
+        on: OnCpu<'_, Self>,
+        added: AddedEvent<'_, Self>,
         from: Counter,
         to: Counter,
     ) {
@@ -221,7 +229,7 @@ impl CorePmu {
             return;
         };
         let was_stopped = event.is_stopped();
-        self.stop_event(on, event, true);
+        self.stop_event(&on, event, true);
         on.state().leave(from);
         self.deprogram_exclusive(on, event, from);
         added.move_other(from.index(), to.index());

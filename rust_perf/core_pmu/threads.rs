@@ -31,7 +31,7 @@ use kernel::{
 
 impl CorePmu {
     /// The extra registers of this CPU's core, if its threads share them.
-    pub(super) fn shared_extra(&self, on: &OnCpu<'_, Self>) -> Option<&RawSpinLock<ExtraInUse>> {
+    pub(super) fn shared_extra(&self, on: OnCpu<'_, Self>) -> Option<&RawSpinLock<ExtraInUse>> {
         if !self.hardware.capabilities.shares_extra() {
             return None;
         }
@@ -39,7 +39,7 @@ impl CorePmu {
     }
 
     /// The counters of the threads of this CPU's core, if they disturb each other.
-    pub(super) fn siblings(&self, on: &OnCpu<'_, Self>) -> Option<&RawSpinLock<Siblings>> {
+    pub(super) fn siblings(&self, on: OnCpu<'_, Self>) -> Option<&RawSpinLock<Siblings>> {
         if !self.hardware.capabilities.any_exclusive() {
             return None;
         }
@@ -47,7 +47,7 @@ impl CorePmu {
     }
 
     /// The core that this CPU is a thread of. Its threads must share something.
-    fn core_of(&self, on: &OnCpu<'_, Self>) -> Option<&Core> {
+    fn core_of(&self, on: OnCpu<'_, Self>) -> Option<&Core> {
         let cached = &on.state().core;
         let index = match cached.get().checked_sub(1) {
             Some(index) => index as usize,

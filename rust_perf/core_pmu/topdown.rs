@@ -160,7 +160,7 @@ impl CorePmu {
     #[inline(never)]
     pub(super) fn stop_topdown(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) {
@@ -171,7 +171,7 @@ impl CorePmu {
                 Counter::SLOTS if event.is_user_readable() => Registers::Save,
                 _ => Registers::Clear,
             };
-            let has_wrapped = self.settle(on, registers);
+            let has_wrapped = self.settle(&on, registers);
             cpu.deactivate(counter);
             event.set_stopped();
             event.set_up_to_date();
@@ -319,7 +319,7 @@ impl CorePmu {
         }
         if let Some(leader) = on.event(Counter::SLOTS.index()) {
             self.stop_event(on, leader, true);
-            self.start_event(on, leader);
+            self.start_event(*on, leader);
         }
     }
 
@@ -375,6 +375,7 @@ impl Cpu {
 
     /// Whether the event on a counter is a metric or has metrics.
     pub(super) fn is_topdown(&self, counter: Counter) -> bool {
-        counter.as_metric().is_some() || (counter == Counter::SLOTS && self.leads_metrics.get())
+        CounterSet::TOPDOWN.contains(counter)
+            && (counter != Counter::SLOTS || self.leads_metrics.get())
     }
 }

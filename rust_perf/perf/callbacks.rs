@@ -186,7 +186,7 @@ impl<T: Pmu> Callbacks<T> {
         // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
         let added = unsafe {
             cpus.with_schedule(irqs, |on, schedule| {
-                let added = AddedEvent::new(CpuEvent::new(event), on);
+                let added = AddedEvent::new(CpuEvent::new(event), *on);
                 driver
                     .add(on, schedule, &added, start)
                     // perf may free the event after this, whatever the driver did with it.

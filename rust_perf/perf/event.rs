@@ -385,8 +385,16 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
 /// An event that perf is adding to this CPU. It exists in [`Pmu::add`] only.
 pub struct AddedEvent<'a, T: Pmu> {
     event: CpuEvent<'a, T>,
-    on: &'a OnCpu<'a, T>,
+    on: OnCpu<'a, T>,
 }
+
+impl<T: Pmu> Clone for AddedEvent<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Pmu> Copy for AddedEvent<'_, T> {}
 
 impl<'a, T: Pmu> Deref for AddedEvent<'a, T> {
     type Target = CpuEvent<'a, T>;
@@ -398,7 +406,7 @@ impl<'a, T: Pmu> Deref for AddedEvent<'a, T> {
 
 impl<'a, T: Pmu> AddedEvent<'a, T> {
     /// `on` must be the CPU that `event` is being added to.
-    pub(super) fn new(event: CpuEvent<'a, T>, on: &'a OnCpu<'a, T>) -> Self {
+    pub(super) fn new(event: CpuEvent<'a, T>, on: OnCpu<'a, T>) -> Self {
         AddedEvent { event, on }
     }
 

@@ -40,25 +40,31 @@ impl Sampling {
         Ok(Sampling(()))
     }
 
-    /// Calls the handler of an interrupt or NMI, and tells perf how long it took.
+    /// The handler of an interrupt or NMI begins. The result is for [`Self::end_handler`].
+    ///
+    /// As in the in-tree handler the clock is `sched_clock()`: no time of another CPU is compared.
+    pub fn begin_handler(self, _: Interrupt<'_>) -> Started {
+        // SAFETY: The function may be called in any context.
+        Started(unsafe { bindings::sched_clock() })
+    }
+
+    /// The handler ends. Tells perf how long it took.
     ///
     /// perf lowers the sample rate that it allows
     /// (`kernel.perf_event_max_sample_rate`) if handlers take too large a share of the
-    /// time (`kernel.perf_cpu_time_max_percent`). As in the in-tree handler the clock is
-    /// `sched_clock()`: no time of another CPU is compared.
-    pub fn timed<R>(self, _: &Interrupt<'_>, handler: impl FnOnce() -> R) -> R {
-        // SAFETY: The function may be called in any context.
-        let start = unsafe { bindings::sched_clock() };
-        let result = handler();
+    /// time (`kernel.perf_cpu_time_max_percent`).
+    pub fn end_handler(self, _: Interrupt<'_>, started: Started) {
         // SAFETY: The function may be called in any context.
         let end = unsafe { bindings::sched_clock() };
         // The clock of an unstable TSC can step back.
-        let elapsed = end.saturating_sub(start);
+        let elapsed = end.saturating_sub(started.0);
         // SAFETY: The function accesses per-CPU data, and an interrupt handler stays on its CPU.
         unsafe { bindings::rust_perf_sample_event_took(elapsed) };
-        result
     }
 }
+
+/// When a handler began, in nanoseconds.
+pub struct Started(u64);
 
 /// What a sample contains besides the registers and what perf itself adds.
 #[derive(Default)]

@@ -37,37 +37,48 @@ pub struct Assignment {
     pairs: CounterSet,
 }
 
-/// What an event needs of the counters.
+/// What an event needs of the counters, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// The counters that can count it. If it takes a pair, the first ones of pairs.
-    pub counters: CounterSet,
-    /// Whether it takes a pair of counters: the one that it is on, and the next.
-    pub pair: bool,
-    /// Whether it may make the counters of the same number of the core's other threads count
-    /// wrongly.
-    pub exclusive: bool,
-}
+pub struct Needs(u64);
 
 impl Needs {
     /// No counter has these bits.
     const PAIR: u64 = 1 << 63;
     const EXCLUSIVE: u64 = 1 << 62;
 
-    /// All of it in one word.
+    /// One of the counters that can count it, or a pair that begins with one of them.
+    ///
+    /// `exclusive` says whether the event may make the counters of the same number of the core's other
+    /// threads count wrongly.
+    pub const fn new(counters: CounterSet, pair: bool, exclusive: bool) -> Self {
+        let pair = if pair { Self::PAIR } else { 0 };
+        let exclusive = if exclusive { Self::EXCLUSIVE } else { 0 };
+        Needs(counters.bits() | pair | exclusive)
+    }
+
+    /// What it needs, as [`Self::from_word`] takes it.
     pub const fn into_word(self) -> u64 {
-        let pair = if self.pair { Self::PAIR } else { 0 };
-        let exclusive = if self.exclusive { Self::EXCLUSIVE } else { 0 };
-        self.counters.bits() | pair | exclusive
+        self.0
     }
 
     /// The reverse of [`Self::into_word`].
     pub const fn from_word(word: u64) -> Self {
-        Needs {
-            counters: CounterSet::from_bits(word),
-            pair: word & Self::PAIR != 0,
-            exclusive: word & Self::EXCLUSIVE != 0,
-        }
+        Needs(word)
+    }
+
+    /// The counters that can count it. If it takes a pair, the first ones of pairs.
+    pub const fn counters(self) -> CounterSet {
+        CounterSet::from_bits(self.0)
+    }
+
+    /// Whether it takes a pair of counters: the one that it is on, and the next.
+    pub const fn pair(self) -> bool {
+        self.0 & Self::PAIR != 0
+    }
+
+    /// Whether it is exclusive, see [`Self::new`].
+    pub const fn exclusive(self) -> bool {
+        self.0 & Self::EXCLUSIVE != 0
     }
 }
 
@@ -153,21 +164,21 @@ impl Assignment {
     /// there is none that can count it. It may fit all the same: see [`Self::place_event`].
     #[inline]
     pub fn place_free(&mut self, needs: Needs) -> Option<Counter> {
-        if needs.pair {
+        if needs.pair() {
             return None;
         }
-        let counter = (needs.counters & !self.used).preferred()?;
-        self.put(counter, needs.counters, false);
+        let counter = needs.counters().without(self.used).preferred()?;
+        self.put(counter, needs.counters(), false);
         Some(counter)
     }
 
     /// Finds a counter, or a pair, for one more event. `None`, and nothing changed, if the event and
     /// those already placed do not fit at once.
     pub fn place_event(&mut self, needs: Needs) -> Option<Placement> {
-        if needs.pair {
-            self.place_pair(needs.counters)
+        if needs.pair() {
+            self.place_pair(needs.counters())
         } else {
-            self.place(needs.counters)
+            self.place(needs.counters())
         }
     }
 
@@ -254,10 +265,12 @@ impl Assignment {
     /// Removes the event on `counter`. For a pair, that is its first counter.
     pub fn remove(&mut self, counter: Counter) {
         let event = CounterSet::of(counter);
-        let second = (self.pairs & event).successors();
-        self.used = self.used & !(event | second);
-        self.pairs = self.pairs & !event;
-        self.exclusive = self.exclusive & !event;
+        self.used = self.used.without(event);
+        self.exclusive = self.exclusive.without(event);
+        if !self.pairs.is_empty() {
+            self.used = self.used.without((self.pairs & event).successors());
+            self.pairs = self.pairs.without(event);
+        }
     }
 
     /// The counters that have an event.
@@ -287,7 +300,7 @@ impl Assignment {
         self.exclusive = if exclusive {
             self.exclusive | counter
         } else {
-            self.exclusive & !counter
+            self.exclusive.without(counter)
         };
     }
 }
@@ -360,14 +373,9 @@ mod tests {
         fn place_free(&self, allowed: CounterSet) -> Option<Counter> {
             let mut assignment = self.assignment.clone();
             let used = assignment.used();
-            let mut needs = Needs {
-                counters: allowed,
-                pair: true,
-                exclusive: false,
-            };
-            assert_eq!(assignment.place_free(needs), None);
-            needs.pair = false;
-            let free = assignment.place_free(needs);
+            let needs = |pair| Needs::new(allowed, pair, false);
+            assert_eq!(assignment.place_free(needs(true)), None);
+            let free = assignment.place_free(needs(false));
             let counter = free.map_or(CounterSet::EMPTY, CounterSet::of);
             assert_eq!(assignment.used(), used | counter);
             free
@@ -459,8 +467,9 @@ mod tests {
         #[test]
         fn a_word_has_all_that_an_event_needs(counters: u64, pair: bool, exclusive: bool) {
             let counters = CounterSet::from_bits(counters);
-            let needs = Needs { counters, pair, exclusive };
-            prop_assert_eq!(Needs::from_word(needs.into_word()), needs);
+            let needs = Needs::from_word(Needs::new(counters, pair, exclusive).into_word());
+            prop_assert_eq!(needs.counters(), counters);
+            prop_assert_eq!((needs.pair(), needs.exclusive()), (pair, exclusive));
         }
 
         #[test]

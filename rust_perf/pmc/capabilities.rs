@@ -237,11 +237,11 @@ impl Capabilities {
 
     /// What an event needs of the counters.
     pub fn needs(&self, event: EventSel) -> Needs {
-        Needs {
-            counters: self.counters_for(event),
-            pair: self.needs_pair(event),
-            exclusive: self.is_exclusive(event),
-        }
+        Needs::new(
+            self.counters_for(event),
+            self.needs_pair(event),
+            self.is_exclusive(event),
+        )
     }
 
     /// Whether GLOBAL_CTRL starts and stops the counters.
@@ -348,7 +348,7 @@ impl Capabilities {
     }
 
     /// Whether any counter is enabled on the CPU that the code runs on.
-    pub fn is_counting<R: Registers>(&self, regs: &R) -> bool {
+    pub fn is_counting<R: Registers>(&self, regs: R) -> bool {
         let enabled = match self.any_global() {
             Some(global) => CounterSet::from_bits(regs.rdmsr(global.ctrl)) & self.counters,
             None => self.counters,

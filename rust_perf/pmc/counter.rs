@@ -119,6 +119,10 @@ impl CounterSet {
     /// No counter.
     pub const EMPTY: Self = CounterSet(0);
 
+    /// The counters whose events are metrics, or may have some.
+    pub const TOPDOWN: Self =
+        CounterSet(Self::of(Counter::SLOTS).0 | Self::first_metrics(u8::MAX).0);
+
     /// The set of these bits. Bits of no counter are dropped.
     pub const fn from_bits(bits: u64) -> Self {
         // INVARIANT: Masked to the valid counters.
@@ -165,6 +169,11 @@ impl CounterSet {
     /// Whether `counter` is in the set.
     pub const fn contains(self, counter: Counter) -> bool {
         self.0 & Self::of(counter).0 != 0
+    }
+
+    /// Its counters that are not in `other`.
+    pub const fn without(self, other: Self) -> Self {
+        CounterSet(self.0 & !other.0)
     }
 
     /// Its GP counters.

@@ -59,41 +59,43 @@ use crate::system::local::LocalWord;
 ///
 /// An [`Msr`] is always a performance monitoring register. The caller must make
 /// sure that the CPU has it.
-pub trait Registers {
+pub trait Registers: Copy {
     /// Reads a register.
-    fn rdmsr(&self, msr: Msr) -> u64;
+    fn rdmsr(self, msr: Msr) -> u64;
     /// Writes a register.
-    fn wrmsr(&self, msr: Msr, value: u64);
+    fn wrmsr(self, msr: Msr, value: u64);
     /// Reads a counter by its [`Counter::rdpmc`] index.
-    fn rdpmc(&self, index: u32) -> u64;
+    fn rdpmc(self, index: u32) -> u64;
 }
 
 /// The counters of the CPU that the code runs on.
 ///
-/// A handle: the shadow belongs to the CPU, the capabilities to the machine.
+/// A handle: the shadow belongs to the CPU, the capabilities to the machine. It is passed by value,
+/// so that it stays in registers.
 ///
 /// The caller must stay on the CPU that the shadow belongs to. An NMI may
 /// interrupt any method. Its handler may call any method, too, but only for
-/// counters other than those of the interrupted call. There are two exceptions. `run`
+/// counters other than those of the interrupted call. There are two exceptions. `run`, `stop`
 /// and `change_running` concern all counters: their caller must notice such an NMI, and then
 /// call [`Self::forget_running`]. The caller of `peek` must notice such an NMI, too, and
 /// read again: the first value may be old. Extra registers belong to no counter; an NMI
 /// writes what is in them already.
+#[derive(Clone, Copy)]
 pub struct Counters<'a, R> {
     pub(super) shadow: &'a Shadow,
     pub(super) caps: &'a Capabilities,
-    pub(super) regs: &'a R,
+    pub(super) regs: R,
 }
 
 impl<'a, R: Registers> Counters<'a, R> {
     /// The counters with this shadow.
-    pub const fn new(shadow: &'a Shadow, caps: &'a Capabilities, regs: &'a R) -> Self {
+    pub const fn new(shadow: &'a Shadow, caps: &'a Capabilities, regs: R) -> Self {
         Counters { shadow, caps, regs }
     }
 
     /// Takes all counters, in whatever state they are. Afterwards none counts and
     /// no overflow is pending. IRQs disabled.
-    pub fn take_over(&self) {
+    pub fn take_over(self) {
         if let Some(global) = self.caps.any_global() {
             self.shadow
                 .saved_global_ctrl
@@ -104,7 +106,7 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Does the same for counters that were taken over before and have lost their
     /// state. IRQs disabled.
-    pub fn reset(&self) {
+    pub fn reset(self) {
         if let Some(global) = self.caps.any_global() {
             self.regs.wrmsr(global.ctrl, 0);
             let frozen = self.regs.rdmsr(global.status) & CTR_FRZ;
@@ -127,8 +129,8 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Leaves the counters to others: none is programmed, all hold 0, no overflow is
     /// pending, and GLOBAL_CTRL is what it was. IRQs disabled.
-    pub fn give_back(&self) {
-        self.run(CounterSet::EMPTY);
+    pub fn give_back(self) {
+        self.stop();
         self.shadow.merged.set(0);
         self.shadow.uncleared.set(0);
         // Others may have run counters that the shadow has as 0.
@@ -159,7 +161,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// Programs `counter`, which must not be counting, to count `event` from `value` on when it is run.
     /// If the event takes a pair, `counter` is its first one.
     #[inline(always)]
-    pub fn program(&self, counter: Counter, event: EventSel, takes_pair: bool, value: u64) {
+    pub fn program(self, counter: Counter, event: EventSel, takes_pair: bool, value: u64) {
         if takes_pair {
             self.merge(counter);
         }
@@ -167,12 +169,21 @@ impl<'a, R: Registers> Counters<'a, R> {
         self.program_control(counter, event);
     }
 
+    /// Does the same, but from the value on that the counter holds.
+    #[inline(always)]
+    pub fn program_further(self, counter: Counter, event: EventSel, takes_pair: bool) {
+        if takes_pair {
+            self.merge(counter);
+        }
+        self.program_control(counter, event);
+    }
+
     /// Programs `counter`, which must not be counting, to count `event`.
     #[inline(always)]
-    pub(super) fn program_control(&self, counter: Counter, event: EventSel) {
+    pub(super) fn program_control(self, counter: Counter, event: EventSel) {
         if self.caps.has_global_control() {
             let wanted = event.with(EventSel::EN, 1);
-            if self.shadow.eventsel(counter) != Some(wanted.into_raw()) {
+            if !self.shadow.selects(counter, wanted.into_raw()) {
                 self.change_control(counter, wanted);
             }
         } else {
@@ -184,7 +195,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     #[inline(never)]
-    fn change_control(&self, counter: Counter, wanted: EventSel) {
+    fn change_control(self, counter: Counter, wanted: EventSel) {
         match counter.as_fixed() {
             Some(i) => {
                 // If the register is not known, no other fixed counter is in use.
@@ -206,13 +217,13 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     /// Has a GP counter, which must not be running, count nothing.
-    pub fn deprogram(&self, counter: Counter) {
+    pub fn deprogram(self, counter: Counter) {
         self.write_eventsel(counter, 0);
     }
 
     /// Writes what an event needs into its extra register. No counter that is running
     /// may need another value in it.
-    pub fn program_extra(&self, extra: Extra) {
+    pub fn program_extra(self, extra: Extra) {
         let Shadow { known_extra, .. } = self.shadow;
         let index = extra.register.index();
         let Some(word) = self.shadow.extra.get(index) else {
@@ -229,7 +240,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     /// Sets `counters`, none of which may be running, to 0.
-    pub fn clear(&self, counters: CounterSet) {
+    pub fn clear(self, counters: CounterSet) {
         for counter in counters {
             self.write_value(counter, 0);
         }
@@ -237,13 +248,13 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// The value of a counter, if it is known without reading it: the counter has not run
     /// since it was written or read.
-    pub fn known(&self, counter: Counter) -> Option<u64> {
+    pub fn known(self, counter: Counter) -> Option<u64> {
         let value = self.shadow.value.get(counter.index()).map(LocalWord::get);
         value.filter(|_| self.shadow.knows(counter))
     }
 
     /// Reads a counter.
-    pub fn read(&self, counter: Counter) -> u64 {
+    pub fn read(self, counter: Counter) -> u64 {
         let value = self.peek(counter);
         if !self.shadow.running().contains(counter) {
             self.shadow.learn(counter, value);
@@ -253,13 +264,13 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Reads a counter, but does not remember its value.
     #[inline]
-    pub fn peek(&self, counter: Counter) -> u64 {
+    pub fn peek(self, counter: Counter) -> u64 {
         self.regs.rdpmc(counter.rdpmc())
     }
 
     /// Reads a counter that is not running.
     #[inline]
-    pub fn read_stopped(&self, counter: Counter) -> u64 {
+    pub fn read_stopped(self, counter: Counter) -> u64 {
         let value = self.peek(counter);
         self.shadow.learn(counter, value);
         value
@@ -268,15 +279,31 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// Runs exactly the counters in `run`, all of which must be programmed. If any metric is
     /// among them, PERF_METRICS runs. With the first counter of a pair runs the second one.
     #[inline]
-    pub fn run(&self, run: CounterSet) {
+    pub fn run(self, run: CounterSet) {
         if !self.shadow.runs(run) {
             self.change_running(run);
         }
     }
 
-    /// Does the same, for a caller that knows that something else runs.
+    /// Stops all counters, as `run` of none does.
     #[inline(always)]
-    pub fn change_running(&self, run: CounterSet) {
+    pub fn stop(self) {
+        if self.shadow.is_stopped() {
+            return;
+        }
+        let Shadow { running, known, .. } = self.shadow;
+        // Nothing changes, unless it is not known what runs.
+        known.and(!running.get());
+        match self.caps.generation.global {
+            Some(global) => self.regs.wrmsr(global.ctrl, 0),
+            None => self.change_enables(running.get(), CounterSet::EMPTY),
+        }
+        running.set(0);
+    }
+
+    /// Does the same as `run`, for a caller that knows that something else runs.
+    #[inline(always)]
+    pub fn change_running(self, run: CounterSet) {
         let run = self.shadow.with_merged(run.global());
         let Shadow { running, known, .. } = self.shadow;
         let before = running.get();
@@ -292,7 +319,7 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Sets EN for the counters in `run`, and clears it for others. `before` is what `running` was.
     #[inline(never)]
-    fn change_enables(&self, before: u64, run: CounterSet) {
+    fn change_enables(self, before: u64, run: CounterSet) {
         let changed = match before {
             UNKNOWN => self.caps.counters,
             before => CounterSet::from_bits(before ^ run.bits()) & self.caps.counters,
@@ -312,7 +339,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// global control. The handlers behind this one may write GLOBAL_CTRL, so what runs is not known
     /// afterwards.
     #[inline(always)]
-    pub fn leave_running(&self, run: CounterSet) {
+    pub fn leave_running(self, run: CounterSet) {
         let run = self.shadow.with_merged(run.global());
         let before = self.shadow.running.get();
         self.forget_running();
@@ -326,7 +353,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// Forgets which counters are running, and what the others hold, so that the next [`Self::run`]
     /// writes the registers. Needed when an NMI has run counters in the middle of a `run`, or
     /// when someone else may have written GLOBAL_CTRL. Any context.
-    pub fn forget_running(&self) {
+    pub fn forget_running(self) {
         // An NMI in between learns nothing.
         self.shadow.running.set(UNKNOWN);
         self.shadow.known.set(0);
@@ -334,7 +361,7 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Forgets what is programmed. To be called when no event is on the CPU and no
     /// counter is running, if others may have written the registers.
-    pub fn forget(&self) {
+    pub fn forget(self) {
         self.shadow.known.set(0);
         self.shadow.known_extra.set(0);
         for counter in self.caps.counters {
@@ -345,7 +372,7 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Stops `counter` alone, both of a pair. `active` are the counters that may be running, if that is
     /// not known.
-    pub fn pause(&self, counter: Counter, active: CounterSet) {
+    pub fn pause(self, counter: Counter, active: CounterSet) {
         let running = match self.shadow.running.get() {
             UNKNOWN => active,
             running => CounterSet::from_bits(running),
@@ -366,7 +393,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     /// is serializing (SDM vol. 3, "Serializing Instructions"), so no bit can be set
     /// after the read. A generation that must run the counters to clear the status
     /// is read again until no new bit appears.
-    pub fn take_overflows(&self) -> CounterSet {
+    pub fn take_overflows(self) -> CounterSet {
         let Some(global) = self.caps.generation.global else {
             return CounterSet::EMPTY;
         };
@@ -390,13 +417,13 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Reads a counter, and returns its value if it has wrapped since it was programmed, which must
     /// have been at most [`Capabilities::max_period`] events before.
-    pub fn wrapped(&self, counter: Counter) -> Option<u64> {
+    pub fn wrapped(self, counter: Counter) -> Option<u64> {
         let value = self.read(counter);
         period::has_wrapped(value, self.caps.width(counter)).then_some(value)
     }
 
     /// Clears bits of GLOBAL_STATUS, which must exist. No counter is running.
-    fn clear_status(&self, global: &GlobalRegisters, bits: u64) {
+    fn clear_status(self, global: &GlobalRegisters, bits: u64) {
         if global.clears_while_on {
             self.regs.wrmsr(global.ctrl, self.caps.counters.bits());
         }
@@ -407,7 +434,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     #[inline(always)]
-    pub(super) fn write_value(&self, counter: Counter, value: u64) {
+    pub(super) fn write_value(self, counter: Counter, value: u64) {
         if self.known(counter) != Some(value) {
             self.set(counter, value);
         }
@@ -415,7 +442,7 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Writes a counter, whatever it holds. PERF_METRICS counts as one. A counter that is running, but
     /// not counting in the present mode, may be written, too.
-    pub fn set(&self, counter: Counter, value: u64) {
+    pub fn set(self, counter: Counter, value: u64) {
         if counter == Counter::PERF_METRICS {
             self.shadow.metrics_used.set(1);
         }
@@ -426,13 +453,13 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
-    pub(super) fn write_eventsel(&self, counter: Counter, value: u64) {
+    pub(super) fn write_eventsel(self, counter: Counter, value: u64) {
         self.regs
             .wrmsr(self.caps.generation.eventsel(counter), value);
         self.shadow.select(counter, value);
     }
 
-    fn write_fixed_ctr_ctrl(&self, value: u64) {
+    fn write_fixed_ctr_ctrl(self, value: u64) {
         for counter in self.caps.counters.fixed_part() {
             self.shadow.select(counter, UNKNOWN);
         }

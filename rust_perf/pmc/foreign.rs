@@ -32,11 +32,11 @@ impl<R: Registers> Counters<'_, R> {
     ///
     /// Of the counters only one that is behind its start is found, and that only where
     /// GLOBAL_STATUS tells it from one that has overflowed.
-    pub fn are_as_written(&self, active: CounterSet) -> bool {
+    pub fn are_as_written(self, active: CounterSet) -> bool {
         self.are_enabled(active) && self.count_the_right_events(active) && self.is_ahead(active)
     }
 
-    fn are_enabled(&self, active: CounterSet) -> bool {
+    fn are_enabled(self, active: CounterSet) -> bool {
         let Some(global) = self.caps.any_global() else {
             return true;
         };
@@ -45,7 +45,7 @@ impl<R: Registers> Counters<'_, R> {
         running == UNKNOWN || self.regs.rdmsr(global.ctrl) & wanted == wanted
     }
 
-    fn count_the_right_events(&self, active: CounterSet) -> bool {
+    fn count_the_right_events(self, active: CounterSet) -> bool {
         let general = active.gp_part().into_iter().all(|counter| {
             let read = || self.regs.rdmsr(self.caps.generation.eventsel(counter));
             let written = self.shadow.eventsel(counter);
@@ -65,7 +65,7 @@ impl<R: Registers> Counters<'_, R> {
     }
 
     /// Whether each counter that has wrapped has also overflowed.
-    fn is_ahead(&self, active: CounterSet) -> bool {
+    fn is_ahead(self, active: CounterSet) -> bool {
         let Some(global) = self.caps.generation.global else {
             return true;
         };

@@ -85,14 +85,14 @@ impl EventSel {
 impl<R: Registers> Counters<'_, R> {
     /// Programs fixed counter 3, which must not be running, to count `slots`, and both
     /// registers with `values`.
-    pub fn program_metrics(&self, slots: EventSel, values: Metrics) {
+    pub fn program_metrics(self, slots: EventSel, values: Metrics) {
         self.program_control(Counter::SLOTS, slots);
         self.set_metrics(values);
     }
 
     /// Writes both registers, neither of which may be running. PERF_METRICS comes last:
     /// otherwise "undefined results may be observed" (SDM vol. 3, "Performance Metrics").
-    pub fn set_metrics(&self, values: Metrics) {
+    pub fn set_metrics(self, values: Metrics) {
         let Metrics { slots, fields } = values;
         let is = |counter, value| self.known(counter) == Some(value);
         // User mode may have cleared what is known.
@@ -105,7 +105,7 @@ impl<R: Registers> Counters<'_, R> {
     }
 
     /// Reads PERF_METRICS. Neither register may be running. This may clear both.
-    pub fn read_fields(&self) -> u64 {
+    pub fn read_fields(self) -> u64 {
         let fields = self.read(Counter::PERF_METRICS);
         if self.clears_metrics() {
             self.shadow.learn(Counter::SLOTS, 0);
@@ -115,7 +115,7 @@ impl<R: Registers> Counters<'_, R> {
     }
 
     /// Whether RDPMC of PERF_METRICS may clear the registers.
-    fn clears_metrics(&self) -> bool {
+    fn clears_metrics(self) -> bool {
         let ctrl = self.shadow.fixed_ctr_ctrl();
         ctrl.is_some_and(|ctrl| FixedCtrCtrl::from_raw(ctrl).clears_metrics())
     }

@@ -53,7 +53,7 @@ impl<R: Registers> Counters<'_, R> {
     /// Programs the counter after `first`, neither of which may be counting, to make a pair of
     /// both. To be done before `first` is programmed: the PPR has the upper bits written first.
     #[inline(never)]
-    pub(super) fn merge(&self, first: Counter) {
+    pub(super) fn merge(self, first: Counter) {
         for second in CounterSet::of(first).successors() {
             self.write_value(second, UPPER);
             self.program_control(second, MERGE);
@@ -67,7 +67,7 @@ impl<R: Registers> Counters<'_, R> {
     /// merge event: on any event, it would make the first counter overflow later.
     ///
     /// No counter may be running.
-    pub fn unmerge(&self, counter: Counter) {
+    pub fn unmerge(self, counter: Counter) {
         let merged = self.shadow.merged();
         for second in CounterSet::of(counter).successors() & merged {
             self.write_eventsel(second, 0);
@@ -91,6 +91,11 @@ impl Shadow {
 
     /// `counters`, and for the first ones of pairs the second ones.
     pub fn with_merged(&self, counters: CounterSet) -> CounterSet {
-        counters | (counters.successors() & self.merged())
+        let merged = self.merged();
+        if merged.is_empty() {
+            counters
+        } else {
+            counters | (counters.successors() & merged)
+        }
     }
 }

@@ -12,12 +12,11 @@ use super::{
     event::EventSel, //
 };
 
-/// Whether an event that only counts can run on from this value of its counter: as after a start
-/// `max` events before the wrap, and with more than half of these left.
+/// Whether an event that only counts can run on from this number of events before the wrap: as after a
+/// start `max` events before it, and with more than half of these left.
 ///
 /// So the counter does not look as if it had wrapped, and rarely does wrap.
-pub const fn can_run_on(value: u64, width: u8, max: u64) -> bool {
-    let until_wrap = delta(value, 0, width);
+const fn is_far(until_wrap: u64, max: u64) -> bool {
     max / 2 < until_wrap && until_wrap <= max
 }
 
@@ -76,7 +75,7 @@ pub const fn mask(width: u8) -> u64 {
 
 /// The value of a counter that wraps after `until_wrap` events.
 pub const fn start_value(until_wrap: u64, width: u8) -> u64 {
-    until_wrap.wrapping_neg() & mask(width)
+    delta(until_wrap, 0, width)
 }
 
 /// The value of a counter as a signed number. If it is negative, its magnitude is
@@ -163,6 +162,12 @@ impl PeriodLimit {
         }
         until_wrap.max(self.shortest_inst_retired) & self.granule_inst_retired.wrapping_neg()
     }
+
+    /// Whether a distance far above the shortest ones is right for the event.
+    fn allows_far(&self, event: EventSel, until_wrap: u64) -> bool {
+        until_wrap & self.granule_inst_retired.wrapping_sub(1) == 0
+            || event.code() != INST_RETIRED_ALL
+    }
 }
 
 impl Capabilities {
@@ -170,6 +175,13 @@ impl Capabilities {
     /// left of the period.
     pub fn limit_period(&self, event: EventSel, until_wrap: u64) -> u64 {
         self.events.period_limit.apply(event, until_wrap)
+    }
+
+    /// Whether an event that only counts can run on from this value of its counter, of `width` bits. At
+    /// a start it has `max` events until the wrap, which is far above the shortest distance.
+    pub fn can_run_on(&self, event: EventSel, value: u64, width: u8, max: u64) -> bool {
+        let until_wrap = delta(value, 0, width);
+        is_far(until_wrap, max) && self.events.period_limit.allows_far(event, until_wrap)
     }
 
     /// Whether an event can be sampled with this period, which is not 0.
@@ -227,7 +239,11 @@ mod tests {
             (max / 2, false),
         ] {
             let value = start_value(until_wrap, 48);
-            assert_eq!(can_run_on(value, 48, max), expected, "{until_wrap:#x}");
+            assert_eq!(
+                is_far(delta(value, 0, 48), max),
+                expected,
+                "{until_wrap:#x}"
+            );
         }
     }
 
@@ -289,12 +305,30 @@ mod tests {
             let width = (writable + more).min(64);
             let max = max_period(writable);
             let start = start_value(max, width);
-            prop_assert!(can_run_on(start, width, max));
+            prop_assert!(is_far(delta(start, 0, width), max));
             // Half of them, give or take one, and no others.
             let value = start.wrapping_add(events) & mask(width);
             let expected = events & mask(width) < max.div_ceil(2);
-            prop_assert_eq!(can_run_on(value, width, max), expected);
+            prop_assert_eq!(is_far(delta(value, 0, width), max), expected);
             prop_assert!(!expected || !has_wrapped(value, width));
+        }
+
+        #[test]
+        fn what_is_right_far_from_the_wrap(code: u16, until_wrap in 1u64 << 30..) {
+            let inst_retired = EventSel::from_raw(INST_RETIRED_ALL.into());
+            let limits = [
+                PeriodLimit::NONE,
+                PeriodLimit::at_least(32).inst_retired_at_least(128, 1),
+                PeriodLimit::NONE.inst_retired_at_least(128, 64),
+            ];
+            for limit in limits {
+                for event in [inst_retired, EventSel::from_raw(code.into())] {
+                    for until_wrap in [until_wrap, until_wrap & !63] {
+                        let is_right = limit.apply(event, until_wrap) == until_wrap;
+                        prop_assert_eq!(limit.allows_far(event, until_wrap), is_right);
+                    }
+                }
+            }
         }
 
         #[test]

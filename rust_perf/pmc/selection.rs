@@ -26,7 +26,7 @@ const CLEARING: [u64; 4] = [0x43_00b5, 0x43_00d2, 0x43_00b1, 0x43_00b1];
 
 impl<R: Registers> Counters<'_, R> {
     /// Takes note that the EVENTSEL of a GP counter, with this value up to now, is written.
-    pub(super) fn note_selection(&self, before: Option<u64>) {
+    pub(super) fn note_selection(self, before: Option<u64>) {
         let is_cleared = before.is_some_and(|value| CLEARING.contains(&value));
         if self.caps.needs_clearing() && !is_cleared {
             self.shadow.uncleared.set(1);
@@ -35,14 +35,14 @@ impl<R: Registers> Counters<'_, R> {
 
     /// Whether GP counters must be cleared before any of them is run.
     #[inline]
-    pub fn is_uncleared(&self) -> bool {
+    pub fn is_uncleared(self) -> bool {
         self.shadow.uncleared.get() != 0
     }
 
     /// Clears all GP counters, of which none may be running, also those that the driver leaves out:
     /// the erratum is about all. They lose what they are programmed for. Those in `used`, and no
     /// others, must be programmed again before any counter is run.
-    pub fn clear_selection(&self, used: CounterSet) {
+    pub fn clear_selection(self, used: CounterSet) {
         let Some(global) = self.caps.generation.global else {
             return;
         };

@@ -93,13 +93,20 @@ impl Shadow {
     }
 
     pub(super) fn knows(&self, counter: Counter) -> bool {
-        CounterSet::from_bits(self.known.get()).contains(counter)
+        self.known.get() & CounterSet::of(counter).bits() != 0
     }
 
     /// The value of a counter's EVENTSEL, or what stands for it, if that is known.
     pub(super) fn eventsel(&self, counter: Counter) -> Option<u64> {
         let word = self.eventsel.get(counter.index())?;
         Some(word.get()).filter(|&value| value != UNKNOWN)
+    }
+
+    /// Whether this is known to be the value of a counter's EVENTSEL, or what stands for it. No EVENTSEL
+    /// has the value [`UNKNOWN`].
+    pub(super) fn selects(&self, counter: Counter, value: u64) -> bool {
+        let word = self.eventsel.get(counter.index());
+        word.is_some_and(|word| word.get() == value)
     }
 
     pub(super) fn select(&self, counter: Counter, value: u64) {

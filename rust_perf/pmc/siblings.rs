@@ -56,8 +56,8 @@ impl Siblings {
         alone: bool,
     ) -> Option<Placement> {
         let request = Request {
-            allowed: needs.counters,
-            exclusive: needs.exclusive,
+            allowed: needs.counters(),
+            exclusive: needs.exclusive(),
             alone,
         };
         self.place_among(thread, capabilities.counters.gp_part(), request)

@@ -124,6 +124,7 @@ impl Regs<'_> {
 }
 
 /// An interrupt or NMI that is being handled on this CPU.
+#[derive(Clone, Copy)]
 pub struct Interrupt<'a> {
     regs: Regs<'a>,
     irqs: IrqsDisabled<'a>,

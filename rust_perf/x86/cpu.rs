@@ -41,6 +41,7 @@ bitfield! {
 /// Every CPU on which it is used has the registers of the [`Generation`] that was detected; on a
 /// hybrid CPU these are the cores of one type. It has the extra registers of the
 /// `Capabilities` by its model, and under a hypervisor they were found.
+#[derive(Clone, Copy)]
 pub(crate) struct ThisCpu(());
 
 impl ThisCpu {
@@ -186,12 +187,12 @@ fn rdmsr(address: u32) -> u64 {
 }
 
 impl Registers for ThisCpu {
-    fn rdmsr(&self, msr: Msr) -> u64 {
+    fn rdmsr(self, msr: Msr) -> u64 {
         rdmsr(msr.address())
     }
 
     /// Writes an MSR. After a #GP nothing is written.
-    fn wrmsr(&self, msr: Msr, value: u64) {
+    fn wrmsr(self, msr: Msr, value: u64) {
         // SAFETY: An `Msr` is a performance monitoring register, which does not affect memory, and
         // a #GP is caught. The block is not `nomem`: NMIs depend on the order of memory accesses
         // around the write.
@@ -208,7 +209,7 @@ impl Registers for ThisCpu {
     }
 
     /// Reads a counter. A #GP, for an index that does not exist, reads as 0.
-    fn rdpmc(&self, index: u32) -> u64 {
+    fn rdpmc(self, index: u32) -> u64 {
         let (low, high): (u32, u32);
         // SAFETY: RDPMC is allowed at CPL 0 and does not affect memory, and a #GP is caught.
         unsafe {

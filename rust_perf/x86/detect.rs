@@ -265,7 +265,7 @@ impl Found {
         irq::on_each_cpu(
             |_| true,
             |irqs| {
-                if super::core_type(irqs) == self.core_type && self.capabilities.is_counting(cpu) {
+                if super::core_type(irqs) == self.core_type && self.capabilities.is_counting(*cpu) {
                     in_use.store(true, Relaxed);
                 }
             },

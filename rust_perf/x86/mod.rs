@@ -102,7 +102,7 @@ impl From<Error> for NoHardware {
 impl Hardware {
     /// The counters of the CPU that the code runs on, whose shadow is `shadow`.
     pub(crate) fn counters<'a>(&'a self, shadow: &'a Shadow) -> Counters<'a, ThisCpu> {
-        Counters::new(shadow, &self.capabilities, &self.cpu)
+        Counters::new(shadow, &self.capabilities, self.cpu)
     }
 }
 

@@ -2,7 +2,7 @@
 
 //! What is written to the registers, and how many accesses that takes.
 
-use crate::common::{config, instructions, Cpu, Driven};
+use crate::common::{config, count_instructions, generations, instructions, Cpu, Driven};
 use pmc::{
     counter::{Counter, CounterSet},
     detect,
@@ -234,4 +234,39 @@ fn overflows_from_before_are_not_ours() {
     let caps = cpu.detect().unwrap();
     let driven = Driven::take_over(cpu, caps);
     assert!(driven.take_overflows(caps.counters).is_empty());
+}
+
+/// To stop all counters does what to run none does, also if it is not known what runs.
+#[test]
+fn stopping_all_is_running_none() {
+    for config in generations() {
+        for is_known in [true, false] {
+            let stopped = |stop: &dyn Fn(&Driven)| {
+                let driven = Driven::new(config);
+                let all = count_instructions(&driven);
+                for counter in all {
+                    driven.program(counter, instructions(), 1000);
+                }
+                driven.run(all);
+                driven.cpu.run(7);
+                if !is_known {
+                    driven.counters().forget_running();
+                }
+                let cost = driven.cpu.cost(|| stop(&driven));
+                // Nothing more is to be done, and nothing counts any more.
+                assert_eq!(driven.cpu.cost(|| stop(&driven)), (0, 0));
+                let known: Vec<_> = all
+                    .into_iter()
+                    .map(|it| driven.counters().known(it))
+                    .collect();
+                assert!(known.iter().all(Option::is_none));
+                driven.cpu.run(5);
+                assert!(all.into_iter().all(|it| driven.read(it) == 1007));
+                cost
+            };
+            let expected = stopped(&|driven| driven.run(CounterSet::EMPTY));
+            assert_eq!(stopped(&|driven| driven.counters().stop()), expected);
+            assert_ne!(expected, (0, 0));
+        }
+    }
 }

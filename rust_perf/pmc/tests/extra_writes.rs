@@ -28,16 +28,16 @@ impl Recorder {
     }
 }
 
-impl Registers for Recorder {
-    fn rdmsr(&self, _: Msr) -> u64 {
+impl Registers for &Recorder {
+    fn rdmsr(self, _: Msr) -> u64 {
         0
     }
 
-    fn wrmsr(&self, msr: Msr, value: u64) {
+    fn wrmsr(self, msr: Msr, value: u64) {
         self.0.borrow_mut().push((msr.address(), value));
     }
 
-    fn rdpmc(&self, _: u32) -> u64 {
+    fn rdpmc(self, _: u32) -> u64 {
         0
     }
 }

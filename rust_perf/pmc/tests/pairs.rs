@@ -231,12 +231,12 @@ fn the_end_of_an_nmi_runs_both_counters_of_a_pair() {
 /// A CPU on which an instruction of the driver retires before each WRMSR takes effect.
 struct Busy(Cpu);
 
-impl Registers for Busy {
-    fn rdmsr(&self, msr: Msr) -> u64 {
+impl Registers for &Busy {
+    fn rdmsr(self, msr: Msr) -> u64 {
         self.0.rdmsr(msr)
     }
 
-    fn wrmsr(&self, msr: Msr, value: u64) {
+    fn wrmsr(self, msr: Msr, value: u64) {
         let one = Retired {
             instructions: 1,
             branches: 0,
@@ -246,7 +246,7 @@ impl Registers for Busy {
         self.0.wrmsr(msr, value);
     }
 
-    fn rdpmc(&self, index: u32) -> u64 {
+    fn rdpmc(self, index: u32) -> u64 {
         self.0.rdpmc(index)
     }
 }

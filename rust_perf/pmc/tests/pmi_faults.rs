@@ -19,16 +19,16 @@ const EVERY: u64 = 3;
 /// A CPU on which an access that raises #GP reads as 0 or writes nothing, as the kernel has it.
 struct Tolerant(Cpu);
 
-impl Registers for Tolerant {
-    fn rdmsr(&self, msr: Msr) -> u64 {
+impl Registers for &Tolerant {
+    fn rdmsr(self, msr: Msr) -> u64 {
         self.0.pmu.borrow().rdmsr(msr.address()).unwrap_or(0)
     }
 
-    fn wrmsr(&self, msr: Msr, value: u64) {
+    fn wrmsr(self, msr: Msr, value: u64) {
         let _ = self.0.pmu.borrow_mut().wrmsr(msr.address(), value);
     }
 
-    fn rdpmc(&self, index: u32) -> u64 {
+    fn rdpmc(self, index: u32) -> u64 {
         self.0.rdpmc(index)
     }
 }
@@ -84,7 +84,7 @@ fn sample(config: Config, defect: Defect, which: impl Fn(CounterSet) -> Counter)
             continue;
         }
         counters.run(CounterSet::EMPTY);
-        if take_overflows(&counters, &caps, set).contains(counter) {
+        if take_overflows(counters, &caps, set).contains(counter) {
             let delta = update(&mut previous);
             sampled.count += delta;
             left -= delta as i64;

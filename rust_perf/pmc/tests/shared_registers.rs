@@ -15,16 +15,16 @@ use std::cell::{Cell, RefCell};
 #[derive(Default)]
 struct Log(RefCell<Vec<(u32, u64)>>);
 
-impl Registers for Log {
-    fn rdmsr(&self, _: Msr) -> u64 {
+impl Registers for &Log {
+    fn rdmsr(self, _: Msr) -> u64 {
         1
     }
 
-    fn wrmsr(&self, msr: Msr, value: u64) {
+    fn wrmsr(self, msr: Msr, value: u64) {
         self.0.borrow_mut().push((msr.address(), value));
     }
 
-    fn rdpmc(&self, _: u32) -> u64 {
+    fn rdpmc(self, _: u32) -> u64 {
         1
     }
 }
@@ -53,13 +53,13 @@ struct Zxc {
     overflows: Cell<bool>,
 }
 
-impl Registers for Zxc {
-    fn rdmsr(&self, msr: Msr) -> u64 {
+impl Registers for &Zxc {
+    fn rdmsr(self, msr: Msr) -> u64 {
         assert_eq!(msr.address(), 0x38e);
         self.status.get()
     }
 
-    fn wrmsr(&self, msr: Msr, value: u64) {
+    fn wrmsr(self, msr: Msr, value: u64) {
         match msr.address() {
             0x38f if value != 0 && self.overflows.take() => {
                 self.status.set(self.status.get() | 0b10);
@@ -69,7 +69,7 @@ impl Registers for Zxc {
         }
     }
 
-    fn rdpmc(&self, _: u32) -> u64 {
+    fn rdpmc(self, _: u32) -> u64 {
         unreachable!()
     }
 }

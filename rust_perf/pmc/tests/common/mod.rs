@@ -183,8 +183,8 @@ fn vendor(name: &[u8; 12]) -> CpuidLeaf {
     }
 }
 
-impl Registers for Cpu {
-    fn rdmsr(&self, msr: Msr) -> u64 {
+impl Registers for &Cpu {
+    fn rdmsr(self, msr: Msr) -> u64 {
         self.reads.set(self.reads.get() + 1);
         self.pmu
             .borrow()
@@ -192,7 +192,7 @@ impl Registers for Cpu {
             .expect("RDMSR faults")
     }
 
-    fn wrmsr(&self, msr: Msr, value: u64) {
+    fn wrmsr(self, msr: Msr, value: u64) {
         self.writes.set(self.writes.get() + 1);
         self.pmu
             .borrow_mut()
@@ -200,7 +200,7 @@ impl Registers for Cpu {
             .expect("WRMSR faults");
     }
 
-    fn rdpmc(&self, index: u32) -> u64 {
+    fn rdpmc(self, index: u32) -> u64 {
         self.pmu
             .borrow_mut()
             .rdpmc(index, true, false)
@@ -299,7 +299,7 @@ impl Driven {
         driven
     }
 
-    pub fn counters(&self) -> Counters<'_, Cpu> {
+    pub fn counters(&self) -> Counters<'_, &Cpu> {
         Counters::new(&self.shadow, &self.caps, &self.cpu)
     }
 
@@ -317,13 +317,13 @@ impl Driven {
     }
 
     pub fn take_overflows(&self, active: CounterSet) -> CounterSet {
-        take_overflows(&self.counters(), &self.caps, active)
+        take_overflows(self.counters(), &self.caps, active)
     }
 }
 
 /// Takes the counters that have overflowed, as the NMI handler does.
 pub fn take_overflows<R: Registers>(
-    counters: &Counters<'_, R>,
+    counters: Counters<'_, R>,
     caps: &Capabilities,
     active: CounterSet,
 ) -> CounterSet {
