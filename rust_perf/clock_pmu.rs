@@ -233,7 +233,7 @@ impl TimerPmu for ClockPmu {
                 period: event.last_period(),
                 ..Sample::default()
             };
-            if event.overflow(self.sampling, interrupt, interrupt.regs(), sample) {
+            if event.overflow(self.sampling, *interrupt, interrupt.regs(), sample) {
                 return None;
             }
         }

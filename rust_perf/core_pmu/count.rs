@@ -46,11 +46,11 @@ impl CorePmu {
         }
         let cpu = on.state();
         self.stop_if_disabled(cpu);
-        if self.start_topdown(&on, counter, event) {
+        if self.start_topdown(on, counter, event) {
             return;
         }
         if !event.is_up_to_date() {
-            self.update(&on, counter, event);
+            self.update(on, counter, event);
         }
         self.start_stopped(cpu, counter, event);
         self.run_active(cpu);
@@ -70,19 +70,19 @@ impl CorePmu {
     #[inline(always)]
     pub(super) fn start_placed(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) {
         if CounterSet::TOPDOWN.contains(counter) {
-            self.start_event(*on, event);
+            self.start_event(on, event);
         } else {
             self.start_stopped(on.state(), counter, event);
         }
     }
 
     /// Stops an event, and updates its count if `update`.
-    pub(super) fn stop_event(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>, update: bool) {
+    pub(super) fn stop_event(&self, on: OnCpu<'_, Self>, event: CpuEvent<'_, Self>, update: bool) {
         if let Some(counter) = Self::counter_of(&event) {
             self.stop_on(on, counter, event, update);
         }
@@ -92,14 +92,14 @@ impl CorePmu {
     #[inline(always)]
     pub(super) fn stop_on(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         counter: Counter,
         event: CpuEvent<'_, Self>,
         update: bool,
     ) {
         let cpu = on.state();
         if cpu.is_topdown(counter) {
-            self.stop_topdown(*on, counter, event);
+            self.stop_topdown(on, counter, event);
             return;
         }
         let stopping = self.begin_stopping(cpu);
@@ -109,14 +109,17 @@ impl CorePmu {
         if cpu.enabled.get() {
             self.run_active(cpu);
         }
-        let has_wrapped = if update && !event.is_up_to_date() {
+        let has_wrapped = if !update {
+            event.set_stopped();
+            // Not read: assume that it has wrapped.
+            true
+        } else if event.is_up_to_date() {
+            event.set_stopped();
+            false
+        } else {
             let has_wrapped = self.update_stopped(cpu, counter, event);
             event.set_stopped_up_to_date();
             has_wrapped
-        } else {
-            event.set_stopped();
-            // If it is not read, assume that it has wrapped.
-            !update
         };
         self.end_stopping(cpu, stopping, has_wrapped);
         event.update_userpage();
@@ -124,7 +127,7 @@ impl CorePmu {
 
     /// Updates an event's count.
     #[inline(always)]
-    pub(super) fn read_event(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
+    pub(super) fn read_event(&self, on: OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
         if event.is_up_to_date() {
             return;
         }
@@ -136,7 +139,7 @@ impl CorePmu {
     /// Clears this CPU's GP counters if they would not count right otherwise: an event has been
     /// put on one of them. The PMU is disabled.
     #[inline(always)]
-    pub(super) fn clear_selection(&self, on: &OnCpu<'_, Self>) {
+    pub(super) fn clear_selection(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         if self.counters(cpu).is_uncleared() && cpu.ownership() == Ownership::Ours {
             self.clear_gp_counters(on);
@@ -144,7 +147,7 @@ impl CorePmu {
     }
 
     #[inline(never)]
-    fn clear_gp_counters(&self, on: &OnCpu<'_, Self>) {
+    fn clear_gp_counters(&self, on: OnCpu<'_, Self>) {
         let counters = self.counters(on.state());
         let all = self.hardware.capabilities.counters.gp_part();
         self.restart_events(on, all, |used| counters.clear_selection(used));
@@ -156,10 +159,10 @@ impl CorePmu {
     /// Interrupts disabled.
     ///
     /// For perf the events go on. An NMI that arrives meanwhile finds that their counters are not
-    /// active, and may stop events for good.
+    /// active and their counts up to date, so that it reads no counter. It may stop events for good.
     pub(super) fn restart_events(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         counters: CounterSet,
         change: impl FnOnce(CounterSet),
     ) {
@@ -181,6 +184,7 @@ impl CorePmu {
                 let stopping = self.begin_stopping(cpu);
                 cpu.deactivate(counter);
                 let value = self.update(on, counter, event);
+                event.set_up_to_date();
                 let width = self.hardware.capabilities.width(counter);
                 self.end_stopping(cpu, stopping, period::has_wrapped(value, width));
             }
@@ -191,6 +195,7 @@ impl CorePmu {
                 };
                 if used.contains(counter) && !event.is_stopped() {
                     self.program(cpu, counter, event);
+                    event.set_not_up_to_date();
                     cpu.activate(counter);
                 }
                 if event.is_stopped() {
@@ -249,16 +254,17 @@ impl CorePmu {
 
     /// perf enables the PMU.
     #[inline(always)]
-    pub(super) fn enable_counters(&self, on: &OnCpu<'_, Self>) {
+    pub(super) fn enable_counters(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         let active = cpu.active();
         // Dirty counters need not be cleared here: all counters are stopped before one becomes dirty, and
         // a hook clears those before CR4.PCE is set. Uncleared ones must be, even if they run.
-        let is_unchanged = cpu.shadow.runs_just(active)
+        let is_unchanged = !active.is_empty()
+            && cpu.shadow.runs_just(active)
             && !self.counters(cpu).is_uncleared()
             && self.hooks_alive.get();
         if !is_unchanged {
-            self.clear_and_enable(*on);
+            self.clear_and_enable(on);
             return;
         }
         cpu.enabled.set(true);
@@ -273,9 +279,9 @@ impl CorePmu {
     fn clear_and_enable(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         if cpu.dirty.get() != 0 && self.user_may_read() {
-            self.clear_dirty(&on);
+            self.clear_dirty(on);
         }
-        self.clear_selection(&on);
+        self.clear_selection(on);
         cpu.enabled.set(true);
         self.run_active(cpu);
     }
@@ -292,7 +298,7 @@ impl CorePmu {
     /// Runs the active counters, if they may run.
     #[inline(always)]
     pub(super) fn run_active(&self, cpu: &Cpu) {
-        if cpu.enabled.get() && !cpu.shadow.runs(cpu.active()) {
+        if cpu.enabled.get() && !cpu.shadow.runs_just(cpu.active()) {
             self.update_running(cpu);
         }
     }
@@ -300,7 +306,12 @@ impl CorePmu {
     /// Runs the active counters if they may run, otherwise none.
     #[inline(never)]
     fn update_running(&self, cpu: &Cpu) {
-        if !self.try_update_running(cpu) {
+        let is_done = if self.hardware.capabilities.has_global_control() {
+            self.try_update_running(cpu)
+        } else {
+            self.try_update_enables(cpu)
+        };
+        if !is_done {
             self.update_running_again(cpu);
         }
     }
@@ -317,12 +328,18 @@ impl CorePmu {
         }
     }
 
-    /// Does the same, and returns whether no NMI has run the counters meanwhile.
+    /// [`Self::try_update_running`] on a CPU without global control, where there is more to do.
+    #[inline(never)]
+    fn try_update_enables(&self, cpu: &Cpu) -> bool {
+        self.try_update_running(cpu)
+    }
+
+    /// Tries it once. Returns whether no NMI has run the counters meanwhile.
     #[inline(always)]
     fn try_update_running(&self, cpu: &Cpu) -> bool {
         let (counters, nmis) = (self.counters(cpu), cpu.nmis.get());
         if cpu.enabled.get() {
-            counters.change_running(cpu.active());
+            counters.run(cpu.active());
         } else {
             counters.stop();
         }
@@ -333,13 +350,13 @@ impl CorePmu {
     #[inline(always)]
     pub(super) fn update(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) -> u64 {
         let cpu = on.state();
         if cpu.is_topdown(counter) {
-            self.read_topdown(*on);
+            self.read_topdown(on);
             return event.prev_count().get();
         }
         let width = self.hardware.capabilities.width(counter);
@@ -394,23 +411,24 @@ impl CorePmu {
     #[inline(always)]
     pub(super) fn program(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>) {
         // Looked at once: meanwhile another CPU may let user mode read the event.
-        let index = Self::rdpmc_index(&event, counter);
+        let is_readable = event.is_user_readable();
         if event.is_sampling() {
             cpu.sampling.or(CounterSet::of(counter).bits());
             self.begin(cpu, counter, event);
-        } else if let Some(value) = self.value_to_run_on_from(cpu, counter, event, index.is_some())
-        {
-            self.run_on(cpu, counter, event, value);
+        } else if let Some(until_wrap) = self.distance_to_run_on(cpu, counter, event, is_readable) {
+            self.run_on(cpu, counter, event, until_wrap);
         } else {
             self.begin(cpu, counter, event);
         }
-        event.set_user_index(index);
+        if is_readable {
+            event.set_user_index(Some(counter.rdpmc()));
+        }
     }
 
-    /// The value that `counter`, which is not running, holds if an event that only counts can run on
-    /// from it. `is_readable` says whether user mode may read the event.
+    /// The number of events until `counter`, which is not running, wraps, if an event that only counts
+    /// can run on from what it holds. `is_readable` says whether user mode may read the event.
     #[inline(always)]
-    fn value_to_run_on_from(
+    fn distance_to_run_on(
         &self,
         cpu: &Cpu,
         counter: Counter,
@@ -422,23 +440,22 @@ impl CorePmu {
         }
         let value = self.counters(cpu).known(counter)?;
         let capabilities = &self.hardware.capabilities;
-        let (eventsel, width) = (Self::eventsel_of(&event), capabilities.width(counter));
-        if !capabilities.can_run_on(eventsel, value, width, self.max_period) {
+        let until_wrap = period::delta(value, 0, capabilities.width(counter));
+        if !capabilities.can_run_on(Self::eventsel_of(&event), until_wrap, self.max_period) {
             return None;
         }
         let is_hidden = || !is_readable && !self.hardware.user_rdpmc.is_allowed();
-        (!cpu.dirty().contains(counter) || is_hidden()).then_some(value)
+        (!cpu.is_dirty(counter) || is_hidden()).then_some(until_wrap)
     }
 
-    /// Programs `counter`, which is not counting, for an event that runs on from `value`, which it holds.
+    /// Programs `counter`, which is not counting, for an event that runs on from what it holds,
+    /// `until_wrap` events before the wrap.
     #[inline(always)]
-    fn run_on(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>, value: u64) {
-        let width = self.hardware.capabilities.width(counter);
-        let extended = period::sign_extend(value, width);
-        event.prev_count().set(extended as u64);
+    fn run_on(&self, cpu: &Cpu, counter: Counter, event: CpuEvent<'_, Self>, until_wrap: u64) {
+        Self::set_prev_count(event, until_wrap);
         let (eventsel, takes_pair) = self.prepare(cpu, event);
         self.counters(cpu)
-            .program_further(counter, eventsel, takes_pair);
+            .program_held(counter, eventsel, takes_pair, until_wrap);
     }
 
     /// Programs `counter`, which is not counting, for what is left of its event's period. If nothing is
@@ -475,18 +492,24 @@ impl CorePmu {
         self.program_from(cpu, counter, event, value);
     }
 
-    /// Begins or goes on with an event's period. Returns the value from which its counter is to count, so
-    /// that it wraps when the period ends or before, or after as many events more as the event needs;
-    /// and the period that has ended, if one has. All that the counter holds has been accounted for.
+    /// Begins or goes on with an event's period. What the counter holds must have been accounted for.
+    /// Returns the value to start the counter from, and the period that has ended, if one has.
     #[inline(always)]
     fn next_start(&self, counter: Counter, event: CpuEvent<'_, Self>) -> (u64, Option<u64>) {
         let (until_wrap, ended) = self.next_period(event);
+        // The event may need a start that is further away.
         let capabilities = &self.hardware.capabilities;
         let until_wrap = capabilities.limit_period(Self::eventsel_of(&event), until_wrap);
-        // The counter's value, sign-extended.
-        event.prev_count().set(until_wrap.wrapping_neg());
+        Self::set_prev_count(event, until_wrap);
         let value = period::start_value(until_wrap, capabilities.width(counter));
         (value, ended)
+    }
+
+    /// The event's counter is to count from `until_wrap` events before the wrap, at most half of its
+    /// range. `prev_count` is that value, sign-extended: the page that user mode may have mapped shows
+    /// it, and user mode adds the counter, sign-extended.
+    fn set_prev_count(event: CpuEvent<'_, Self>, until_wrap: u64) {
+        event.prev_count().set(until_wrap.wrapping_neg());
     }
 
     /// Begins or goes on with an event's period. Returns the number of events after which its counter

@@ -30,22 +30,26 @@ impl CorePmu {
     }
 
     /// Gives an event that needs `extra` that register, or another one that does as well.
-    /// `None` if all of them have other values.
+    /// Returns whether there is one: not if all of them have other values.
     pub(super) fn take_extra(
         &self,
         on: OnCpu<'_, Self>,
         of_this_cpu: &mut ExtraInUse,
         event: AddedEvent<'_, Self>,
         extra: Extra,
-    ) -> Option<()> {
+    ) -> bool {
         let capabilities = &self.hardware.capabilities;
         let choices = capabilities.extra_choices(Self::eventsel_of(&event), extra);
-        let taken = self.with_extra_in_use(on, of_this_cpu, |in_use| in_use.take(choices))?;
+        let taken = self.with_extra_in_use(on, of_this_cpu, |in_use| in_use.take(choices));
+        let Some(taken) = taken else {
+            return false;
+        };
         event.move_extra_register(taken.register.index());
-        Some(())
+        true
     }
 
     /// Undoes [`Self::take_extra`] for an event that has an extra register.
+    #[inline(never)]
     pub(super) fn release_extra(
         &self,
         on: OnCpu<'_, Self>,

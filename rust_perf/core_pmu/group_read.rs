@@ -27,6 +27,7 @@ use core::sync::atomic::{
 pub(super) struct GroupRead(AtomicU8);
 
 /// What an NMI has interrupted, see [`GroupRead::interrupt`].
+#[must_use]
 pub(super) struct Interrupted(u8);
 
 /// perf reads no group.
@@ -91,6 +92,6 @@ impl CorePmu {
         if leader.is_up_to_date() || self.extended(slots) == settled {
             return;
         }
-        self.while_stopped(cpu, || self.settle(&on, Registers::Clear));
+        self.while_stopped(cpu, || self.settle(on, Registers::Clear));
     }
 }

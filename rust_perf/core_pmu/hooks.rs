@@ -94,7 +94,7 @@ fn hook<H: ftrace::Handler>(address: usize, handler: H) -> Result<Pin<KBox<Hook<
 impl ftrace::Handler for UserRead {
     fn called(&self, irqs: IrqsDisabled<'_>) {
         let Self(Handler(instance)) = self;
-        instance.driver().hide_counts(&instance.cpus().this(irqs));
+        instance.driver().hide_counts(instance.cpus().this(irqs));
     }
 }
 

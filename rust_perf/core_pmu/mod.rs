@@ -220,9 +220,13 @@ impl Cpu {
         CounterSet::from_bits(self.dirty.get())
     }
 
-    /// An event has left `counter`.
-    fn leave(&self, counter: Counter) {
-        self.dirty.or(self.registers_of(counter).bits());
+    fn is_dirty(&self, counter: Counter) -> bool {
+        self.dirty.get() & CounterSet::of(counter).bits() != 0
+    }
+
+    /// An event has left `counter`. It has counted in `registers`.
+    fn leave(&self, counter: Counter, registers: CounterSet) {
+        self.dirty.or(registers.bits());
         self.sampling.and(!CounterSet::of(counter).bits());
     }
 }
@@ -316,7 +320,7 @@ impl Pmu for CorePmu {
 
     #[inline(always)]
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
-        self.enable_counters(on);
+        self.enable_counters(*on);
     }
 
     #[inline(always)]
@@ -334,7 +338,7 @@ impl Pmu for CorePmu {
     ) -> Result {
         let counter = self.place(*on, schedule, *event).ok_or(EAGAIN)?;
         if start {
-            self.start_placed(on, counter, **event);
+            self.start_placed(*on, counter, **event);
         }
         Ok(())
     }
@@ -349,12 +353,12 @@ impl Pmu for CorePmu {
     }
 
     fn stop(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>, update: bool) {
-        self.stop_event(on, event, update);
+        self.stop_event(*on, event, update);
     }
 
     #[inline(always)]
     fn read(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
-        self.read_event(on, event);
+        self.read_event(*on, event);
     }
 
     fn begin_group_read(&self, on: &OnCpu<'_, Self>) {

@@ -99,17 +99,18 @@ impl CorePmu {
         }
     }
 
-    /// Takes this CPU's counters over, if they are not ours yet. Returns whether they are ours now: they
-    /// are not if the system is shutting down, or this CPU, because nobody might give them back.
+    /// Takes this CPU's counters over, if they are not ours yet. Returns whether they are ours now. They
+    /// are not if the system or this CPU is shutting down: then nobody may be left to give them back.
     /// Interrupts disabled.
     #[inline(always)]
     pub(super) fn take_over(&self, on: OnCpu<'_, Self>) -> bool {
         let cpu = on.state();
-        let is_in_use = !cpu.placed().is_empty() && cpu.is_ours() && !self.shut_down.load(Relaxed);
+        // After a shutdown of the system they are not ours.
+        let is_in_use = !cpu.placed().is_empty() && cpu.is_ours();
         is_in_use || self.take_over_empty(on)
     }
 
-    /// The same if no event is on the CPU, or it shuts down.
+    /// The same if no event is on the CPU, or the counters are not ours.
     #[inline(never)]
     fn take_over_empty(&self, on: OnCpu<'_, Self>) -> bool {
         let cpu = on.state();
@@ -124,7 +125,8 @@ impl CorePmu {
                 cpu.svm.set(enabled);
             }
             let is_late = cpu.empty_since.get() != jiffies() as u64;
-            if cpu.lent.swap(false) || is_late || !self.hooks_alive.get() {
+            if cpu.lent.get() || is_late || !self.hooks_alive.get() {
+                cpu.lent.set(false);
                 // KVM's mediated vPMU may have loaded a guest's values. Other writes of others are
                 // rare, so that they are looked for after a while only.
                 self.counters(cpu).forget();
@@ -170,7 +172,7 @@ impl CorePmu {
 
     /// Stops the counters, and saves what they have counted to their events.
     /// Interrupts disabled.
-    fn save_counts(&self, on: &OnCpu<'_, Self>) {
+    fn save_counts(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         // Settling metrics must not run the counters again.
         let enabled = cpu.enabled.swap(false);
@@ -190,7 +192,7 @@ impl CorePmu {
 
     /// Programs the counters again after they have lost their state. Interrupts
     /// disabled.
-    fn restore(&self, on: &OnCpu<'_, Self>) {
+    fn restore(&self, on: OnCpu<'_, Self>) {
         let (cpu, hardware) = (on.state(), &self.hardware);
         let enabled = cpu.enabled.swap(false);
         self.counters(cpu).reset();
@@ -212,7 +214,7 @@ impl CorePmu {
     }
 
     /// Stops all events of this CPU, and gives its counters back. Interrupts disabled.
-    fn stop_and_give_back(&self, on: &OnCpu<'_, Self>) {
+    fn stop_and_give_back(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         if !cpu.is_ours() {
             return;
@@ -223,7 +225,7 @@ impl CorePmu {
             }
         }
         self.save_counts(on);
-        self.give_back(*on);
+        self.give_back(on);
     }
 }
 
@@ -250,14 +252,14 @@ impl syscore::Handler for Handler {
             // A PMI may be on its way.
             cpu.window.expect_one();
             cpu.set_ownership(Ownership::Asleep);
-            self.driver().save_counts(&on);
+            self.driver().save_counts(on);
         }
     }
 
     fn resume(&self, irqs: IrqsDisabled<'_>) {
         let on = self.0.cpus().this(irqs);
         if on.state().ownership() == Ownership::Asleep {
-            self.driver().restore(&on);
+            self.driver().restore(on);
         }
     }
 
@@ -270,6 +272,6 @@ impl syscore::Handler for Handler {
         // `take_over`. A later `take_over` sees `shut_down`.
         self.0
             .cpus()
-            .on_each(|_| true, |on| driver.stop_and_give_back(on));
+            .on_each(|_| true, |on| driver.stop_and_give_back(*on));
     }
 }

@@ -59,18 +59,18 @@ impl CorePmu {
     #[inline(always)]
     fn handle_pmi(&self, on: OnCpu<'_, Self>, interrupt: Interrupt<'_>) -> nmi::Return {
         let group_read = &on.state().group_read;
-        let started = self.sampling.begin_handler(interrupt);
+        let time = self.sampling.begin_handler(interrupt);
         let interrupted = group_read.interrupt();
         let causes = self.handle_overflows(on, interrupt);
         group_read.resume(interrupted);
-        self.sampling.end_handler(interrupt, started);
+        time.end();
         match causes {
             0 => nmi::Return::None,
             causes => nmi::Return::Handled(causes),
         }
     }
 
-    /// Handles the overflows that an NMI may be about. Returns the number of its causes.
+    /// Handles the overflows that an NMI may be about. Returns how many causes of the NMI were found.
     #[inline(always)]
     fn handle_overflows(&self, on: OnCpu<'_, Self>, interrupt: Interrupt<'_>) -> u32 {
         let cpu = on.state();
@@ -159,7 +159,7 @@ impl CorePmu {
     fn handle_overflow(&self, on: OnCpu<'_, Self>, interrupt: Interrupt<'_>, counter: Counter) {
         let cpu = on.state();
         if cpu.is_topdown(counter) {
-            self.settle(&on, Registers::Clear);
+            self.settle(on, Registers::Clear);
             return;
         }
         // A sample of another counter's event may have stopped this one.
@@ -192,7 +192,7 @@ impl CorePmu {
                 ..Sample::default()
             };
             // If perf stops the event, it calls `stop`.
-            event.overflow(self.sampling, &interrupt, interrupt.regs(), sample);
+            event.overflow(self.sampling, interrupt, interrupt.regs(), sample);
         }
     }
 

@@ -5,7 +5,10 @@
 //! Everything here runs with interrupts disabled, the PMU disabled, and perf's
 //! context lock held.
 
-use super::CorePmu;
+use super::{
+    CorePmu,
+    Cpu, //
+};
 use crate::{
     perf::{
         AddedEvent,
@@ -17,15 +20,14 @@ use crate::{
             Assignment,
             Needs, //
         },
-        counter::Counter,
-        siblings::Siblings,
+        counter::{
+            Counter,
+            CounterSet, //
+        },
         Extra,
         ExtraInUse, //
     },
-    system::{
-        raw_spinlock::RawSpinLock,
-        time::jiffies, //
-    }, //
+    system::time::jiffies, //
 };
 
 /// What the events on a CPU have.
@@ -83,7 +85,9 @@ impl CorePmu {
         needed: Extra,
     ) -> Option<Counter> {
         let Schedule { counters, extra } = schedule;
-        self.take_extra(on, extra, event, needed)?;
+        if !self.take_extra(on, extra, event, needed) {
+            return None;
+        }
         // The code that stands for the register may need another counter.
         let capabilities = &self.hardware.capabilities;
         let register = Self::extra_of(&event).map_or(needed.register, |extra| extra.register);
@@ -126,22 +130,35 @@ impl CorePmu {
             return;
         };
         let cpu = on.state();
-        self.stop_on(&on, counter, event, true);
-        cpu.leave(counter);
-        if cpu.shadow.has_merged() {
-            self.counters(cpu).unmerge(counter);
+        self.stop_on(on, counter, event, true);
+        if cpu.shadow.has_merged() || CounterSet::TOPDOWN.contains(counter) {
+            self.leave_several(cpu, counter);
+        } else {
+            cpu.leave(counter, CounterSet::of(counter));
         }
-        self.deprogram_exclusive(on, event, counter);
-        if counter == Counter::SLOTS {
-            cpu.leads_metrics.set(false);
-        }
-        self.release_extra(on, &mut schedule.extra, &event);
         let assignment = &mut schedule.counters;
-        self.unassign(on, assignment, counter);
+        if self.hardware.capabilities.any_exclusive() {
+            self.leave_siblings(on, assignment, event, counter);
+        } else {
+            assignment.remove(counter);
+        }
+        if event.extra_register().is_some() {
+            self.release_extra(on, &mut schedule.extra, &event);
+        }
         cpu.placed.set(assignment.used().bits());
         if assignment.used().is_empty() {
             cpu.empty_since.set(jiffies() as u64);
             self.give_back_if_offline(on);
+        }
+    }
+
+    /// An event has left `counter`, and perhaps other registers with it: those of a pair or of metrics.
+    #[inline(never)]
+    fn leave_several(&self, cpu: &Cpu, counter: Counter) {
+        cpu.leave(counter, cpu.registers_of(counter));
+        self.counters(cpu).unmerge(counter);
+        if counter == Counter::SLOTS {
+            cpu.leads_metrics.set(false);
         }
     }
 
@@ -195,25 +212,28 @@ impl CorePmu {
         }
     }
 
-    /// Undoes [`Self::assign`]. The event has been stopped.
-    #[inline(always)]
-    fn unassign(&self, on: OnCpu<'_, Self>, assignment: &mut Assignment, counter: Counter) {
-        match self.siblings(on) {
-            Some(siblings) => Self::unassign_from(siblings, on, assignment, counter),
-            None => assignment.remove(counter),
-        }
-    }
-
+    /// An event has left `counter`, where events may disturb other threads.
     #[inline(never)]
-    fn unassign_from(
-        siblings: &RawSpinLock<Siblings>,
+    fn leave_siblings(
+        &self,
         on: OnCpu<'_, Self>,
         assignment: &mut Assignment,
+        event: CpuEvent<'_, Self>,
         counter: Counter,
     ) {
-        siblings.with(on.irqs_disabled(), |siblings| {
-            siblings.remove(assignment, counter)
-        });
+        self.deprogram_exclusive(on, event, counter);
+        self.unassign(on, assignment, counter);
+    }
+
+    /// Undoes [`Self::assign`]. The event has been stopped.
+    #[inline(never)]
+    fn unassign(&self, on: OnCpu<'_, Self>, assignment: &mut Assignment, counter: Counter) {
+        match self.siblings(on) {
+            Some(siblings) => siblings.with(on.irqs_disabled(), |siblings| {
+                siblings.remove(assignment, counter)
+            }),
+            None => assignment.remove(counter),
+        }
     }
 
     /// Moves an event of this CPU to another counter, which is free, to make room for
@@ -229,8 +249,9 @@ impl CorePmu {
             return;
         };
         let was_stopped = event.is_stopped();
-        self.stop_event(&on, event, true);
-        on.state().leave(from);
+        self.stop_event(on, event, true);
+        let cpu = on.state();
+        cpu.leave(from, cpu.registers_of(from));
         self.deprogram_exclusive(on, event, from);
         added.move_other(from.index(), to.index());
         if !was_stopped {

@@ -116,7 +116,7 @@ impl CorePmu {
     /// Starts an event if it is a metric or has metrics. Returns whether it is such an event.
     pub(super) fn start_topdown(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) -> bool {
@@ -171,10 +171,9 @@ impl CorePmu {
                 Counter::SLOTS if event.is_user_readable() => Registers::Save,
                 _ => Registers::Clear,
             };
-            let has_wrapped = self.settle(&on, registers);
+            let has_wrapped = self.settle(on, registers);
             cpu.deactivate(counter);
-            event.set_stopped();
-            event.set_up_to_date();
+            event.set_stopped_up_to_date();
             has_wrapped
         });
         self.end_stopping(cpu, stopping, has_wrapped);
@@ -186,7 +185,7 @@ impl CorePmu {
     #[inline(never)]
     pub(super) fn program_topdown(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         counter: Counter,
         event: CpuEvent<'_, Self>,
     ) {
@@ -206,7 +205,7 @@ impl CorePmu {
                 .program_metrics(Self::eventsel_of(&event), values);
             return;
         }
-        let Some(leader) = self.leader(on) else {
+        let Some(leader) = self.leader(&on) else {
             return;
         };
         let [of_leader, fields] = leader.scratch();
@@ -221,11 +220,11 @@ impl CorePmu {
 
     /// Adds to the metrics of this CPU, and to their slots, what has been counted since this
     /// was last done. Returns whether fixed counter 3 has wrapped. No counter is running.
-    pub(super) fn settle(&self, on: &OnCpu<'_, Self>, registers: Registers) -> bool {
+    pub(super) fn settle(&self, on: OnCpu<'_, Self>, registers: Registers) -> bool {
         let cpu = on.state();
         // Look before `settling` is set: an NMI that stops these events afterwards relies on it
         // that they are settled here.
-        let leader = self.leader(on).filter(|leader| !leader.is_up_to_date());
+        let leader = self.leader(&on).filter(|leader| !leader.is_up_to_date());
         let running = cpu.active().metrics_part();
         let Some(leader) = leader else {
             return false;
@@ -241,7 +240,7 @@ impl CorePmu {
 
     fn settle_with(
         &self,
-        on: &OnCpu<'_, Self>,
+        on: OnCpu<'_, Self>,
         leader: CpuEvent<'_, Self>,
         running: CounterSet,
         registers: Registers,
@@ -312,14 +311,14 @@ impl CorePmu {
     }
 
     /// If the leader was started before it had metrics, starts it again.
-    fn convert_leader(&self, on: &OnCpu<'_, Self>) {
+    fn convert_leader(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         if cpu.leads_metrics.get() || !cpu.active().contains(Counter::SLOTS) {
             return;
         }
         if let Some(leader) = on.event(Counter::SLOTS.index()) {
             self.stop_event(on, leader, true);
-            self.start_event(*on, leader);
+            self.start_event(on, leader);
         }
     }
 

@@ -72,7 +72,7 @@ impl CorePmu {
             };
             let found = on.event(counter.index());
             if let Some(found) = found.filter(|found| ptr::eq::<Event<Self>>(&**found, event)) {
-                self.clear_dirty(on);
+                self.clear_dirty(*on);
                 found.set_user_index(Self::rdpmc_index(event, counter));
                 found.update_userpage();
             }
@@ -97,7 +97,7 @@ impl CorePmu {
     ///
     /// The driver itself calls the hooked function once in its callbacks, when it takes the
     /// counters over. They are not its own yet then.
-    pub(super) fn hide_counts(&self, on: &OnCpu<'_, Self>) {
+    pub(super) fn hide_counts(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         // Who has the counters otherwise clears them: see `Counters::give_back`.
         if cpu.ownership() == Ownership::Ours {
@@ -108,7 +108,7 @@ impl CorePmu {
     /// Clears the dirty counters. An event that runs on from what one holds begins anew. Interrupts
     /// disabled.
     #[inline(never)]
-    pub(super) fn clear_dirty(&self, on: &OnCpu<'_, Self>) {
+    pub(super) fn clear_dirty(&self, on: OnCpu<'_, Self>) {
         let cpu = on.state();
         let dirty = cpu.dirty();
         if dirty.is_empty() {

@@ -16,6 +16,7 @@ use crate::{
     }, //
 };
 use core::{
+    arch::asm,
     marker::PhantomData,
     ops::Deref,
     ptr::addr_of_mut, //
@@ -354,6 +355,21 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
     /// Marks the event's count as including all that the hardware has counted.
     pub fn set_up_to_date(&self) {
         self.set_state(self.state() | bindings::PERF_HES_UPTODATE);
+    }
+
+    /// Marks the event's count as not including all that the hardware has counted, but leaves it stopped
+    /// if an NMI has just stopped it.
+    pub fn set_not_up_to_date(&self) {
+        // SAFETY: An aligned word of the event, which only this CPU and its NMIs access. The
+        // instruction accesses nothing else. An NMI comes before or after it.
+        unsafe {
+            asm!(
+                "and dword ptr [{state}], {mask:e}",
+                state = in(reg) addr_of_mut!((*self.hw()).state),
+                mask = in(reg) !bindings::PERF_HES_UPTODATE,
+                options(nostack),
+            )
+        }
     }
 
     /// Begins a period, after which a sample is due. An event that is counted one by one, such

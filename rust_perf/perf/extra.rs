@@ -23,17 +23,16 @@ impl<T: Pmu> Event<T> {
     /// The register that the event needs besides its counter. Another CPU may see an old
     /// register. Any context.
     pub fn extra_register(&self) -> Option<ExtraRegister> {
-        // SAFETY: Aligned words of the event. All variants of the union may be read as integers, and
-        // no Rust PMU uses another variant than this one. The value does not change while the event
-        // is open, so that it belongs to whatever register is read.
-        let (index, value) = unsafe {
-            let extra = addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.extra_reg);
-            (
-                addr_of_mut!((*extra).idx).read_volatile(),
-                addr_of_mut!((*extra).config).read_volatile(),
-            )
-        };
+        // SAFETY: This is within an allocated `perf_event`.
+        let extra =
+            unsafe { addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.extra_reg) };
+        // SAFETY: An aligned word of the event. All variants of the union may be read as integers, and
+        // no Rust PMU uses another variant than this one.
+        let index = unsafe { addr_of_mut!((*extra).idx).read_volatile() };
         let index = usize::try_from(index).ok()?;
+        // SAFETY: The same. The value does not change while the event is open, so that it belongs to
+        // whatever register has been read.
+        let value = unsafe { addr_of_mut!((*extra).config).read_volatile() };
         Some(ExtraRegister { index, value })
     }
 

@@ -27,8 +27,7 @@ use kernel::prelude::*;
 /// A PMU's view of the CPU that the code runs on: the events on it, and the
 /// driver's state for it.
 ///
-/// A function that is not inlined may take it by value, so that a caller on a hot path can keep it in
-/// registers.
+/// It is passed by value where it matters that it stays in registers.
 pub struct OnCpu<'a, T: Pmu> {
     slot: &'a Slot<T>,
     /// Keeps the code on this CPU, and this value as well.

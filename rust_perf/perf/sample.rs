@@ -40,31 +40,42 @@ impl Sampling {
         Ok(Sampling(()))
     }
 
-    /// The handler of an interrupt or NMI begins. The result is for [`Self::end_handler`].
+    /// The handler of an interrupt or NMI begins.
     ///
     /// As in the in-tree handler the clock is `sched_clock()`: no time of another CPU is compared.
-    pub fn begin_handler(self, _: Interrupt<'_>) -> Started {
-        // SAFETY: The function may be called in any context.
-        Started(unsafe { bindings::sched_clock() })
+    pub fn begin_handler(self, interrupt: Interrupt<'_>) -> HandlerTime<'_> {
+        HandlerTime {
+            // SAFETY: The function may be called in any context.
+            start: unsafe { bindings::sched_clock() },
+            _interrupt: interrupt,
+        }
     }
+}
 
+/// The time that the handler of an interrupt takes.
+#[must_use]
+pub struct HandlerTime<'a> {
+    /// In nanoseconds.
+    start: u64,
+    /// Keeps it on its CPU.
+    _interrupt: Interrupt<'a>,
+}
+
+impl HandlerTime<'_> {
     /// The handler ends. Tells perf how long it took.
     ///
     /// perf lowers the sample rate that it allows
     /// (`kernel.perf_event_max_sample_rate`) if handlers take too large a share of the
     /// time (`kernel.perf_cpu_time_max_percent`).
-    pub fn end_handler(self, _: Interrupt<'_>, started: Started) {
+    pub fn end(self) {
         // SAFETY: The function may be called in any context.
         let end = unsafe { bindings::sched_clock() };
         // The clock of an unstable TSC can step back.
-        let elapsed = end.saturating_sub(started.0);
+        let elapsed = end.saturating_sub(self.start);
         // SAFETY: The function accesses per-CPU data, and an interrupt handler stays on its CPU.
         unsafe { bindings::rust_perf_sample_event_took(elapsed) };
     }
 }
-
-/// When a handler began, in nanoseconds.
-pub struct Started(u64);
 
 /// What a sample contains besides the registers and what perf itself adds.
 #[derive(Default)]
@@ -84,7 +95,7 @@ impl<T: Pmu> CpuEvent<'_, T> {
     ///
     /// Returns whether perf has stopped the event, because it throttles it or because the
     /// event has reached its limit (`PERF_EVENT_IOC_REFRESH`).
-    pub fn overflow(&self, _: Sampling, _: &Interrupt<'_>, regs: Regs<'_>, sample: Sample) -> bool {
+    pub fn overflow(&self, _: Sampling, _: Interrupt<'_>, regs: Regs<'_>, sample: Sample) -> bool {
         let mut data = MaybeUninit::<bindings::perf_sample_data>::uninit();
         // SAFETY: `data` is valid for writes. The function initialises the fields that perf expects
         // of the callers of `perf_event_overflow()`.

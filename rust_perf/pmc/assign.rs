@@ -38,7 +38,7 @@ pub struct Assignment {
 }
 
 /// What an event needs of the counters, in one word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Needs(u64);
 
 impl Needs {
@@ -46,17 +46,18 @@ impl Needs {
     const PAIR: u64 = 1 << 63;
     const EXCLUSIVE: u64 = 1 << 62;
 
-    /// One of the counters that can count it, or a pair that begins with one of them.
+    /// What an event needs that any of `counters` can count, or if it takes a `pair`, any pair that begins
+    /// with one of them.
     ///
-    /// `exclusive` says whether the event may make the counters of the same number of the core's other
-    /// threads count wrongly.
+    /// It is `exclusive` if it may make the counters of the same number of the core's other threads
+    /// count wrongly.
     pub const fn new(counters: CounterSet, pair: bool, exclusive: bool) -> Self {
         let pair = if pair { Self::PAIR } else { 0 };
         let exclusive = if exclusive { Self::EXCLUSIVE } else { 0 };
         Needs(counters.bits() | pair | exclusive)
     }
 
-    /// What it needs, as [`Self::from_word`] takes it.
+    /// The word, for [`Self::from_word`].
     pub const fn into_word(self) -> u64 {
         self.0
     }
@@ -168,7 +169,9 @@ impl Assignment {
             return None;
         }
         let counter = needs.counters().without(self.used).preferred()?;
-        self.put(counter, needs.counters(), false);
+        // It is not in `exclusive`, as no free counter is.
+        *self.allowed.get_mut(counter.index())? = needs.counters();
+        self.used = self.used | CounterSet::of(counter);
         Some(counter)
     }
 

@@ -306,6 +306,14 @@ mod tests {
     }
 
     #[test]
+    fn slots_and_metrics_are_topdown() {
+        for counter in CounterSet::from_bits(u64::MAX) {
+            let expected = counter == Counter::SLOTS || counter.as_metric().is_some();
+            assert_eq!(CounterSet::TOPDOWN.contains(counter), expected);
+        }
+    }
+
+    #[test]
     fn metrics_come_after_the_fixed_counters() {
         let metrics = CounterSet::first_metrics(4);
         assert_eq!(metrics.bits(), 0xf << 48);

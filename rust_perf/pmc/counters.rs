@@ -75,8 +75,8 @@ pub trait Registers: Copy {
 ///
 /// The caller must stay on the CPU that the shadow belongs to. An NMI may
 /// interrupt any method. Its handler may call any method, too, but only for
-/// counters other than those of the interrupted call. There are two exceptions. `run`, `stop`
-/// and `change_running` concern all counters: their caller must notice such an NMI, and then
+/// counters other than those of the interrupted call. There are two exceptions. `run` and `stop`
+/// concern all counters: their caller must notice such an NMI, and then
 /// call [`Self::forget_running`]. The caller of `peek` must notice such an NMI, too, and
 /// read again: the first value may be old. Extra registers belong to no counter; an NMI
 /// writes what is in them already.
@@ -169,13 +169,31 @@ impl<'a, R: Registers> Counters<'a, R> {
         self.program_control(counter, event);
     }
 
-    /// Does the same, but from the value on that the counter holds.
+    /// Does the same for a counter that was [known](Self::known) to hold the value `until_wrap` events
+    /// before the wrap. It is written if it is not known any more: an NMI has come since.
     #[inline(always)]
-    pub fn program_further(self, counter: Counter, event: EventSel, takes_pair: bool) {
+    pub fn program_held(
+        self,
+        counter: Counter,
+        event: EventSel,
+        takes_pair: bool,
+        until_wrap: u64,
+    ) {
         if takes_pair {
             self.merge(counter);
         }
+        if !self.shadow.knows(counter) {
+            self.set_start(counter, until_wrap);
+        }
         self.program_control(counter, event);
+    }
+
+    #[cold]
+    fn set_start(self, counter: Counter, until_wrap: u64) {
+        self.set(
+            counter,
+            period::start_value(until_wrap, self.caps.width(counter)),
+        );
     }
 
     /// Programs `counter`, which must not be counting, to count `event`.
@@ -278,43 +296,41 @@ impl<'a, R: Registers> Counters<'a, R> {
 
     /// Runs exactly the counters in `run`, all of which must be programmed. If any metric is
     /// among them, PERF_METRICS runs. With the first counter of a pair runs the second one.
-    #[inline]
+    #[inline(always)]
     pub fn run(self, run: CounterSet) {
-        if !self.shadow.runs(run) {
-            self.change_running(run);
-        }
-    }
-
-    /// Stops all counters, as `run` of none does.
-    #[inline(always)]
-    pub fn stop(self) {
-        if self.shadow.is_stopped() {
-            return;
-        }
-        let Shadow { running, known, .. } = self.shadow;
-        // Nothing changes, unless it is not known what runs.
-        known.and(!running.get());
-        match self.caps.generation.global {
-            Some(global) => self.regs.wrmsr(global.ctrl, 0),
-            None => self.change_enables(running.get(), CounterSet::EMPTY),
-        }
-        running.set(0);
-    }
-
-    /// Does the same as `run`, for a caller that knows that something else runs.
-    #[inline(always)]
-    pub fn change_running(self, run: CounterSet) {
+        let global = self.caps.generation.global;
         let run = self.shadow.with_merged(run.global());
         let Shadow { running, known, .. } = self.shadow;
         let before = running.get();
+        if before == run.bits() {
+            return;
+        }
         // In this order the invariant also holds in between. UNKNOWN has the bits of all counters.
         running.set(before | run.bits());
         known.and(!running.get());
-        match self.caps.generation.global {
+        match global {
             Some(global) => self.regs.wrmsr(global.ctrl, run.bits()),
             None => self.change_enables(before, run),
         }
         running.set(run.bits());
+    }
+
+    /// Stops all counters. Running none does the same, but finds out what runs with these.
+    #[inline(always)]
+    pub fn stop(self) {
+        let global = self.caps.generation.global;
+        if self.shadow.is_stopped() {
+            return;
+        }
+        let Shadow { running, known, .. } = self.shadow;
+        // A counter that is known to run is not in `known`. So this clears bits only if `running` is
+        // UNKNOWN.
+        known.and(!running.get());
+        match global {
+            Some(global) => self.regs.wrmsr(global.ctrl, 0),
+            None => self.change_enables(running.get(), CounterSet::EMPTY),
+        }
+        running.set(0);
     }
 
     /// Sets EN for the counters in `run`, and clears it for others. `before` is what `running` was.

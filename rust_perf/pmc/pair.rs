@@ -91,11 +91,16 @@ impl Shadow {
 
     /// `counters`, and for the first ones of pairs the second ones.
     pub fn with_merged(&self, counters: CounterSet) -> CounterSet {
-        let merged = self.merged();
-        if merged.is_empty() {
-            counters
+        if self.has_merged() {
+            self.with_seconds(counters)
         } else {
-            counters | (counters.successors() & merged)
+            counters
         }
+    }
+
+    /// The same while there are pairs. They are rare.
+    #[cold]
+    fn with_seconds(&self, counters: CounterSet) -> CounterSet {
+        counters | (counters.successors() & self.merged())
     }
 }

@@ -75,17 +75,11 @@ impl Shadow {
         self.running.get() == 0
     }
 
-    /// Whether exactly these counters run, and what comes with them.
-    #[inline]
-    pub fn runs(&self, counters: CounterSet) -> bool {
-        self.running.get() == self.with_merged(counters.global()).bits()
-    }
-
-    /// Whether exactly these counters run, and at least one does. Cheaper than [`Self::runs`], but also
-    /// `false` where a pair runs, or a metric other than the first.
+    /// Whether exactly these counters are known to run. It is also `false` where a pair runs, or a metric
+    /// other than the first: more than these run then.
     #[inline]
     pub fn runs_just(&self, counters: CounterSet) -> bool {
-        !counters.is_empty() && self.running.get() == counters.bits()
+        self.running.get() == counters.bits()
     }
 
     pub(super) fn running(&self) -> CounterSet {

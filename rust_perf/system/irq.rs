@@ -133,8 +133,8 @@ pub struct Interrupt<'a> {
 impl<'a> Interrupt<'a> {
     /// # Safety
     ///
-    /// Must be called in the handler of an interrupt or NMI that found `regs`. The
-    /// result must not outlive the handler.
+    /// Must be called in the handler of an interrupt or NMI that found `regs`. Neither the
+    /// result nor a copy must outlive the handler.
     pub unsafe fn from_raw(regs: NonNull<bindings::pt_regs>) -> Self {
         Interrupt {
             regs: Regs {

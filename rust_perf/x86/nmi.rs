@@ -137,8 +137,8 @@ unsafe extern "C" fn handle_nmi<H: Handler>(_type: c_uint, regs: *mut bindings::
     let Some(regs) = NonNull::new(regs) else {
         return bindings::NMI_DONE as c_int;
     };
-    // SAFETY: This is the handler of the NMI that found these registers, and `handle` cannot keep
-    // the reference.
+    // SAFETY: This is the handler of the NMI that found these registers. `handle` takes any lifetime,
+    // so that it can keep neither the value nor a copy.
     let interrupt = unsafe { Interrupt::from_raw(regs) };
     match registration.handler.handle(&interrupt) {
         Return::None => bindings::NMI_DONE as c_int,

@@ -86,6 +86,26 @@ fn shortest_periods_of_models() {
     }
 }
 
+/// INST_RETIRED.ALL must have a multiple of 64 events until the wrap on Broadwell, also if the event
+/// runs on.
+#[test]
+fn where_events_run_on_from() {
+    for (model, granule) in [(0x1a, 1), (0x3c, 1), (0x3d, 64), (0x5e, 1)] {
+        let caps = with_all_counters(6, model);
+        let max = caps.max_period();
+        for (code, granule) in [(0x01c0, granule), (0x00c0, 1)] {
+            for until_wrap in [max + 1, max, max - 63, max / 2 + 65, max / 2, 64, 1] {
+                let is_far = max / 2 < until_wrap && until_wrap <= max;
+                assert_eq!(
+                    caps.can_run_on(EventSel::from_raw(code), until_wrap, max),
+                    is_far && until_wrap % granule == 0,
+                    "{model:#x}, {code:#x}, {until_wrap:#x}"
+                );
+            }
+        }
+    }
+}
+
 /// A CPU with so many GP counters and the fixed counters of this bitmap.
 fn with_counters(family: u8, model: u8, gp: u8, fixed: u32) -> Capabilities {
     // Leaf 0AH counts the fixed counters before the first gap.
