@@ -98,7 +98,7 @@ impl CorePmu {
         update: bool,
     ) {
         let cpu = on.state();
-        if cpu.is_topdown(counter) {
+        if CounterSet::TOPDOWN.contains(counter) && cpu.is_topdown(counter) {
             self.stop_topdown(on, counter, event);
             return;
         }

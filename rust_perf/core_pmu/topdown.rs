@@ -374,7 +374,6 @@ impl Cpu {
 
     /// Whether the event on a counter is a metric or has metrics.
     pub(super) fn is_topdown(&self, counter: Counter) -> bool {
-        CounterSet::TOPDOWN.contains(counter)
-            && (counter != Counter::SLOTS || self.leads_metrics.get())
+        counter.as_metric().is_some() || (counter == Counter::SLOTS && self.leads_metrics.get())
     }
 }
