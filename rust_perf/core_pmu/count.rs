@@ -51,6 +51,8 @@ impl CorePmu {
         }
         if !event.is_up_to_date() {
             self.update(on, counter, event);
+            // An NMI must not read the counter while it is programmed.
+            event.set_up_to_date();
         }
         self.start_stopped(cpu, counter, event);
         self.run_active(cpu);
@@ -328,13 +330,13 @@ impl CorePmu {
         }
     }
 
-    /// [`Self::try_update_running`] on a CPU without global control, where there is more to do.
+    /// [`Self::try_update_running`] on a CPU without global control. Not inlined: it writes each EVENTSEL.
     #[inline(never)]
     fn try_update_enables(&self, cpu: &Cpu) -> bool {
         self.try_update_running(cpu)
     }
 
-    /// Tries it once. Returns whether no NMI has run the counters meanwhile.
+    /// Runs the active counters, or none, once. Returns whether no NMI has run the counters meanwhile.
     #[inline(always)]
     fn try_update_running(&self, cpu: &Cpu) -> bool {
         let (counters, nmis) = (self.counters(cpu), cpu.nmis.get());

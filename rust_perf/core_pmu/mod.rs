@@ -246,7 +246,7 @@ pub(crate) struct CorePmu {
     named: KVec<u64>,
     /// The largest number of events before the wrap at which a counter is started.
     max_period: u64,
-    /// Whether the system is shutting down: no counter may be started any more.
+    /// Whether the system is shutting down: no counters may be taken over any more.
     shut_down: AtomicBool,
     /// Whether [`Hooks`](hooks::Hooks) tell the driver what the kernel does with the counters.
     hooks_alive: Alive,

@@ -269,7 +269,7 @@ impl syscore::Handler for Handler {
         // Keeps the reservation as it is.
         let _owner = driver.owner.lock();
         // Ask every CPU, not only those whose counters are ours: one may be in the middle of
-        // `take_over`. A later `take_over` sees `shut_down`.
+        // `take_over`. A later `take_over` finds that the counters are not ours, and looks at `shut_down`.
         self.0
             .cpus()
             .on_each(|_| true, |on| driver.stop_and_give_back(*on));

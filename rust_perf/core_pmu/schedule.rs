@@ -212,7 +212,8 @@ impl CorePmu {
         }
     }
 
-    /// An event has left `counter`, where events may disturb other threads.
+    /// An event has left `counter`, where events may disturb other threads. These may have the counter
+    /// once it is unassigned.
     #[inline(never)]
     fn leave_siblings(
         &self,

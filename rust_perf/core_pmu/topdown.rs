@@ -128,6 +128,7 @@ impl CorePmu {
                 // It was stopped as an ordinary event: the counter has the rest of its count.
                 cpu.leads_metrics.set(false);
                 self.update(on, counter, event);
+                event.set_up_to_date();
             }
             let leads = number != 0;
             cpu.leads_metrics.set(leads);

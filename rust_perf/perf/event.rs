@@ -305,6 +305,23 @@ impl<T> Deref for CpuEvent<'_, T> {
     }
 }
 
+/// An instruction on the state of the [`CpuEvent`] `self` and the operand `value`. It is one, because an
+/// NMI may stop the event: it comes before or after.
+macro_rules! change_state {
+    ($instruction:literal, $self:ident, $value:expr) => {
+        // SAFETY: An aligned word of the event, which only this CPU and its NMIs access. The instruction
+        // accesses nothing else. The block is not `nomem`: NMIs depend on the order.
+        unsafe {
+            asm!(
+                concat!($instruction, " dword ptr [{state}], {value:e}"),
+                state = in(reg) addr_of_mut!((*$self.hw()).state),
+                value = in(reg) $value,
+                options(nostack),
+            )
+        }
+    };
+}
+
 impl<'a, T: Pmu> CpuEvent<'a, T> {
     /// # Safety
     ///
@@ -344,7 +361,7 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
 
     /// Marks the event as stopped.
     pub fn set_stopped(&self) {
-        self.set_state(self.state() | bindings::PERF_HES_STOPPED);
+        change_state!("or", self, bindings::PERF_HES_STOPPED);
     }
 
     /// Marks the event as stopped, and its count as including all that the hardware has counted.
@@ -354,22 +371,12 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
 
     /// Marks the event's count as including all that the hardware has counted.
     pub fn set_up_to_date(&self) {
-        self.set_state(self.state() | bindings::PERF_HES_UPTODATE);
+        change_state!("or", self, bindings::PERF_HES_UPTODATE);
     }
 
-    /// Marks the event's count as not including all that the hardware has counted, but leaves it stopped
-    /// if an NMI has just stopped it.
+    /// Marks the event's count as not including all that the hardware has counted.
     pub fn set_not_up_to_date(&self) {
-        // SAFETY: An aligned word of the event, which only this CPU and its NMIs access. The
-        // instruction accesses nothing else. An NMI comes before or after it.
-        unsafe {
-            asm!(
-                "and dword ptr [{state}], {mask:e}",
-                state = in(reg) addr_of_mut!((*self.hw()).state),
-                mask = in(reg) !bindings::PERF_HES_UPTODATE,
-                options(nostack),
-            )
-        }
+        change_state!("and", self, !bindings::PERF_HES_UPTODATE);
     }
 
     /// Begins a period, after which a sample is due. An event that is counted one by one, such

@@ -46,8 +46,8 @@ impl Needs {
     const PAIR: u64 = 1 << 63;
     const EXCLUSIVE: u64 = 1 << 62;
 
-    /// What an event needs that any of `counters` can count, or if it takes a `pair`, any pair that begins
-    /// with one of them.
+    /// The needs of an event that any of `counters` can count. If it takes a `pair`, they are the first
+    /// counters of the pairs that can.
     ///
     /// It is `exclusive` if it may make the counters of the same number of the core's other threads
     /// count wrongly.

@@ -170,7 +170,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     }
 
     /// Does the same for a counter that was [known](Self::known) to hold the value `until_wrap` events
-    /// before the wrap. It is written if it is not known any more: an NMI has come since.
+    /// before the wrap. The counter is written if its value is not known any more: an NMI has come since.
     #[inline(always)]
     pub fn program_held(
         self,
@@ -315,7 +315,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         running.set(run.bits());
     }
 
-    /// Stops all counters. Running none does the same, but finds out what runs with these.
+    /// Stops all counters. `run` of none does the same, but also looks up pairs and metrics.
     #[inline(always)]
     pub fn stop(self) {
         let global = self.caps.generation.global;

@@ -76,7 +76,7 @@ impl Shadow {
     }
 
     /// Whether exactly these counters are known to run. It is also `false` where a pair runs, or a metric
-    /// other than the first: more than these run then.
+    /// other than the first: `running` then has other bits than the set.
     #[inline]
     pub fn runs_just(&self, counters: CounterSet) -> bool {
         self.running.get() == counters.bits()

@@ -213,6 +213,7 @@ fn registers_are_written_together_or_not_at_all() {
     assert_eq!(set(255, 0x41), (0, 2));
     // What runs is not known any more. One write runs both.
     assert_eq!(driven.cpu.cost(|| driven.run(both())), (0, 1));
+    assert_eq!(driven.cpu.cost(|| driven.run(both())), (0, 0));
     let ctrl = driven.cpu.pmu.borrow().rdmsr(GLOBAL_CTRL);
     assert_eq!(ctrl, Ok((1 << 48) | (1 << 35)));
     driven.run(CounterSet::EMPTY);
