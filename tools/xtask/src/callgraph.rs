@@ -168,7 +168,9 @@ fn direct_call(line: &str) -> Option<&str> {
         .strip_suffix('>')?;
     let offset = target.rsplit_once("+0x");
     let inside = offset.is_some_and(|(_, hex)| hex.bytes().all(|b| b.is_ascii_hexdigit()));
-    (!inside).then_some(target)
+    // Before its relocation a jump at the end of a function goes to the padding behind it.
+    let is_padding = target.starts_with("__pfx_");
+    (!inside && !is_padding).then_some(target)
 }
 
 /// Whether an instruction locks the bus: by the prefix, or an XCHG with memory.
@@ -217,6 +219,9 @@ mod tests {
       50:\tlock incq (%rdi)
 0000000000000060 <swaps>:
       60:\txchg   %rax,0x8(%rdi)
+0000000000000070 <returns>:
+      70:\tjmp    75 <__pfx_8scheduleNt6placed>
+\t\t\t71: R_X86_64_PLT32\t__x86_return_thunk-0x4
 ";
 
     #[test]
@@ -231,6 +236,12 @@ mod tests {
         let panic = "core::panicking::panic_const::panic_const_add_overflow";
         assert_eq!(calls("helper"), [".rodata", panic]);
         assert!(calls("quiet").is_empty());
+    }
+
+    #[test]
+    fn what_follows_a_function_is_not_called() {
+        let graph = CallGraph::parse(DISASSEMBLY);
+        assert_eq!(graph.0["returns"], HashSet::from(["__x86_return_thunk"]));
     }
 
     #[test]
