@@ -100,6 +100,7 @@ impl CorePmu {
         update: bool,
     ) {
         let cpu = on.state();
+        // The set is a constant, so that most counters need no look at this CPU's state.
         if CounterSet::TOPDOWN.contains(counter) && cpu.is_topdown(counter) {
             self.stop_topdown(on, counter, event);
             return;

@@ -220,6 +220,11 @@ impl Assignment {
         exclusive: bool,
         barred: Barred,
     ) -> Option<Placement> {
+        // Room can be made only if a placed event may be on a free counter. Often none may: perf adds
+        // events until one does not fit.
+        if self.movable_to().without(self.used).is_empty() {
+            return None;
+        }
         // Search breadth first from the new event's counters. `came_from[c]` is the counter whose
         // event would move to `c`; it is `c` itself for the new event.
         let mut came_from = [0u8; MAX_COUNTERS];
@@ -284,6 +289,12 @@ impl Assignment {
     /// The counters that have an exclusive event.
     pub fn exclusive(&self) -> CounterSet {
         self.exclusive
+    }
+
+    /// The counters that any of the placed events may be on.
+    fn movable_to(&self) -> CounterSet {
+        let allowed = self.used.into_iter().map(|on| self.allowed_on(on));
+        allowed.fold(CounterSet::EMPTY, |all, allowed| all | allowed)
     }
 
     fn allowed_on(&self, counter: Counter) -> CounterSet {
