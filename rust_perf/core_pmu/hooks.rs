@@ -110,6 +110,11 @@ impl ftrace::Handler for RunCounters {
         let Self(Handler(instance)) = self;
         let on = instance.cpus().this(irqs);
         let cpu = on.state();
+        // Others may have the counters. If it were not known which run, the PMU would stop all of them when
+        // it is next enabled.
+        if !cpu.is_ours() {
+            return;
+        }
         // What this interrupts must notice it, too.
         cpu.nmis.add(1);
         instance.driver().counters(cpu).forget_running();

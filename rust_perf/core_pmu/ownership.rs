@@ -57,7 +57,7 @@ impl Cpu {
         self.ownership.set(ownership as u64);
     }
 
-    fn is_ours(&self) -> bool {
+    pub(super) fn is_ours(&self) -> bool {
         self.ownership() == Ownership::Ours
     }
 }

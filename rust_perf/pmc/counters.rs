@@ -23,9 +23,8 @@
 //!   left in them, and the driver says so.
 //! - Whoever had the counters before may have left anything in them, and may have had PMIs freeze
 //!   them: CTR_FRZ in GLOBAL_STATUS stops all counters, and is cleared with the overflows.
-//!
-//! - The in-tree driver does so whenever perf enables its PMU, which goes on without events. The
-//!   caller must keep perf from that.
+//! - The in-tree driver writes GLOBAL_CTRL whenever perf enables its PMU, which goes on without events.
+//!   The caller must keep perf from that.
 //!
 //! While an event of Intel PT or BTS is open, the in-tree NMI handler runs behind
 //! ours and may leave GLOBAL_CTRL at 0. Then the counters stop until perf next

@@ -6,7 +6,7 @@ use std::arch::x86_64::{CpuidResult, __cpuid_count};
 use std::collections::BTreeMap;
 use std::fmt;
 
-use anyhow::{ensure, Result};
+use anyhow::{Context, Result};
 use pmu_model::CPUID_ACCESSES;
 
 /// A way to access a register.
@@ -39,25 +39,35 @@ fn subleaf(n: u32) -> [u32; 4] {
     [eax, ebx, ecx, edx]
 }
 
-/// Whether the PMU counts accesses.
-fn are_counted() -> bool {
-    // Other CPUs answer with the highest leaf below: no PMU has so many registers.
-    matches!(subleaf(0), [1..=1000, ..]) && subleaf(1)[3] <= 1
-}
-
-/// All accesses to the registers of the CPU that this runs on, as CPUID has them. The thread must
-/// stay on it. This is quick, so that little is counted meanwhile.
-fn raw() -> Vec<[u32; 4]> {
+/// All accesses to the registers of the CPU that this runs on, as CPUID has them. `None` if the PMU
+/// does not count them. The thread must stay on the CPU. This is quick, so that little is counted
+/// meanwhile.
+fn raw() -> Option<Vec<[u32; 4]>> {
     let mut raw = Vec::with_capacity(1000);
     loop {
         let before = subleaf(0);
+        // A CPU without the leaf answers with its highest one, which does not add up.
+        if !(1..=1000).contains(&before[0]) {
+            return None;
+        }
         raw.clear();
         raw.extend((1..=before[0]).map(subleaf));
         // An interrupt may have accessed registers meanwhile.
         if subleaf(0) == before {
-            return raw;
+            return (totals(&raw) == before).then_some(raw);
         }
     }
+}
+
+/// What subleaf 0 has if these are the others.
+fn totals(raw: &[[u32; 4]]) -> [u32; 4] {
+    let mut totals = [raw.len() as u32, 0, 0, 0];
+    for &[_, reads, writes, is_rdpmc] in raw {
+        let all_reads = if is_rdpmc == 0 { 1 } else { 3 };
+        totals[all_reads] = totals[all_reads].wrapping_add(reads);
+        totals[2] = totals[2].wrapping_add(writes);
+    }
+    totals
 }
 
 fn decode(raw: &[[u32; 4]]) -> Accesses {
@@ -80,13 +90,12 @@ pub struct Since(Vec<[u32; 4]>);
 impl Since {
     /// From now on. An error if the PMU does not count accesses.
     pub fn now() -> Result<Self> {
-        ensure!(are_counted(), "the PMU does not count accesses");
-        Ok(Self(raw()))
+        Ok(Self(raw().context("the PMU does not count accesses")?))
     }
 
     /// The accesses until now.
     pub fn until_now(&self) -> Accesses {
-        let now = raw();
+        let now = raw().unwrap_or_default();
         let before = decode(&self.0);
         let before = |access: &Access| before.get(access).copied().unwrap_or(0);
         let difference = |(access, now): (Access, u32)| (access, now.wrapping_sub(before(&access)));

@@ -203,7 +203,7 @@ test_groups! {
     Sleep,
     /// stress/
     Stress,
-    /// svm.rs
+    /// svm.rs: needs a PMU that counts accesses
     Svm,
     /// sysfs.rs
     Sysfs,
@@ -537,9 +537,8 @@ impl Suite {
     /// The properties to append to QEMU's `-cpu`, separated by commas.
     pub fn cpu_properties(&self) -> String {
         let fault = self.fault.map(|fault| format!("pmu-fault={fault}"));
-        let accesses = self
-            .has(&[Accesses])
-            .then(|| "pmu-count-accesses=on".to_owned());
+        let counts_accesses = self.has(&[Accesses]) || self.has(&[Svm]);
+        let accesses = counts_accesses.then(|| "pmu-count-accesses=on".to_owned());
         let properties = [Some(self.machine.properties()), fault, accesses];
         join(&properties.map(Option::unwrap_or_default), ",")
     }

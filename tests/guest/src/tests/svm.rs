@@ -4,10 +4,15 @@
 //! APM vol. 2, "Performance Event-Select Registers", the field HG_ONLY: while EFER.SVME is
 //! clear, a counter with one of the two bits counts nothing. KVM sets EFER.SVME.
 
+use std::thread;
+use std::time::Duration;
+
 use anyhow::{ensure, Context, Result};
-use perf_event::Counter;
+use perf_event::events::Software;
+use perf_event::{Builder, Counter};
 
 use super::expect;
+use crate::accesses::Since;
 use crate::ctx::{Ctx, Test};
 use crate::kvm::{Guest, Kvm};
 use crate::msr::{Msrs, PmuMsrs};
@@ -21,6 +26,7 @@ pub const TESTS: &[Test] = tests![
     bits_of_perf_ctl,
     events_of_the_host,
     events_of_a_guest,
+    counters_of_others,
 ];
 
 const GUEST_ONLY: u64 = 1 << 40;
@@ -111,5 +117,28 @@ fn events_of_a_guest(ctx: &Ctx) -> Result<()> {
         expect("user mode", "branches", counter.read()?, 0)?;
     }
     drop(guest);
+    kvm.unload()
+}
+
+/// KVM writes registers on all CPUs. Where the module has no event, it does not write them again: the
+/// counters may be the in-tree driver's.
+fn counters_of_others(ctx: &Ctx) -> Result<()> {
+    // At boot the kernel opens an event of the in-tree driver on CPU 0, which writes GLOBAL_CTRL whenever
+    // perf enables it there.
+    const CPU: usize = 1;
+    let _affinity = Affinity::pinned_to(CPU)?;
+    // From the first event of a CPU on, perf keeps a PMU in the list of those that it enables there.
+    let mut event = ctx.pmu()?.event(Event::Branches);
+    drop(event.any_pid().one_cpu(CPU).build()?);
+    let kvm = Kvm::load()?;
+    let since = Since::now()?;
+    // At a switch to a task with a pinned event perf disables and enables all PMUs of the list.
+    let mut pinned = Builder::new(Software::DUMMY).pinned(true).build()?;
+    pinned.enable()?;
+    for _ in 0..10 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let accesses = since.until_now();
+    ensure!(accesses.is_empty(), "{accesses:?}");
     kvm.unload()
 }
