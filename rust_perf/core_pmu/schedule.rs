@@ -178,6 +178,10 @@ impl CorePmu {
             if let Some(counter) = assignment.place_free(needs) {
                 return Some(counter);
             }
+            // perf adds events until one does not fit, in each switch.
+            if !assignment.may_make_room(needs) {
+                return None;
+            }
         }
         self.assign_with_moves(on, assignment, added, needs)
     }

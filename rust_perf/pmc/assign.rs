@@ -175,6 +175,15 @@ impl Assignment {
         Some(counter)
     }
 
+    /// Whether an event may fit for which [`Self::place_free`] has found no counter. A single event
+    /// cannot if no placed one may be on a free counter: none can move out of its way.
+    #[inline(never)]
+    pub fn may_make_room(&self, needs: Needs) -> bool {
+        let allowed = self.used.into_iter().map(|on| self.allowed_on(on));
+        let movable_to = allowed.fold(CounterSet::EMPTY, |all, allowed| all | allowed);
+        needs.pair() || !movable_to.without(self.used).is_empty()
+    }
+
     /// Finds a counter, or a pair, for one more event. `None`, and nothing changed, if the event and
     /// those already placed do not fit at once.
     pub fn place_event(&mut self, needs: Needs) -> Option<Placement> {
@@ -220,11 +229,6 @@ impl Assignment {
         exclusive: bool,
         barred: Barred,
     ) -> Option<Placement> {
-        // Room can be made only if a placed event may be on a free counter. Often none may: perf adds
-        // events until one does not fit.
-        if self.movable_to().without(self.used).is_empty() {
-            return None;
-        }
         // Search breadth first from the new event's counters. `came_from[c]` is the counter whose
         // event would move to `c`; it is `c` itself for the new event.
         let mut came_from = [0u8; MAX_COUNTERS];
@@ -289,12 +293,6 @@ impl Assignment {
     /// The counters that have an exclusive event.
     pub fn exclusive(&self) -> CounterSet {
         self.exclusive
-    }
-
-    /// The counters that any of the placed events may be on.
-    fn movable_to(&self) -> CounterSet {
-        let allowed = self.used.into_iter().map(|on| self.allowed_on(on));
-        allowed.fold(CounterSet::EMPTY, |all, allowed| all | allowed)
     }
 
     fn allowed_on(&self, counter: Counter) -> CounterSet {
@@ -364,11 +362,14 @@ mod tests {
         fn place(&mut self, allowed: CounterSet) -> Option<usize> {
             let before = self.on;
             let free = self.place_free(allowed);
+            let needs = Needs::new(allowed, false, false);
+            let may_fit = free.is_some() || self.assignment.may_make_room(needs);
             let Some(placement) = self.assignment.place(allowed) else {
                 assert_eq!(before, self.on);
                 assert_eq!(free, None);
                 return None;
             };
+            assert!(may_fit);
             let mut moves = 0;
             for (from, to) in placement.moves() {
                 assert_eq!(self.on[to.index()], None, "the target is free");
