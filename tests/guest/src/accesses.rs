@@ -6,7 +6,7 @@ use std::arch::x86_64::{CpuidResult, __cpuid_count};
 use std::collections::BTreeMap;
 use std::fmt;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Result};
 use pmu_model::CPUID_ACCESSES;
 
 /// A way to access a register.
@@ -39,22 +39,22 @@ fn subleaf(n: u32) -> [u32; 4] {
     [eax, ebx, ecx, edx]
 }
 
-/// All accesses to the registers of the CPU that this runs on, as CPUID has them. `None` if the PMU
-/// does not count them. The thread must stay on the CPU. This is quick, so that little is counted
+/// All accesses to the registers of the CPU that this runs on, as CPUID has them. An error if the
+/// PMU does not count them. The thread must stay on the CPU. This is quick, so that little is counted
 /// meanwhile.
-fn raw() -> Option<Vec<[u32; 4]>> {
+fn raw() -> Result<Vec<[u32; 4]>> {
+    const NOT_COUNTED: &str = "the PMU does not count accesses";
     let mut raw = Vec::with_capacity(1000);
     loop {
         let before = subleaf(0);
         // A CPU without the leaf answers with its highest one, which does not add up.
-        if !(1..=1000).contains(&before[0]) {
-            return None;
-        }
+        ensure!((1..=1000).contains(&before[0]), NOT_COUNTED);
         raw.clear();
         raw.extend((1..=before[0]).map(subleaf));
         // An interrupt may have accessed registers meanwhile.
         if subleaf(0) == before {
-            return (totals(&raw) == before).then_some(raw);
+            ensure!(totals(&raw) == before, NOT_COUNTED);
+            return Ok(raw);
         }
     }
 }
@@ -90,16 +90,16 @@ pub struct Since(Vec<[u32; 4]>);
 impl Since {
     /// From now on. An error if the PMU does not count accesses.
     pub fn now() -> Result<Self> {
-        Ok(Self(raw().context("the PMU does not count accesses")?))
+        Ok(Self(raw()?))
     }
 
     /// The accesses until now.
-    pub fn until_now(&self) -> Accesses {
-        let now = raw().unwrap_or_default();
+    pub fn until_now(&self) -> Result<Accesses> {
+        let now = raw()?;
         let before = decode(&self.0);
         let before = |access: &Access| before.get(access).copied().unwrap_or(0);
         let difference = |(access, now): (Access, u32)| (access, now.wrapping_sub(before(&access)));
         let all = decode(&now).into_iter().map(difference);
-        all.filter(|(_, n)| *n != 0).collect()
+        Ok(all.filter(|(_, n)| *n != 0).collect())
     }
 }

@@ -89,7 +89,7 @@ fn cheapest<T>(
         let instructions = instructions(|| work(&mut prepared))?;
         trace("end", false);
         let mut accesses = Accesses::new();
-        for (access, n) in on_each(cpus, |cpu| Ok(since[cpu].until_now()))?
+        for (access, n) in on_each(cpus, |cpu| since[cpu].until_now())?
             .into_iter()
             .flatten()
         {

@@ -138,7 +138,7 @@ fn counters_of_others(ctx: &Ctx) -> Result<()> {
     for _ in 0..10 {
         thread::sleep(Duration::from_millis(1));
     }
-    let accesses = since.until_now();
+    let accesses = since.until_now()?;
     ensure!(accesses.is_empty(), "{accesses:?}");
     kvm.unload()
 }
