@@ -211,9 +211,18 @@ impl CounterSet {
     /// nothing else, otherwise the lowest GP counter.
     pub fn preferred(self) -> Option<Counter> {
         let fixed = self.fixed_part();
-        if fixed.is_empty() { self } else { fixed }
-            .into_iter()
-            .next()
+        if fixed.is_empty() { self } else { fixed }.lowest()
+    }
+
+    /// The counter of the lowest index, or `None` if the set is empty.
+    fn lowest(self) -> Option<Counter> {
+        // Trailing zeros of 0 are a case of their own on x86. With it out of the way, the compiler
+        // also leaves out the check of `from_index()` where it sees that only valid bits are set.
+        if self.is_empty() {
+            None
+        } else {
+            Counter::from_index(self.0.trailing_zeros() as usize)
+        }
     }
 }
 
@@ -261,9 +270,8 @@ impl Iterator for Iter {
     type Item = Counter;
 
     fn next(&mut self) -> Option<Counter> {
-        // An empty set has 64 trailing zeros, which is no counter.
-        let counter = Counter::from_index(self.0 .0.trailing_zeros() as usize)?;
-        self.0 = self.0 & !CounterSet::of(counter);
+        let counter = self.0.lowest()?;
+        self.0 = self.0.without(CounterSet::of(counter));
         Some(counter)
     }
 }
