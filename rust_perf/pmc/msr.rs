@@ -30,24 +30,31 @@ impl Msr {
 pub(super) struct MsrRange {
     first: u32,
     stride: u32,
-    len: u8,
+    /// The index of the last register, one less than their number.
+    last: u8,
 }
 
 impl MsrRange {
-    /// Declares the registers. For the vendors' `msr.rs` only.
+    /// Declares `len` registers, at least one. For the vendors' `msr.rs` only.
     pub(super) const fn declare(first: u32, stride: u32, len: u8) -> Self {
-        MsrRange { first, stride, len }
+        // Only constants call this, so it fails the build, and never runs in the kernel.
+        assert!(len > 0);
+        MsrRange {
+            first,
+            stride,
+            last: len - 1,
+        }
     }
 
     /// The number of registers.
     pub(super) const fn len(self) -> u8 {
-        self.len
+        self.last.saturating_add(1)
     }
 
     /// The register of counter `i`, which must be less than [`Self::len`]. Otherwise it
     /// is the last one.
     pub(super) const fn nth(self, i: usize) -> Msr {
-        let last = self.len.saturating_sub(1) as usize;
+        let last = self.last as usize;
         let i = if i < last { i } else { last };
         // INVARIANT: Within the range that was declared.
         Msr((i as u32)
