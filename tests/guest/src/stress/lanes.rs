@@ -38,8 +38,6 @@ pub struct Lane {
     pub opened: AtomicU64,
     /// Records that were read.
     pub records: AtomicU64,
-    /// How often it has taken a CPU offline.
-    pub unplugged: AtomicU64,
     /// That of the first lane is of all workers.
     plug: Plug,
     done: [AtomicU32; KINDS],
@@ -115,12 +113,14 @@ impl Lane {
 }
 
 /// A lock against CPUs that go offline, in the memory that the workers share.
-///
-/// It is the number of workers that need the CPUs as they are, or -1 while one takes a CPU offline or
-/// online.
 #[derive(Default)]
-#[repr(transparent)]
-pub struct Plug(AtomicI32);
+#[repr(C)]
+pub struct Plug {
+    /// The number of workers that need the CPUs as they are, or -1 while one takes a CPU offline or
+    /// online.
+    holders: AtomicI32,
+    pulls: AtomicU64,
+}
 
 impl Plug {
     /// Waits until no CPU goes offline or online.
@@ -135,8 +135,14 @@ impl Plug {
         Pulled(self)
     }
 
+    /// How often a CPU has gone offline or online. It grows when that is over: what is opened meanwhile
+    /// may be affected, and must not look younger.
+    pub fn pulls(&self) -> u64 {
+        self.pulls.load(SeqCst)
+    }
+
     fn wait(&self, next: impl Fn(i32) -> Option<i32>) {
-        while self.0.fetch_update(SeqCst, SeqCst, &next).is_err() {
+        while self.holders.fetch_update(SeqCst, SeqCst, &next).is_err() {
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -147,7 +153,7 @@ pub struct Kept<'a>(&'a Plug);
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
-        self.0 .0.fetch_sub(1, SeqCst);
+        self.0.holders.fetch_sub(1, SeqCst);
     }
 }
 
@@ -156,7 +162,8 @@ pub struct Pulled<'a>(&'a Plug);
 
 impl Drop for Pulled<'_> {
     fn drop(&mut self) {
-        self.0 .0.store(0, SeqCst);
+        self.0.pulls.fetch_add(1, SeqCst);
+        self.0.holders.store(0, SeqCst);
     }
 }
 
@@ -182,11 +189,6 @@ impl Lanes {
     /// What keeps CPUs from going offline.
     pub fn plug(&self) -> &Plug {
         &self[0].plug
-    }
-
-    /// How often CPUs have gone offline.
-    pub fn unplugged(&self) -> u64 {
-        self.iter().map(|lane| lane.unplugged.load(SeqCst)).sum()
     }
 }
 
@@ -245,6 +247,17 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn what_is_opened_during_a_pull_is_older() {
+        let plug = Plug::default();
+        let pulled = plug.pull();
+        let opened = plug.pulls();
+        drop(pulled);
+        assert_ne!(plug.pulls(), opened);
+        drop(plug.keep());
+        assert_eq!(plug.pulls(), opened + 1);
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub enum Model {
 pub struct Slot {
     pub file: OwnedFd,
     pub open: Open,
-    /// How often CPUs had gone offline when it was opened.
-    pub unplugged: u64,
+    /// [`Plug::pulls`](super::lanes::Plug::pulls) when it was opened.
+    pub pulls: u64,
     pub counts: Counts,
     pub model: Model,
     pub mapping: Option<Mapping>,

@@ -190,7 +190,6 @@ impl<'a> Worker<'a> {
             Op::Hotplug { cpu, online } => {
                 let cpu = self.world.removable[cpu as usize];
                 let _pulled = self.lanes.plug().pull();
-                self.lane.unplugged.fetch_add(u64::from(!online), SeqCst);
                 // Another worker suspends, or takes the last CPU offline.
                 let refusals = [Errno::EBUSY, Errno::EAGAIN, Errno::EINTR];
                 return written(&online_file(cpu), online.into(), &refusals);
@@ -250,12 +249,12 @@ impl<'a> Worker<'a> {
         let mut open = *open;
         // No CPU goes offline while an event joins a group.
         let _kept = open.leader.map(|_| self.lanes.plug().keep());
-        let unplugged = self.lanes.unplugged();
+        let pulls = self.lanes.plug().pulls();
         // If the leader's CPU was offline, only the module refuses to put an event into its group. With
         // other events the kernel would use freed memory: see docs/findings.md.
         let leader = open.leader.filter(|slot| {
             let leader = self.slots[*slot as usize].as_ref();
-            leader.is_some_and(|it| choice.is_ours || it.unplugged == unplugged)
+            leader.is_some_and(|it| choice.is_ours || it.pulls == pulls)
         });
         open.leader = leader;
         let group = leader.map_or(-1, |slot| self.fd(slot));
@@ -275,7 +274,7 @@ impl<'a> Worker<'a> {
                 self.slots[open.slot as usize] = Some(Slot {
                     file,
                     open,
-                    unplugged,
+                    pulls,
                     counts: choice.counts,
                     model,
                     mapping: None,
