@@ -2,12 +2,14 @@
 
 //! What an event asks for.
 
-use super::CorePmu;
+use super::{
+    event::CoreEvent,
+    CorePmu, //
+};
 use crate::{
     perf::{
         self,
         Attr,
-        Event,
         NewEvent,
         Selector,
         Word, //
@@ -206,8 +208,7 @@ impl CorePmu {
             let placement = group.place_event(self.hardware.capabilities.needs(eventsel));
             placement.map(|_| ()).ok_or(EINVAL)
         };
-        event
-            .for_each_in_group(|member| place(Self::eventsel_of(member), Self::extra_of(member)))?;
+        event.for_each_in_group(|member| place(member.eventsel(), member.extra()))?;
         place(eventsel, extra)
     }
 
@@ -220,13 +221,7 @@ impl CorePmu {
         {
             return Ok(());
         }
-        let found =
-            event.any_in_group(|member| capabilities.is_auxiliary(Self::eventsel_of(member)));
+        let found = event.any_in_group(|member| capabilities.is_auxiliary(member.eventsel()));
         found.then_some(()).ok_or_else(perf::no_data)
-    }
-
-    /// The EVENTSEL of an open event. Any context.
-    pub(super) fn eventsel_of(event: &Event<Self>) -> EventSel {
-        EventSel::from_raw(event.data())
     }
 }

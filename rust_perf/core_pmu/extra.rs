@@ -6,41 +6,33 @@
 //! between the register has the event's value, which `start` may write in an NMI: all
 //! holders agree on it.
 
-use super::CorePmu;
+use super::{
+    cpu_pmu::CpuPmu,
+    event::CoreEvent,
+    CorePmu, //
+};
 use crate::{
     perf::{
-        self,
         AddedEvent,
-        Event,
-        OnCpu, //
+        Event, //
     },
     pmc::{
         Extra,
-        ExtraInUse,
-        ExtraRegister, //
+        ExtraInUse, //
     }, //
 };
 
-impl CorePmu {
-    /// The extra register of an open event, with the event's value. Any context.
-    pub(super) fn extra_of(event: &Event<Self>) -> Option<Extra> {
-        let perf::ExtraRegister { index, value } = event.extra_register()?;
-        let register = ExtraRegister::from_index(index)?;
-        Some(Extra { register, value })
-    }
-
+impl CpuPmu<'_> {
     /// Gives an event that needs `extra` that register, or another one that does as well.
     /// Returns whether there is one: not if all of them have other values.
     pub(super) fn take_extra(
-        &self,
-        on: OnCpu<'_, Self>,
+        self,
         of_this_cpu: &mut ExtraInUse,
-        event: AddedEvent<'_, Self>,
+        event: AddedEvent<'_, CorePmu>,
         extra: Extra,
     ) -> bool {
-        let capabilities = &self.hardware.capabilities;
-        let choices = capabilities.extra_choices(Self::eventsel_of(&event), extra);
-        let taken = self.with_extra_in_use(on, of_this_cpu, |in_use| in_use.take(choices));
+        let choices = self.capabilities().extra_choices(event.eventsel(), extra);
+        let taken = self.with_extra_in_use(of_this_cpu, |in_use| in_use.take(choices));
         let Some(taken) = taken else {
             return false;
         };
@@ -50,25 +42,19 @@ impl CorePmu {
 
     /// Undoes [`Self::take_extra`] for an event that has an extra register.
     #[inline(never)]
-    pub(super) fn release_extra(
-        &self,
-        on: OnCpu<'_, Self>,
-        of_this_cpu: &mut ExtraInUse,
-        event: &Event<Self>,
-    ) {
-        if let Some(extra) = Self::extra_of(event) {
-            self.with_extra_in_use(on, of_this_cpu, |in_use| in_use.release(extra.register));
+    pub(super) fn release_extra(self, of_this_cpu: &mut ExtraInUse, event: &Event<CorePmu>) {
+        if let Some(extra) = event.extra() {
+            self.with_extra_in_use(of_this_cpu, |in_use| in_use.release(extra.register));
         }
     }
 
     fn with_extra_in_use<R>(
-        &self,
-        on: OnCpu<'_, Self>,
+        self,
         of_this_cpu: &mut ExtraInUse,
         f: impl FnOnce(&mut ExtraInUse) -> R,
     ) -> R {
-        match self.shared_extra(on) {
-            Some(extra) => extra.with(on.irqs_disabled(), f),
+        match self.shared_extra() {
+            Some(extra) => extra.with(self.irqs_disabled(), f),
             None => f(of_this_cpu),
         }
     }

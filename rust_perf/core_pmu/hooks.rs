@@ -93,30 +93,26 @@ fn hook<H: ftrace::Handler>(address: usize, handler: H) -> Result<Pin<KBox<Hook<
 
 impl ftrace::Handler for UserRead {
     fn called(&self, irqs: IrqsDisabled<'_>) {
-        let Self(Handler(instance)) = self;
-        instance.driver().hide_counts(instance.cpus().this(irqs));
+        self.0.this_cpu(irqs).hide_counts();
     }
 }
 
 impl ftrace::Handler for Guest {
     fn called(&self, irqs: IrqsDisabled<'_>) {
-        let Self(Handler(instance)) = self;
-        instance.cpus().this(irqs).state().lent.set(true);
+        self.0.this_cpu(irqs).state().tenure.lend();
     }
 }
 
 impl ftrace::Handler for RunCounters {
     fn called(&self, irqs: IrqsDisabled<'_>) {
-        let Self(Handler(instance)) = self;
-        let on = instance.cpus().this(irqs);
-        let cpu = on.state();
+        let pmu = self.0.this_cpu(irqs);
+        let cpu = pmu.state();
         // Others may have the counters. If it were not known which run, the PMU would stop all of them when
         // it is next enabled.
-        if !cpu.is_ours() {
+        if !cpu.tenure.is_ours() {
             return;
         }
-        // What this interrupts must notice it, too.
-        cpu.nmis.add(1);
-        instance.driver().counters(cpu).forget_running();
+        cpu.run.note_nmi();
+        pmu.counters().forget_running();
     }
 }

@@ -5,30 +5,52 @@
 //!
 //! | file | concern |
 //! |---|---|
-//! | `attr.rs` | what an event asks for: [`CorePmu::event_init`] |
+//! | `attr.rs` | what an event asks for |
+//! | `event.rs` | what an open event holds |
 //! | `place.rs` | names and types: beside the in-tree driver, or in its place |
 //! | `registration.rs` | what is registered, and when nothing is |
 //! | `hybrid.rs` | the PMUs of a hybrid CPU, one for each type of core |
 //! | `sysfs.rs` | the folders in sysfs |
+//! | `cpu_pmu.rs` | the driver on one CPU |
 //! | `schedule.rs` | which counter an event is on: add, del |
 //! | `extra.rs` | which register an event has besides |
 //! | `threads.rs` | what the threads of a core share |
-//! | `count.rs` | counting and periods: start, stop, read, enable, disable |
+//! | `placed.rs` | an event on its counter: start, stop, read |
+//! | `program.rs` | programming the counter, and the periods of samples |
+//! | `run_state.rs` | which counters have an event, are active, and run |
+//! | `enable.rs` | running and stopping them: enable, disable |
+//! | `restart.rs` | changing registers of counters whose events go on |
 //! | `pmi.rs` | the NMI handler |
 //! | `nmi_window.rs` | PMIs that arrive late |
-//! | `topdown.rs` | metrics, and slots with metrics |
-//! | `group_read.rs` | reads of these |
-//! | `ownership.rs` | who has the counters: reservation, hotplug, sleep, shutdown |
+//! | `topdown/` | metrics, and slots with metrics |
+//! | `tenure.rs` | who has the counters of a CPU |
+//! | `ownership.rs` | taking and giving back: reservation, hotplug, sleep, shutdown |
 //! | `foreign.rs` | who else writes the registers |
+//! | `dirty.rs` | what events have left in counters |
 //! | `user_read.rs` | RDPMC in user mode |
 //! | `hooks.rs` | when the kernel allows RDPMC, or has a guest use the counters |
+//!
+//! # The life of a counter
+//!
+//! | a counter is | when | what an NMI may change |
+//! |---|---|---|
+//! | free | no event is on it | nothing |
+//! | placed | [`CpuPmu::put_on_counter`](cpu_pmu::CpuPmu::put_on_counter) has given it to an event, which is stopped | nothing |
+//! | programmed | [`PlacedEvent::program`](placed::PlacedEvent::program) has written what the event counts, and from where | nothing: the NMI handler looks at active counters only |
+//! | active | the event is started ([`RunState::activate`]) | the NMI handler updates the event and begins its next period; if perf then stops the event, the counter is programmed again |
+//! | running | it is active, perf has enabled the PMU ([`CpuPmu::enable`](cpu_pmu::CpuPmu::enable)), and the register says so | the NMI handler stops and runs the counters meanwhile; what it interrupts notices by [`RunState::nmis`] |
+//!
+//! [`PlacedEvent::stop`](placed::PlacedEvent::stop) takes a counter from running or active to
+//! placed: it may still be programmed, and its event may run on from what it holds.
+//! [`PlacedEvent::take_off_counter`](placed::PlacedEvent::take_off_counter) makes it free, and
+//! [dirty](dirty).
 //!
 //! # NMIs
 //!
 //! While perf changes a CPU's events the counters are stopped from the first change on, or before, if
 //! an event takes samples. But a PMI that is already on its way may still arrive. So the NMI handler
-//! works at any time: it handles the counters in [`Cpu::active`]. Starting an event puts its counter
-//! there last, and stopping it removes the counter before the event is updated.
+//! works at any time: it handles the active counters. Starting an event makes its counter active
+//! last, and stopping it makes it inactive before the event is updated.
 //!
 //! # Virtual machines
 //!
@@ -44,19 +66,26 @@
 //! `exclude_host` count nothing.
 
 mod attr;
-mod count;
+mod cpu_pmu;
+mod dirty;
+mod enable;
+mod event;
 mod extra;
 mod foreign;
-mod group_read;
 mod hooks;
 mod hybrid;
 mod nmi_window;
 mod ownership;
 mod place;
+mod placed;
 mod pmi;
+mod program;
 mod registration;
+mod restart;
+mod run_state;
 mod schedule;
 mod sysfs;
+mod tenure;
 mod threads;
 mod topdown;
 mod user_read;
@@ -70,16 +99,22 @@ pub(crate) use self::{
 };
 
 use self::{
-    group_read::GroupRead,
+    cpu_pmu::CpuPmu,
+    dirty::DirtyCounters,
+    event::CoreEvent,
+    foreign::NextLook,
     hybrid::Part,
     nmi_window::NmiWindow,
-    ownership::{
-        Owner,
-        Ownership, //
-    },
+    ownership::Owner,
     place::Naming,
+    run_state::RunState,
     schedule::Schedule,
-    threads::Core, //
+    tenure::Tenure,
+    threads::{
+        Core,
+        CoreIndex, //
+    },
+    topdown::TopDown, //
 };
 use crate::{
     perf::{
@@ -97,26 +132,13 @@ use crate::{
         TaskContext,
         Word, //
     },
-    pmc::{
-        counter::{
-            Counter,
-            CounterSet,
-            MAX_COUNTERS, //
-        },
-        Counters,
-        Shadow, //
-    },
+    pmc::counter::MAX_COUNTERS,
     system::{
         ftrace::Alive,
-        local::{
-            LocalFlag,
-            LocalWord, //
-        }, //
+        irq::IrqsDisabled,
+        local::LocalFlag, //
     },
-    x86::{
-        Hardware,
-        ThisCpu, //
-    }, //
+    x86::Hardware, //
 };
 use core::sync::atomic::AtomicBool;
 use kernel::{
@@ -129,106 +151,21 @@ use kernel::{
     }, //
 };
 
-/// The driver's state for a CPU.
-///
-/// An NMI handler leaves `enabled` as it was. Of the others it may change those whose comments
-/// say so.
+/// The driver's state for a CPU. Each part says what an NMI may change of it.
 #[derive(Default)]
 pub(crate) struct Cpu {
-    /// NMIs change it, see [`Counters`].
-    shadow: Shadow,
-    /// Who has the counters: an [`Ownership`].
-    ownership: LocalWord,
-    /// Whether the driver has been told that the CPU is online, and not since that it goes offline.
-    /// While the CPU comes online, perf may put events on it before that.
-    online: LocalFlag,
-    /// The [`CounterSet`] of counters that have an event.
-    placed: LocalWord,
-    /// The [`CounterSet`] of counters whose events are started. NMIs remove counters:
-    /// perf stops events that it throttles or that have reached their limit.
-    active: LocalWord,
-    /// The [`CounterSet`] of counters whose events take samples. NMIs leave it as it is.
-    sampling: LocalWord,
-    /// Whether the active counters may run.
-    enabled: LocalFlag,
-    /// The [`CounterSet`] of dirty counters, which hold what events have counted that have left them.
-    /// An event that runs on from there may be on one. While the kernel allows RDPMC in user mode,
-    /// there are none when it returns there. NMIs remove the counters whose events they start.
-    dirty: LocalWord,
-    /// The time in jiffies at which the last event left the CPU.
-    empty_since: LocalWord,
-    /// Whether a guest may have used the counters since the last event left the CPU. NMIs leave it as
-    /// it is.
-    lent: LocalFlag,
-    /// The number of NMIs that may have run the counters. NMIs increase it.
-    nmis: LocalWord,
-    /// Whether fixed counter 3 counts slots for metrics, from the start of that event until it
-    /// leaves the CPU. NMIs leave it as it is.
-    leads_metrics: LocalFlag,
-    /// Whether metrics are being settled. NMIs leave it as it is.
-    settling: LocalFlag,
-    /// NMIs leave it as it is.
-    group_read: GroupRead,
-    /// NMIs take expected PMIs out of it.
+    run: RunState,
+    dirty: DirtyCounters,
+    tenure: Tenure,
+    topdown: TopDown,
     window: NmiWindow,
-    /// The time in jiffies from which on the driver may look for writes of others.
-    look_at: LocalWord,
-    /// Whether SVM was enabled when the first event was put on the CPU.
+    next_look: NextLook,
+    core: CoreIndex,
+    /// Whether SVM was enabled when the first event was put on the CPU. NMIs leave it as it is.
     svm: LocalFlag,
-    /// The index of the CPU's [`Core`], plus 1. 0 if it has not been looked up.
-    core: LocalWord,
-    /// On a hybrid CPU, whether this CPU is of the type of core that the PMU is for.
+    /// On a hybrid CPU, whether this CPU is of the type of core that the PMU is for. NMIs leave it as
+    /// it is.
     of_type: LocalFlag,
-}
-
-impl Cpu {
-    fn active(&self) -> CounterSet {
-        CounterSet::from_bits(self.active.get())
-    }
-
-    fn activate(&self, counter: Counter) {
-        self.active.or(CounterSet::of(counter).bits());
-    }
-
-    fn deactivate(&self, counter: Counter) {
-        self.active.and(!CounterSet::of(counter).bits());
-    }
-
-    fn placed(&self) -> CounterSet {
-        CounterSet::from_bits(self.placed.get())
-    }
-
-    fn sampling(&self) -> CounterSet {
-        CounterSet::from_bits(self.sampling.get())
-    }
-
-    /// Whether any active event takes samples.
-    fn takes_samples(&self) -> bool {
-        !(self.active() & self.sampling()).is_empty()
-    }
-
-    /// The counters that are to run.
-    fn to_run(&self) -> CounterSet {
-        if self.enabled.get() {
-            self.active()
-        } else {
-            CounterSet::EMPTY
-        }
-    }
-
-    fn dirty(&self) -> CounterSet {
-        CounterSet::from_bits(self.dirty.get())
-    }
-
-    fn is_dirty(&self, counter: Counter) -> bool {
-        self.dirty.get() & CounterSet::of(counter).bits() != 0
-    }
-
-    /// An event has left `counter`. It has counted in `registers`.
-    fn leave(&self, counter: Counter, registers: CounterSet) {
-        self.dirty.or(registers.bits());
-        self.sampling.and(!CounterSet::of(counter).bits());
-    }
 }
 
 /// The driver.
@@ -275,11 +212,6 @@ impl CorePmu {
             foreign_writes: AtomicBool::new(false),
         })
     }
-
-    /// The counters of this CPU.
-    fn counters<'a>(&'a self, cpu: &'a Cpu) -> Counters<'a, ThisCpu> {
-        self.hardware.counters(&cpu.shadow)
-    }
 }
 
 /// The driver as a handler of NMIs, hotplug, sleep and shutdown.
@@ -289,6 +221,12 @@ pub(crate) struct Handler(Arc<Instance<CorePmu>>);
 impl Handler {
     fn driver(&self) -> &CorePmu {
         self.0.driver()
+    }
+
+    /// The driver on the CPU that the code runs on.
+    #[inline(always)]
+    fn this_cpu<'a>(&'a self, irqs: IrqsDisabled<'a>) -> CpuPmu<'a> {
+        self.driver().on(self.0.cpus().this(irqs))
     }
 }
 
@@ -311,7 +249,7 @@ impl Pmu for CorePmu {
     }
 
     fn check_period(&self, event: &Event<Self>, period: u64) -> Result {
-        self.check_period_of(Self::eventsel_of(event), period)
+        self.check_period_of(event.eventsel(), period)
     }
 
     fn event_destroy(&self, _: &Word, cpus: &PerCpu<Self>) {
@@ -320,12 +258,12 @@ impl Pmu for CorePmu {
 
     #[inline(always)]
     fn enable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
-        self.enable_counters(*on);
+        self.on(*on).enable();
     }
 
     #[inline(always)]
     fn disable(&self, on: &OnCpu<'_, Self>, _: &mut Schedule) {
-        self.disable_counters(on.state());
+        self.on(*on).disable();
     }
 
     #[inline(always)]
@@ -336,37 +274,46 @@ impl Pmu for CorePmu {
         event: &AddedEvent<'_, Self>,
         start: bool,
     ) -> Result {
-        let counter = self.place(*on, schedule, *event).ok_or(EAGAIN)?;
+        let added = self.on(*on).put_on_counter(schedule, *event);
+        let event = added.ok_or(EAGAIN)?;
         if start {
-            self.start_placed(*on, counter, **event);
+            event.start_added();
         }
         Ok(())
     }
 
     #[inline(always)]
     fn del(&self, on: &OnCpu<'_, Self>, schedule: &mut Schedule, event: CpuEvent<'_, Self>) {
-        self.displace(*on, schedule, event);
+        if let Some(event) = self.on(*on).placed(event) {
+            event.take_off_counter(schedule);
+        }
     }
 
     fn start(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
-        self.start_event(*on, event);
+        if let Some(event) = self.on(*on).placed(event) {
+            event.start();
+        }
     }
 
     fn stop(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>, update: bool) {
-        self.stop_event(*on, event, update);
+        if let Some(event) = self.on(*on).placed(event) {
+            event.stop(update);
+        }
     }
 
     #[inline(always)]
     fn read(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {
-        self.read_event(*on, event);
+        if let Some(event) = self.on(*on).placed(event) {
+            event.read();
+        }
     }
 
     fn begin_group_read(&self, on: &OnCpu<'_, Self>) {
-        on.state().group_read.begin();
+        on.state().topdown.begin_group_read();
     }
 
     fn end_group_read(&self, on: &OnCpu<'_, Self>) {
-        on.state().group_read.end();
+        on.state().topdown.end_group_read();
     }
 
     fn user_index(&self, event: &Event<Self>) -> Option<u32> {

@@ -6,22 +6,21 @@
 //! them. In between, a CPU's counters are taken over when perf puts an event on
 //! it, and given back when the last event is closed, or when the CPU goes offline:
 //! a CPU that is offline holds nothing of ours.
+//!
+//! What a [`CpuPmu`] does here runs with interrupts disabled, and not in an NMI.
 
 use super::{
+    cpu_pmu::CpuPmu,
+    tenure::Ownership,
     CorePmu,
-    Cpu,
     Handler, //
 };
 use crate::{
-    perf::{
-        OnCpu,
-        PerCpu, //
-    },
+    perf::PerCpu,
     system::{
         hotplug,
         irq::IrqsDisabled,
-        syscore,
-        time::jiffies, //
+        syscore, //
     },
     x86::Reserved, //
 };
@@ -30,37 +29,6 @@ use kernel::{
     pr_warn_once,
     prelude::*, //
 };
-
-/// Who has a CPU's counters.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ownership {
-    /// Not this driver: they may be anyone's.
-    Free,
-    /// This driver.
-    Ours,
-    /// This driver, when the system has woken up. Until then they may lose their state,
-    /// and NMIs must leave them alone.
-    Asleep,
-}
-
-impl Cpu {
-    /// Who has this CPU's counters. Any context.
-    pub(super) fn ownership(&self) -> Ownership {
-        match self.ownership.get() {
-            1 => Ownership::Ours,
-            2 => Ownership::Asleep,
-            _ => Ownership::Free,
-        }
-    }
-
-    fn set_ownership(&self, ownership: Ownership) {
-        self.ownership.set(ownership as u64);
-    }
-
-    pub(super) fn is_ours(&self) -> bool {
-        self.ownership() == Ownership::Ours
-    }
-}
 
 /// The reservation of the counters while there are events.
 #[derive(Default)]
@@ -94,172 +62,166 @@ impl CorePmu {
         let mut owner = self.owner.lock();
         owner.events = owner.events.saturating_sub(1);
         if owner.events == 0 {
-            cpus.on_each(Cpu::is_ours, |on| self.give_back(*on));
+            cpus.on_each(|cpu| cpu.tenure.is_ours(), |on| self.on(*on).give_back());
             owner.reservation = None;
         }
     }
+}
 
+impl CpuPmu<'_> {
     /// Takes this CPU's counters over, if they are not ours yet. Returns whether they are ours now. They
     /// are not if the system or this CPU is shutting down: then nobody may be left to give them back.
-    /// Interrupts disabled.
     #[inline(always)]
-    pub(super) fn take_over(&self, on: OnCpu<'_, Self>) -> bool {
-        let cpu = on.state();
+    pub(super) fn take_over(self) -> bool {
+        let cpu = self.state();
         // After a shutdown of the system they are not ours.
-        let is_in_use = !cpu.placed().is_empty() && cpu.is_ours();
-        is_in_use || self.take_over_empty(on)
+        let is_in_use = !cpu.run.placed().is_empty() && cpu.tenure.is_ours();
+        is_in_use || self.take_over_empty()
     }
 
-    /// The same if no event is on the CPU, or the counters are not ours.
+    /// The slow path of [`Self::take_over`]: no event is on the CPU, or the counters are not ours.
     #[inline(never)]
-    fn take_over_empty(&self, on: OnCpu<'_, Self>) -> bool {
-        let cpu = on.state();
-        let is_offline = !cpu.online.get() && !cpu.is_ours();
-        if is_offline && !self.comes_online(on.irqs_disabled()) || self.shut_down.load(Relaxed) {
+    fn take_over_empty(self) -> bool {
+        let cpu = self.state();
+        let is_offline = !cpu.tenure.is_online() && !cpu.tenure.is_ours();
+        if is_offline && !self.comes_online() || self.is_shut_down() {
             return false;
         }
-        let hardware = &self.hardware;
-        if cpu.placed().is_empty() {
+        let hardware = self.hardware();
+        if cpu.run.placed().is_empty() {
             if hardware.capabilities.svm {
-                let enabled = hardware.cpu.has_svm_enabled(on.irqs_disabled());
+                let enabled = hardware.cpu.has_svm_enabled(self.irqs_disabled());
                 cpu.svm.set(enabled);
             }
-            let is_late = cpu.empty_since.get() != jiffies() as u64;
-            if cpu.lent.get() || is_late || !self.hooks_alive.get() {
-                cpu.lent.set(false);
+            if cpu.tenure.take_may_be_changed() || !self.driver().hooks_alive.get() {
                 // KVM's mediated vPMU may have loaded a guest's values. Other writes of others are
                 // rare, so that they are looked for after a while only.
-                self.counters(cpu).forget();
+                self.counters().forget();
             }
         }
-        if !cpu.is_ours() {
-            hardware.in_tree.pause(on.irqs_disabled());
-            self.counters(cpu).take_over();
+        if !cpu.tenure.is_ours() {
+            hardware.in_tree.pause(self.irqs_disabled());
+            self.counters().take_over();
             hardware.apic.deliver_pmi_as_nmi();
-            cpu.set_ownership(Ownership::Ours);
+            cpu.tenure.set_ownership(Ownership::Ours);
         }
         true
     }
 
     /// Whether this CPU is coming online, and the PMU is for it. The detector of hard lockups opens its
     /// event before the driver is told.
-    fn comes_online(&self, irqs: IrqsDisabled<'_>) -> bool {
+    fn comes_online(self) -> bool {
+        let irqs = self.irqs_disabled();
         // Another CPU may have got the number of one that went offline.
-        let is_for_it = self.part.as_ref().is_none_or(|it| it.has_this_cpu(irqs));
-        is_for_it && !hotplug::is_this_cpu_dying(irqs)
+        let part = self.driver().part.as_ref();
+        part.is_none_or(|it| it.has_this_cpu(irqs)) && !hotplug::is_this_cpu_dying(irqs)
     }
 
-    /// Gives this CPU's counters back. Interrupts disabled.
-    fn give_back(&self, on: OnCpu<'_, Self>) {
-        let cpu = on.state();
-        cpu.set_ownership(Ownership::Free);
+    /// Gives this CPU's counters back.
+    fn give_back(self) {
+        let cpu = self.state();
+        cpu.tenure.set_ownership(Ownership::Free);
         // Another CPU may get this one's number. It may be a thread of another core.
-        cpu.core.set(0);
-        self.counters(cpu).give_back();
+        cpu.core.forget();
+        self.counters().give_back();
         // That has cleared all of them.
-        cpu.dirty.set(0);
-        self.hardware.in_tree.resume(on.irqs_disabled());
+        cpu.dirty.remove_all();
+        self.hardware().in_tree.resume(self.irqs_disabled());
     }
 
     /// Gives the counters back of a CPU that goes offline, or that may not come online after all, unless
-    /// an event has one. Interrupts disabled.
-    pub(super) fn give_back_if_offline(&self, on: OnCpu<'_, Self>) {
-        let cpu = on.state();
-        if !cpu.online.get() && cpu.is_ours() && cpu.placed().is_empty() {
-            self.give_back(on);
+    /// an event has one.
+    pub(super) fn give_back_if_offline(self) {
+        let cpu = self.state();
+        if !cpu.tenure.is_online() && cpu.tenure.is_ours() && cpu.run.placed().is_empty() {
+            self.give_back();
         }
     }
 
     /// Stops the counters, and saves what they have counted to their events.
-    /// Interrupts disabled.
-    fn save_counts(&self, on: OnCpu<'_, Self>) {
-        let cpu = on.state();
+    fn save_counts(self) {
         // Settling metrics must not run the counters again.
-        let enabled = cpu.enabled.swap(false);
-        self.stop_if_disabled(cpu);
-        for counter in self.hardware.capabilities.counters {
-            if let Some(event) = on.event(counter.index()) {
-                if !event.is_up_to_date() {
-                    self.update(on, counter, event);
-                }
+        let held = self.state().run.hold();
+        self.stop_if_disabled();
+        for counter in self.capabilities().counters {
+            if let Some(event) = self.event_on(counter) {
+                event.read();
                 if event.is_stopped() {
                     event.set_up_to_date();
                 }
             }
         }
-        cpu.enabled.set(enabled);
+        held.release();
     }
 
-    /// Programs the counters again after they have lost their state. Interrupts
-    /// disabled.
-    fn restore(&self, on: OnCpu<'_, Self>) {
-        let (cpu, hardware) = (on.state(), &self.hardware);
-        let enabled = cpu.enabled.swap(false);
-        self.counters(cpu).reset();
-        for counter in cpu.active() {
-            if let Some(event) = on.event(counter.index()) {
-                if cpu.is_topdown(counter) {
-                    self.program_topdown(on, counter, event);
+    /// Programs the counters again after they have lost their state.
+    fn restore(self) {
+        let (cpu, hardware) = (self.state(), self.hardware());
+        let held = cpu.run.hold();
+        self.counters().reset();
+        for counter in cpu.run.active() {
+            if let Some(event) = self.event_on(counter) {
+                if event.is_topdown() {
+                    event.program_topdown();
                 } else {
-                    self.program(cpu, counter, event);
+                    event.program();
                 }
                 event.update_userpage();
             }
         }
         hardware.apic.deliver_pmi_as_nmi();
-        cpu.set_ownership(Ownership::Ours);
-        self.clear_selection(on);
-        cpu.enabled.set(enabled);
-        self.run_active(cpu);
+        cpu.tenure.set_ownership(Ownership::Ours);
+        self.clear_selection();
+        held.release();
+        self.run_active();
     }
 
-    /// Stops all events of this CPU, and gives its counters back. Interrupts disabled.
-    fn stop_and_give_back(&self, on: OnCpu<'_, Self>) {
-        let cpu = on.state();
-        if !cpu.is_ours() {
+    /// Stops all events of this CPU, and gives its counters back.
+    fn stop_and_give_back(self) {
+        let cpu = self.state();
+        if !cpu.tenure.is_ours() {
             return;
         }
-        for counter in cpu.active() {
-            if let Some(event) = on.event(counter.index()) {
-                self.stop_event(on, event, true);
+        for counter in cpu.run.active() {
+            if let Some(event) = self.event_on(counter) {
+                event.stop(true);
             }
         }
-        self.save_counts(on);
-        self.give_back(on);
+        self.save_counts();
+        self.give_back();
     }
 }
 
 impl hotplug::Handler for Handler {
     fn online(&self, irqs: IrqsDisabled<'_>) {
         self.assign_this_cpu(irqs);
-        let on = self.0.cpus().this(irqs);
-        on.state().online.set(true);
+        self.this_cpu(irqs).state().tenure.set_online(true);
     }
 
     fn offline(&self, irqs: IrqsDisabled<'_>) {
-        let on = self.0.cpus().this(irqs);
+        let pmu = self.this_cpu(irqs);
         // If there are events, the last one that leaves gives the counters back.
-        on.state().online.set(false);
-        self.driver().give_back_if_offline(on);
+        pmu.state().tenure.set_online(false);
+        pmu.give_back_if_offline();
     }
 }
 
 impl syscore::Handler for Handler {
     fn suspend(&self, irqs: IrqsDisabled<'_>) {
-        let on = self.0.cpus().this(irqs);
-        let cpu = on.state();
-        if cpu.is_ours() {
+        let pmu = self.this_cpu(irqs);
+        let cpu = pmu.state();
+        if cpu.tenure.is_ours() {
             // A PMI may be on its way.
             cpu.window.expect_one();
-            cpu.set_ownership(Ownership::Asleep);
-            self.driver().save_counts(on);
+            cpu.tenure.set_ownership(Ownership::Asleep);
+            pmu.save_counts();
         }
     }
 
     fn resume(&self, irqs: IrqsDisabled<'_>) {
-        let on = self.0.cpus().this(irqs);
-        if on.state().ownership() == Ownership::Asleep {
-            self.driver().restore(on);
+        let pmu = self.this_cpu(irqs);
+        if pmu.state().tenure.ownership() == Ownership::Asleep {
+            pmu.restore();
         }
     }
 
@@ -272,6 +234,6 @@ impl syscore::Handler for Handler {
         // `take_over`. A later `take_over` finds that the counters are not ours, and looks at `shut_down`.
         self.0
             .cpus()
-            .on_each(|_| true, |on| driver.stop_and_give_back(*on));
+            .on_each(|_| true, |on| driver.on(*on).stop_and_give_back());
     }
 }

@@ -6,22 +6,19 @@
 //!
 //! A PMI goes this way: a counter overflows, the local APIC delivers an NMI,
 //! [`Counters::take_overflows`](crate::pmc::Counters::take_overflows) reads and
-//! clears the status, [`CorePmu::rearm`] in `count.rs` begins the next period, and
+//! clears the status, [`PlacedEvent::rearm`] begins the next period, and
 //! [`CpuEvent::overflow`](crate::perf::CpuEvent::overflow) passes a sample to perf.
 
 use super::{
-    topdown::Registers,
-    CorePmu,
-    Cpu,
-    Handler,
-    Ownership, //
+    cpu_pmu::CpuPmu,
+    event::CoreEvent,
+    placed::PlacedEvent,
+    tenure::Ownership,
+    topdown::AfterSettling,
+    Handler, //
 };
 use crate::{
-    perf::{
-        CpuEvent,
-        OnCpu,
-        Sample, //
-    },
+    perf::Sample,
     pmc::{
         counter::Counter,
         event::EventSel, //
@@ -33,36 +30,33 @@ use crate::{
 impl nmi::Handler for Handler {
     #[inline(always)]
     fn handle(&self, interrupt: &Interrupt<'_>) -> nmi::Return {
-        let driver = self.driver();
-        let on = self.0.cpus().this(interrupt.irqs_disabled());
-        match on.state().ownership() {
-            Ownership::Ours if !driver.may_be_in_a_guest(on.state()) => {
-                driver.handle_pmi(on, *interrupt)
-            }
+        let pmu = self.this_cpu(interrupt.irqs_disabled());
+        match pmu.state().tenure.ownership() {
+            Ownership::Ours if !pmu.may_be_in_a_guest() => pmu.handle_pmi(*interrupt),
             Ownership::Ours => nmi::Return::None,
-            Ownership::Free | Ownership::Asleep => driver.handle_late_pmi(on.state()),
+            Ownership::Free | Ownership::Asleep => pmu.handle_late_pmi(),
         }
     }
 }
 
-impl CorePmu {
+impl CpuPmu<'_> {
     /// Whether the counters may hold a guest's values (KVM's mediated vPMU), so that
     /// the handler must not touch them.
     ///
     /// perf takes our events off the CPU before, and KVM makes LVTPC deliver PMIs to the
     /// guest.
-    fn may_be_in_a_guest(&self, cpu: &Cpu) -> bool {
-        cpu.placed().is_empty() && !self.hardware.apic.delivers_nmis()
+    fn may_be_in_a_guest(self) -> bool {
+        self.state().run.placed().is_empty() && !self.hardware().apic.delivers_nmis()
     }
 
     /// Handles an NMI on a CPU whose counters are ours.
     #[inline(always)]
-    fn handle_pmi(&self, on: OnCpu<'_, Self>, interrupt: Interrupt<'_>) -> nmi::Return {
-        let group_read = &on.state().group_read;
-        let time = self.sampling.begin_handler(interrupt);
-        let interrupted = group_read.interrupt();
-        let causes = self.handle_overflows(on, interrupt);
-        group_read.resume(interrupted);
+    fn handle_pmi(self, interrupt: Interrupt<'_>) -> nmi::Return {
+        let topdown = &self.state().topdown;
+        let time = self.driver().sampling.begin_handler(interrupt);
+        let interrupted = topdown.interrupt_read();
+        let causes = self.handle_overflows(interrupt);
+        topdown.resume_read(interrupted);
         time.end();
         match causes {
             0 => nmi::Return::None,
@@ -72,38 +66,36 @@ impl CorePmu {
 
     /// Handles the overflows that an NMI may be about. Returns how many causes of the NMI were found.
     #[inline(always)]
-    fn handle_overflows(&self, on: OnCpu<'_, Self>, interrupt: Interrupt<'_>) -> u32 {
-        let cpu = on.state();
-        cpu.nmis.add(1);
-        let counters = self.counters(cpu);
-        let has_global = self.hardware.capabilities.has_global_control();
+    fn handle_overflows(self, interrupt: Interrupt<'_>) -> u32 {
+        let (cpu, counters) = (self.state(), self.counters());
+        cpu.run.note_nmi();
+        let has_global = self.capabilities().has_global_control();
         let mut is_late = false;
         let overflows = if has_global {
-            let enabled = cpu.enabled.get();
-            cpu.enabled.set(false);
+            let held = cpu.run.hold();
             counters.stop();
             let mut found = 0u32;
             for counter in counters.take_overflows() {
-                self.handle_overflow(on, interrupt, counter);
+                self.handle_overflow(interrupt, counter);
                 found = found.wrapping_add(1);
             }
-            cpu.enabled.set(enabled);
+            held.release();
             found
         } else {
             // The counters run: one that wraps after it was looked at must find LVTPC unmasked.
             is_late = self.has_masked_pmi();
             if is_late {
-                self.hardware.apic.deliver_pmi_as_nmi();
+                self.hardware().apic.deliver_pmi_as_nmi();
             }
             let mut found = 0u32;
-            for counter in cpu.active() {
-                let has_wrapped = self.handle_if_wrapped(on, interrupt, counter);
+            for counter in cpu.run.active() {
+                let has_wrapped = self.handle_if_wrapped(interrupt, counter);
                 found = found.wrapping_add(has_wrapped.into());
             }
             found
         };
         let causes = match overflows {
-            0 => u32::from(is_late || self.is_late_pmi(cpu)),
+            0 => u32::from(is_late || self.is_late_pmi()),
             causes => {
                 // AMD's CPUs may deliver the PMI a second time.
                 cpu.window.expect_one();
@@ -116,9 +108,9 @@ impl CorePmu {
 
         // No other NMI comes in between, so that there is no need for `run_active`, which looks for one.
         if has_global {
-            counters.leave_running(cpu.to_run());
-        } else if cpu.enabled.get() {
-            counters.run(cpu.active());
+            counters.leave_running(cpu.run.to_run());
+        } else if cpu.run.is_enabled() {
+            counters.run(cpu.run.active());
         }
         causes
     }
@@ -128,82 +120,52 @@ impl CorePmu {
     /// The other counters run on, because to stop them takes two writes for each of them. This one
     /// need not be stopped either if it does not count here, in kernel mode.
     #[inline(never)]
-    fn handle_if_wrapped(
-        &self,
-        on: OnCpu<'_, Self>,
-        interrupt: Interrupt<'_>,
-        counter: Counter,
-    ) -> bool {
-        let (cpu, counters) = (on.state(), self.counters(on.state()));
+    fn handle_if_wrapped(self, interrupt: Interrupt<'_>, counter: Counter) -> bool {
+        let (run, counters) = (&self.state().run, self.counters());
         // A sample of another counter's event may have stopped this one.
-        let Some(event) = on
-            .event(counter.index())
-            .filter(|_| cpu.active().contains(counter))
+        let Some(event) = self
+            .event_on(counter)
+            .filter(|_| run.active().contains(counter))
         else {
             return false;
         };
         let Some(value) = counters.wrapped(counter) else {
             return false;
         };
-        if Self::eventsel_of(&event).has(EventSel::OS) {
-            counters.pause(counter, cpu.active());
-            self.handle_overflow(on, interrupt, counter);
+        if event.eventsel().has(EventSel::OS) {
+            counters.pause(counter, run.active());
+            self.handle_overflow(interrupt, counter);
         } else {
-            Self::account(event, value, self.hardware.capabilities.width(counter));
-            self.next_sample(on, interrupt, counter, event);
+            event.account(value);
+            event.next_sample(interrupt);
         }
         true
     }
 
     /// Accounts for the overflow of a counter, which is not running, and starts its next period.
-    fn handle_overflow(&self, on: OnCpu<'_, Self>, interrupt: Interrupt<'_>, counter: Counter) {
-        let cpu = on.state();
-        if cpu.is_topdown(counter) {
-            self.settle(on, Registers::Clear);
-            return;
-        }
-        // A sample of another counter's event may have stopped this one.
-        if !cpu.active().contains(counter) {
-            return;
-        }
-        let Some(event) = on.event(counter.index()) else {
+    fn handle_overflow(self, interrupt: Interrupt<'_>, counter: Counter) {
+        let run = &self.state().run;
+        let Some(event) = self.event_on(counter) else {
             return;
         };
-        let value = self.counters(cpu).peek(counter);
-        Self::account(event, value, self.hardware.capabilities.width(counter));
-        self.next_sample(on, interrupt, counter, event);
-    }
-
-    /// Starts the next period of an event whose count has just been updated, and passes a sample to
-    /// perf if a period has ended. The counter is not counting.
-    #[inline(always)]
-    fn next_sample(
-        &self,
-        on: OnCpu<'_, Self>,
-        interrupt: Interrupt<'_>,
-        counter: Counter,
-        event: CpuEvent<'_, Self>,
-    ) {
-        let ended = self.rearm(on.state(), counter, event);
-        event.update_userpage();
-        if let Some(period) = ended {
-            let sample = Sample {
-                period,
-                ..Sample::default()
-            };
-            // If perf stops the event, it calls `stop`.
-            event.overflow(self.sampling, interrupt, interrupt.regs(), sample);
+        if event.is_topdown() {
+            self.settle(AfterSettling::Clear);
+        } else if run.active().contains(counter) {
+            // A sample of another counter's event may have stopped this one.
+            event.account(self.counters().peek(counter));
+            event.next_sample(interrupt);
         }
     }
 
     /// Handles an NMI on a CPU whose counters are not ours any more, but may have been
     /// when the NMI was on its way.
-    fn handle_late_pmi(&self, cpu: &Cpu) -> nmi::Return {
-        let late = if self.hardware.capabilities.generation.masks_lvtpc {
+    fn handle_late_pmi(self) -> nmi::Return {
+        let window = &self.state().window;
+        let late = if self.capabilities().generation.masks_lvtpc {
             // A masked LVTPC shows a PMI, however late. It may also be the next owner's.
-            self.hardware.apic.has_masked_pmi() && cpu.window.take_all_expected()
+            self.hardware().apic.has_masked_pmi() && window.take_all_expected()
         } else {
-            cpu.window.take_expected()
+            window.take_expected()
         };
         if !late {
             return nmi::Return::None;
@@ -214,20 +176,41 @@ impl CorePmu {
     }
 
     /// Whether an NMI for which no counter has overflowed is a PMI all the same.
-    fn is_late_pmi(&self, cpu: &Cpu) -> bool {
-        let is_seen_in_lvtpc = self.hardware.capabilities.generation.masks_lvtpc;
-        self.has_masked_pmi() || (!is_seen_in_lvtpc && cpu.window.explains_nmi())
+    fn is_late_pmi(self) -> bool {
+        let is_seen_in_lvtpc = self.capabilities().generation.masks_lvtpc;
+        self.has_masked_pmi() || (!is_seen_in_lvtpc && self.state().window.explains_nmi())
     }
 
     /// Whether a PMI has masked LVTPC.
-    fn has_masked_pmi(&self) -> bool {
-        self.hardware.may_mask_lvtpc && self.hardware.apic.has_masked_pmi()
+    fn has_masked_pmi(self) -> bool {
+        let hardware = self.hardware();
+        hardware.may_mask_lvtpc && hardware.apic.has_masked_pmi()
     }
 
     /// Unmasks LVTPC, if delivering the PMI may have masked it.
-    fn unmask_pmi(&self) {
-        if self.hardware.may_mask_lvtpc {
-            self.hardware.apic.deliver_pmi_as_nmi();
+    fn unmask_pmi(self) {
+        let hardware = self.hardware();
+        if hardware.may_mask_lvtpc {
+            hardware.apic.deliver_pmi_as_nmi();
+        }
+    }
+}
+
+impl PlacedEvent<'_> {
+    /// Starts the next period of the event, whose count has just been updated, and passes a sample to
+    /// perf if a period has ended. The counter is not counting.
+    #[inline(always)]
+    fn next_sample(self, interrupt: Interrupt<'_>) {
+        let ended = self.rearm();
+        self.update_userpage();
+        if let Some(period) = ended {
+            let sample = Sample {
+                period,
+                ..Sample::default()
+            };
+            let sampling = self.pmu().driver().sampling;
+            // If perf stops the event, it calls `stop`.
+            self.overflow(sampling, interrupt, interrupt.regs(), sample);
         }
     }
 }

@@ -7,16 +7,15 @@
 //!
 //! Everything here runs with interrupts disabled, and not in an NMI.
 
-use super::CorePmu;
+use super::cpu_pmu::CpuPmu;
 use crate::{
-    perf::OnCpu,
     pmc::{
         siblings::Siblings,
         Capabilities,
         ExtraInUse, //
     },
     system::{
-        irq::IrqsDisabled,
+        local::LocalWord,
         raw_spinlock::RawSpinLock, //
     }, //
 };
@@ -29,44 +28,68 @@ use kernel::{
     prelude::*, //
 };
 
-impl CorePmu {
+/// Which [`Core`] a CPU is a thread of, once that has been looked up. Used on that CPU only, with
+/// interrupts disabled.
+#[derive(Default)]
+pub(super) struct CoreIndex {
+    /// The index of the core, plus 1. 0 if it has not been looked up.
+    plus_one: LocalWord,
+}
+
+impl CoreIndex {
+    fn get(&self) -> Option<usize> {
+        Some(self.plus_one.get().checked_sub(1)? as usize)
+    }
+
+    fn set(&self, index: usize) {
+        self.plus_one.set(index.wrapping_add(1) as u64);
+    }
+
+    /// Has the core looked up again.
+    pub(super) fn forget(&self) {
+        self.plus_one.set(0);
+    }
+}
+
+impl<'a> CpuPmu<'a> {
     /// The extra registers of this CPU's core, if its threads share them.
-    pub(super) fn shared_extra(&self, on: OnCpu<'_, Self>) -> Option<&RawSpinLock<ExtraInUse>> {
-        if !self.hardware.capabilities.shares_extra() {
+    pub(super) fn shared_extra(self) -> Option<&'a RawSpinLock<ExtraInUse>> {
+        if !self.capabilities().shares_extra() {
             return None;
         }
-        self.core_of(on).map(|core| &core.extra)
+        self.core().map(|core| &core.extra)
     }
 
     /// The counters of the threads of this CPU's core, if they disturb each other.
-    pub(super) fn siblings(&self, on: OnCpu<'_, Self>) -> Option<&RawSpinLock<Siblings>> {
-        if !self.hardware.capabilities.any_exclusive() {
+    pub(super) fn siblings(self) -> Option<&'a RawSpinLock<Siblings>> {
+        if !self.capabilities().any_exclusive() {
             return None;
         }
-        self.core_of(on).map(|core| &core.counters)
+        self.core().map(|core| &core.counters)
     }
 
     /// The core that this CPU is a thread of. Its threads must share something.
-    fn core_of(&self, on: OnCpu<'_, Self>) -> Option<&Core> {
-        let cached = &on.state().core;
-        let index = match cached.get().checked_sub(1) {
-            Some(index) => index as usize,
+    fn core(self) -> Option<&'a Core> {
+        let cached = &self.state().core;
+        let index = match cached.get() {
+            Some(index) => index,
             None => {
-                let index = self.claim_core(on.irqs_disabled())?;
-                cached.set(index.wrapping_add(1) as u64);
+                let index = self.claim_core()?;
+                cached.set(index);
                 index
             }
         };
-        self.cores.get(index).map(|core| &**core)
+        self.driver().cores.get(index).map(|core| &**core)
     }
 
     /// The index of this CPU's core. There are as many as CPUs, so one is always left. Not inlined,
     /// because `tools/xtask/src/callgraph.rs` knows it by name.
     #[cold]
     #[inline(never)]
-    fn claim_core(&self, irqs: IrqsDisabled<'_>) -> Option<usize> {
-        let number = u64::from(self.hardware.cpu.core_number(irqs));
-        self.cores.iter().position(|core| core.is_of(number))
+    fn claim_core(self) -> Option<usize> {
+        let number = self.hardware().cpu.core_number(self.irqs_disabled());
+        let mut cores = self.driver().cores.iter();
+        cores.position(|core| core.is_of(number.into()))
     }
 }
 

@@ -63,16 +63,18 @@ impl<'a, T: Pmu> OnCpu<'a, T> {
     }
 }
 
-impl<T, const N: usize> OnCpu<'_, T>
+impl<'a, T, const N: usize> OnCpu<'a, T>
 where
     T: Pmu<Events = EventTable<T, N>>,
 {
     /// The event at `index` of this CPU's table. Any context.
-    pub fn event(&self, index: usize) -> Option<CpuEvent<'_, T>> {
-        // SAFETY: This is the slot of the CPU that the code runs on, and it stays there while `self`
-        // exists, because interrupts are disabled. perf deletes an event only on this CPU with
-        // interrupts disabled, through `del` or a failed `add`. Neither returns while `self` exists,
-        // unless `self` was made in it.
+    #[inline]
+    pub fn event(self, index: usize) -> Option<CpuEvent<'a, T>> {
+        // SAFETY: This is the slot of the CPU that the code runs on, and it stays there for `'a`,
+        // because interrupts are disabled. perf deletes an event only on this CPU with interrupts
+        // disabled, through `del` or a failed `add`. Neither returns to perf within `'a`: it began
+        // before, in which case code that is interrupted cannot go on, or the driver's callback within
+        // it has the `OnCpu`, and cannot keep what borrows for `'a` when it returns.
         unsafe { self.slot.events.get(index) }
     }
 }

@@ -249,7 +249,7 @@ impl<T: Pmu> Instance<T> {
         Self::only_on(driver, None)
     }
 
-    /// The same, on all CPUs or [only on](OnlyOn) some.
+    /// Allocates the data for each CPU, for a PMU that is on all CPUs or [only on](OnlyOn) some.
     pub fn only_on<E>(driver: impl PinInit<T, E>, only_on: Option<OnlyOn>) -> Result<Arc<Self>>
     where
         Error: From<E>,

@@ -40,7 +40,7 @@ impl File {
         Self::prefixed("", name, line)
     }
 
-    /// The same, with `prefix` before its name. Task context, may sleep.
+    /// A file with the name `name` after `prefix`, which reads as `line`. Task context, may sleep.
     pub fn prefixed(prefix: &str, name: &CStr, line: fmt::Arguments<'_>) -> Result<Self> {
         Ok(File {
             name: CString::try_from_fmt(fmt!("{prefix}{name}"))?,

@@ -41,10 +41,9 @@ unsafe impl<T: Pmu> EventSet<T> for () {
 
 /// A table of the events on a CPU, at indices that the driver chooses.
 ///
-/// [`AddedEvent::insert`], [`OnCpu::event`](super::OnCpu::event) and
-/// [`OnCpu::move_event`](super::OnCpu::move_event) give access to it. The type
-/// itself has no public methods: that way only code on the table's CPU can use
-/// it.
+/// [`AddedEvent::insert`], [`AddedEvent::move_other`] and
+/// [`OnCpu::event`](super::OnCpu::event) give access to it. The type itself has no public
+/// methods: that way only code on the table's CPU can use it.
 ///
 /// # Invariants
 ///

@@ -3,13 +3,11 @@
 //! What a CPU's counters can do.
 
 use super::{
-    assign::Needs,
     cache::CacheEvent,
     counter::{
         Counter,
         CounterSet, //
     },
-    counters::Registers,
     event::{
         EventSel,
         FixedCtrCtrl, //
@@ -34,8 +32,10 @@ use super::{
         NamedEvent,
         Presence, //
     },
+    needs::Needs,
     pair::Pairs,
-    period, //
+    period,
+    registers::Registers, //
 };
 use core::{
     ffi::CStr,
@@ -97,7 +97,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// The same without the fixed counters.
+    /// These capabilities without the fixed counters.
     #[must_use]
     pub fn without_fixed(self) -> Self {
         Capabilities {
@@ -107,7 +107,7 @@ impl Capabilities {
         }
     }
 
-    /// The same with at most `n` GP counters, the first ones. One must remain: the
+    /// These capabilities with at most `n` GP counters, the first ones. One must remain: the
     /// kernel arbitrates all counters by the GP counters.
     #[must_use]
     pub fn limit_gp(self, n: NonZeroU8) -> Self {
@@ -119,7 +119,7 @@ impl Capabilities {
         }
     }
 
-    /// The same without an extra register.
+    /// These capabilities without an extra register.
     #[must_use]
     pub fn without_extra(self, register: ExtraRegister) -> Self {
         Capabilities {
@@ -128,7 +128,8 @@ impl Capabilities {
         }
     }
 
-    /// The same, with the counters that have registers, if the driver can work with them.
+    /// These capabilities, with only the counters that have registers. `None` if the driver cannot work
+    /// with those.
     pub(super) fn check(mut self) -> Option<Self> {
         self.counters = self.counters & self.generation.addressable();
         self.existing_gp = self.counters.gp_part();
@@ -237,11 +238,9 @@ impl Capabilities {
 
     /// What an event needs of the counters.
     pub fn needs(&self, event: EventSel) -> Needs {
-        Needs::new(
-            self.counters_for(event),
-            self.needs_pair(event),
-            self.is_exclusive(event),
-        )
+        Needs::one_of(self.counters_for(event))
+            .with_pair(self.needs_pair(event))
+            .with_exclusive(self.is_exclusive(event))
     }
 
     /// Whether GLOBAL_CTRL starts and stops the counters.

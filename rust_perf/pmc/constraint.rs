@@ -145,7 +145,7 @@ impl Constraint {
         }
     }
 
-    /// The same. While one thread of a core counts such an event, the counters of the same
+    /// This constraint, for an exclusive event: while one thread of a core counts it, the counters of the same
     /// number of the other threads may count wrongly (errata BJ122 of Sandy Bridge, BV98 of
     /// Ivy Bridge, HSD29 of Haswell).
     pub const fn exclusive(self) -> Self {

@@ -211,7 +211,7 @@ impl EventSel {
             && !self.has(Self::UMASK2)
     }
 
-    /// The same modes and flags for a fixed counter.
+    /// The fields of FIXED_CTR_CTRL with the modes and flags of this event.
     pub(super) const fn fixed_ctr(self) -> FixedCtr {
         FixedCtr::from_raw(0)
             .with(FixedCtr::OS, self.get(Self::OS))

@@ -8,13 +8,10 @@
 //! counted at once must agree on the value, or be in different registers:
 //! [`ExtraInUse`] keeps the books.
 //!
-//! The tables are in the vendors' folders.
+//! The tables are in the vendors' folders. So are the addresses of the registers: all of them are
+//! Intel's.
 
-use super::{
-    event::EventSel,
-    intel,
-    msr::Msr, //
-};
+use super::event::EventSel;
 use core::ffi::CStr;
 
 /// The number of extra registers.
@@ -26,7 +23,7 @@ pub(super) const EXTRA_REGISTERS: usize = 10;
 pub enum ExtraRegister {
     /// Which requests and responses outside the core are counted.
     OffcoreRsp0,
-    /// The same for another event.
+    /// Which requests and responses outside the core a second event counts.
     OffcoreRsp1,
     /// How many cycles a load takes at least.
     LoadLatency,
@@ -34,15 +31,15 @@ pub enum ExtraRegister {
     Frontend,
     /// Which responses to snoops are counted.
     SnoopRsp0,
-    /// The same for another event.
+    /// Which responses to snoops a second event counts.
     SnoopRsp1,
     /// Which requests and responses outside the module are counted.
     Omr0,
-    /// The same for another event.
+    /// Which requests and responses outside the module a second event counts.
     Omr1,
-    /// The same for a third event.
+    /// Which requests and responses outside the module a third event counts.
     Omr2,
-    /// The same for a fourth event.
+    /// Which requests and responses outside the module a fourth event counts.
     Omr3,
 }
 
@@ -69,22 +66,6 @@ impl ExtraRegister {
     /// The register with this number.
     pub fn from_index(index: usize) -> Option<Self> {
         Self::ALL.get(index).copied()
-    }
-
-    /// Its address.
-    pub const fn msr(self) -> Msr {
-        match self {
-            Self::OffcoreRsp0 => intel::msr::OFFCORE_RSP_0,
-            Self::OffcoreRsp1 => intel::msr::OFFCORE_RSP_1,
-            Self::LoadLatency => intel::msr::PEBS_LD_LAT_THRESHOLD,
-            Self::Frontend => intel::msr::PEBS_FRONTEND,
-            Self::SnoopRsp0 => intel::msr::SNOOP_RSP_0,
-            Self::SnoopRsp1 => intel::msr::SNOOP_RSP_1,
-            Self::Omr0 => intel::msr::OMR_0,
-            Self::Omr1 => intel::msr::OMR_1,
-            Self::Omr2 => intel::msr::OMR_2,
-            Self::Omr3 => intel::msr::OMR_3,
-        }
     }
 
     const fn bit(self) -> u16 {

@@ -7,13 +7,11 @@ use super::{
         Counter,
         CounterSet, //
     },
-    counters::{
-        Counters,
-        Registers, //
-    },
     event::EventSel,
     period,
-    shadow::UNKNOWN, //
+    registers::Registers,
+    shadow::UNKNOWN,
+    Counters, //
 };
 
 /// Of a GP counter's EVENTSEL, what says what it counts. Of the other bits some hypervisors keep

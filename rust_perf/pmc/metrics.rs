@@ -12,15 +12,13 @@ use super::{
         Counter,
         CounterSet, //
     },
-    counters::{
-        Counters,
-        Registers, //
-    },
     event::{
         EventSel,
         FixedCtrCtrl, //
     },
-    msr::Msr, //
+    msr::Msr,
+    registers::Registers,
+    Counters, //
 };
 
 /// The value of a field that all slots belong to.
@@ -122,7 +120,7 @@ impl<R: Registers> Counters<'_, R> {
 }
 
 impl Capabilities {
-    /// The same without PERF_METRICS.
+    /// These capabilities without PERF_METRICS.
     #[must_use]
     pub fn without_metrics(self) -> Self {
         Capabilities {

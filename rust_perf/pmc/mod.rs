@@ -3,7 +3,7 @@
 //! Performance monitoring counters, apart from the kernel.
 //!
 //! What an event is ([`event`]), which counters can count it ([`constraint`]),
-//! which one it gets, or which two ([`assign`], [`siblings`]), which register holds the rest of
+//! what it needs of them ([`needs`]), which one it gets, or which two ([`assign`], [`siblings`]), which register holds the rest of
 //! it (`extra`), how a period is counted ([`period`]), and how the registers are written
 //! ([`counters`]), two counters for one event (`pair`) and PERF_METRICS ([`metrics`]) with them, and what some
 //! CPUs need before they count (`selection`), and whether someone else has written the registers
@@ -43,8 +43,10 @@ mod intel;
 pub mod metrics;
 mod msr;
 mod named;
+pub mod needs;
 mod pair;
 pub mod period;
+mod registers;
 mod selection;
 mod shadow;
 pub mod siblings;
@@ -64,10 +66,7 @@ pub use self::{
     bitfield::Field,
     cache::CacheEvent,
     capabilities::Capabilities,
-    counters::{
-        Counters,
-        Registers, //
-    },
+    counters::Counters,
     cpuid::{
         core_number,
         CpuidLeaf,
@@ -100,6 +99,7 @@ pub use self::{
         FormatField,
         NamedEvent, //
     },
+    registers::Registers,
     shadow::Shadow,
     topdown::TopdownFile, //
 };

@@ -171,23 +171,23 @@ pub(super) const fn fixed(counter: u8, name: EventName, config: u64) -> NamedEve
 }
 
 impl Events {
-    /// The same events, of which these need an extra register.
+    /// These events, of which `extra` says which need an extra register.
     pub(super) const fn with_extra(self, extra: ExtraEvents) -> Self {
         Events { extra, ..self }
     }
 
-    /// The same events, with these names. Of rows with the same name, the first one applies
+    /// These events, with names. Of rows with the same name, the first one applies
     /// whose event the CPU has.
     pub(super) const fn with_named(self, named: &'static [&'static [NamedEvent]]) -> Self {
         Events { named, ..self }
     }
 
-    /// The same events, with these for top-down analysis.
+    /// These events, with `topdown` for top-down analysis.
     pub(super) const fn with_topdown(self, topdown: Topdown) -> Self {
         Events { topdown, ..self }
     }
 
-    /// The same events, with these if the CPU has transactions.
+    /// These events, with `transactions` if the CPU has transactions.
     pub(super) const fn with_transactions(self, transactions: transactions::Files) -> Self {
         Events {
             transactions,
@@ -195,7 +195,7 @@ impl Events {
         }
     }
 
-    /// The same events, which count right from here on.
+    /// These events, if the CPU counts right only from the distances of `period_limit` on.
     pub(super) const fn with_period_limit(self, period_limit: PeriodLimit) -> Self {
         Events {
             period_limit,
@@ -203,7 +203,7 @@ impl Events {
         }
     }
 
-    /// The same events, which GP counters count right only if they have been cleared.
+    /// These events, if GP counters count right only after they have been cleared.
     pub(super) const fn with_clearing(self) -> Self {
         Events {
             needs_clearing: true,
@@ -211,7 +211,7 @@ impl Events {
         }
     }
 
-    /// The same events, with these for perf's cache events.
+    /// These events, with `cache` for perf's cache events.
     pub(super) const fn with_cache(self, cache: &'static [&'static [CacheEvents]]) -> Self {
         Events { cache, ..self }
     }

@@ -22,12 +22,10 @@ use super::{
         Counter,
         CounterSet, //
     },
-    counters::{
-        Counters,
-        Registers, //
-    },
     event::EventSel,
-    shadow::Shadow, //
+    registers::Registers,
+    shadow::Shadow,
+    Counters, //
 };
 
 /// What becomes of events that take a pair.
@@ -98,7 +96,7 @@ impl Shadow {
         }
     }
 
-    /// The same while there are pairs. They are rare.
+    /// [`Self::with_merged`] while there are pairs. They are rare.
     #[cold]
     fn with_seconds(&self, counters: CounterSet) -> CounterSet {
         counters | (counters.successors() & self.merged())

@@ -12,10 +12,10 @@ use super::{
     event::EventSel, //
 };
 
-/// Whether an event that only counts can run on from this number of events before the wrap: as after a
-/// start `max` events before it, and with more than half of these left.
+/// Whether an event that only counts can run on from a counter that is `until_wrap` events before the
+/// wrap. It can if that is at most `max`, as after any start, and more than half of `max`.
 ///
-/// So the counter does not look as if it had wrapped, and rarely does wrap.
+/// A counter that is further away looks as if it had wrapped. One that is nearer would soon wrap.
 const fn is_far(until_wrap: u64, max: u64) -> bool {
     max / 2 < until_wrap && until_wrap <= max
 }
@@ -144,7 +144,7 @@ impl PeriodLimit {
         }
     }
 
-    /// The same for INST_RETIRED.ALL, for which the distance must be a multiple of
+    /// The limit of [`Self::at_least`], and one for INST_RETIRED.ALL, for which the distance must be a multiple of
     /// `granule`, a power of two, as well.
     pub(super) const fn inst_retired_at_least(self, shortest: u64, granule: u64) -> Self {
         PeriodLimit {

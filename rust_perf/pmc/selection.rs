@@ -13,10 +13,8 @@
 
 use super::{
     counter::CounterSet,
-    counters::{
-        Counters,
-        Registers, //
-    }, //
+    registers::Registers,
+    Counters, //
 };
 use core::iter;
 

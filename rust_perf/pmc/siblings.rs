@@ -15,14 +15,14 @@ use super::{
     assign::{
         Assignment,
         Barred,
-        Needs,
         Placement, //
     },
     capabilities::Capabilities,
     counter::{
         Counter,
         CounterSet, //
-    }, //
+    },
+    needs::Needs, //
 };
 
 /// No CPU has more GP counters.

@@ -56,7 +56,8 @@ fn this_cpu_offset() -> usize {
     offset
 }
 
-/// The same where there is one CPU, and the allocation is its part.
+/// The offset from a per-CPU allocation to this CPU's part: there is one CPU, and the allocation is its
+/// part.
 #[cfg(not(CONFIG_SMP))]
 fn this_cpu_offset() -> usize {
     0

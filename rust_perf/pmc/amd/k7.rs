@@ -31,7 +31,7 @@ use super::super::{
 /// K7 to family 16H, except for the CPUs below.
 pub(super) static K7: Events = before_zen(&[]);
 
-/// The same CPUs if several cores share the northbridge, whose events the cores'
+/// K7 to family 16H with several cores that share a northbridge, whose events the cores'
 /// counters count. Two cores must not count such an event on the same counter
 /// (BKDG family 10H, "Performance Monitor Counters"). The driver does not
 /// coordinate the cores, so it does not offer these events.

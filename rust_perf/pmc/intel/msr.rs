@@ -5,6 +5,7 @@
 
 use super::super::{
     bitfield::Field,
+    extra::ExtraRegister,
     msr::{
         Msr,
         MsrRange, //
@@ -69,5 +70,23 @@ bitfield! {
         15:15 PERF_METRICS;
         /// IA32_A_PMCx exist.
         13:13 FW_WRITE;
+    }
+}
+
+impl ExtraRegister {
+    /// The address of the register.
+    pub const fn msr(self) -> Msr {
+        match self {
+            Self::OffcoreRsp0 => OFFCORE_RSP_0,
+            Self::OffcoreRsp1 => OFFCORE_RSP_1,
+            Self::LoadLatency => PEBS_LD_LAT_THRESHOLD,
+            Self::Frontend => PEBS_FRONTEND,
+            Self::SnoopRsp0 => SNOOP_RSP_0,
+            Self::SnoopRsp1 => SNOOP_RSP_1,
+            Self::Omr0 => OMR_0,
+            Self::Omr1 => OMR_1,
+            Self::Omr2 => OMR_2,
+            Self::Omr3 => OMR_3,
+        }
     }
 }

@@ -167,7 +167,7 @@ proptest! {
         prop_assert_eq!(sample(&driven, *which.get(&counters), period, total), expected);
     }
 
-    /// The same on counters of all widths.
+    /// A sample is taken after each period on counters of all widths.
     #[test]
     fn the_width_makes_no_difference(
         version in 1u8..=5, width in 32u8..=48, fixed: bool, period in 1u64..1 << 50, periods in 1u64..4,

@@ -119,7 +119,7 @@ fn transactions_are_of_one_thread() {
     assert!(allowed(0xc0 | ANY));
 }
 
-/// The same bits belong to the event select of AMD.
+/// On AMD the bits of `in_tx` and `in_tx_cp` belong to the event select.
 #[test]
 fn amds_events_are_no_transactions() {
     let caps = amd_cpu(0x19, 0x21)

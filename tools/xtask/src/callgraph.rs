@@ -63,7 +63,7 @@ const FORBIDDEN: &[&str] = &[
 const LOCKED: &str = "a locked instruction";
 
 /// Functions that may have one: they run once for each CPU.
-const MAY_LOCK: &[&str] = &["CorePmu>::claim_core"];
+const MAY_LOCK: &[&str] = &["CpuPmu>::claim_core"];
 
 /// Each function and what it calls or jumps to.
 struct CallGraph<'a>(HashMap<&'a str, HashSet<&'a str>>);

@@ -235,7 +235,7 @@ pub fn amd(version: u8, counters: u8) -> Config {
     config
 }
 
-/// The same of a CPU of this family, from 17H on a Zen.
+/// AMD's PMU of this version, of a CPU of `family`: from 17H on a Zen.
 pub fn amd_family(family: u16, version: u8, counters: u8) -> Config {
     let mut config = amd(version, counters);
     config.signature = Some(Signature {

@@ -79,7 +79,7 @@ const fn rule(reason: &'static str, rows: &'static [Row]) -> Rule {
     }
 }
 
-/// The same difference in several events.
+/// Several events that differ in one way.
 pub struct Row {
     /// The lists.
     pub lists: &'static [&'static str],

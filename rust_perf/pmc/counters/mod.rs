@@ -30,6 +30,9 @@
 //! ours and may leave GLOBAL_CTRL at 0. Then the counters stop until perf next
 //! enables the PMU. Do not use these together.
 
+mod overflow;
+mod running;
+
 use super::{
     capabilities::Capabilities,
     counter::{
@@ -41,31 +44,15 @@ use super::{
         FixedCtrCtrl, //
     },
     extra::Extra,
-    generation::{
-        GlobalRegisters,
-        CTR_FRZ, //
-    },
-    msr::Msr,
+    generation::CTR_FRZ,
     period,
+    registers::Registers,
     shadow::{
         Shadow,
         UNKNOWN, //
     }, //
 };
 use crate::system::local::LocalWord;
-
-/// Access to the registers of the CPU that the code runs on.
-///
-/// An [`Msr`] is always a performance monitoring register. The caller must make
-/// sure that the CPU has it.
-pub trait Registers: Copy {
-    /// Reads a register.
-    fn rdmsr(self, msr: Msr) -> u64;
-    /// Writes a register.
-    fn wrmsr(self, msr: Msr, value: u64);
-    /// Reads a counter by its [`Counter::rdpmc`] index.
-    fn rdpmc(self, index: u32) -> u64;
-}
 
 /// The counters of the CPU that the code runs on.
 ///
@@ -103,8 +90,8 @@ impl<'a, R: Registers> Counters<'a, R> {
         self.reset();
     }
 
-    /// Does the same for counters that were taken over before and have lost their
-    /// state. IRQs disabled.
+    /// Brings counters that were taken over before, and have lost their state, to the state that
+    /// [`Self::take_over`] leaves: none counts and no overflow is pending. IRQs disabled.
     pub fn reset(self) {
         if let Some(global) = self.caps.any_global() {
             self.regs.wrmsr(global.ctrl, 0);
@@ -168,8 +155,8 @@ impl<'a, R: Registers> Counters<'a, R> {
         self.program_control(counter, event);
     }
 
-    /// Does the same for a counter that was [known](Self::known) to hold the value `until_wrap` events
-    /// before the wrap. The counter is written if its value is not known any more: an NMI has come since.
+    /// Programs `counter`, which must not be counting, to count `event` from the value that it was
+    /// [known](Self::known) to hold, `until_wrap` events before the wrap. The counter is written if its value is not known any more: an NMI has come since.
     #[inline(always)]
     pub fn program_held(
         self,
@@ -293,87 +280,6 @@ impl<'a, R: Registers> Counters<'a, R> {
         value
     }
 
-    /// Runs exactly the counters in `run`, all of which must be programmed. If any metric is
-    /// among them, PERF_METRICS runs. With the first counter of a pair runs the second one.
-    #[inline(always)]
-    pub fn run(self, run: CounterSet) {
-        let global = self.caps.generation.global;
-        let run = self.shadow.with_merged(run.global());
-        let Shadow { running, known, .. } = self.shadow;
-        let before = running.get();
-        if before == run.bits() {
-            return;
-        }
-        // In this order the invariant also holds in between. UNKNOWN has the bits of all counters.
-        running.set(before | run.bits());
-        known.and(!running.get());
-        match global {
-            Some(global) => self.regs.wrmsr(global.ctrl, run.bits()),
-            None => self.change_enables(before, run),
-        }
-        running.set(run.bits());
-    }
-
-    /// Stops all counters. `run` of none does the same, but also looks up pairs and metrics.
-    #[inline(always)]
-    pub fn stop(self) {
-        let global = self.caps.generation.global;
-        if self.shadow.is_stopped() {
-            return;
-        }
-        let Shadow { running, known, .. } = self.shadow;
-        // A counter that is known to run is not in `known`. So this clears bits only if `running` is
-        // UNKNOWN.
-        known.and(!running.get());
-        match global {
-            Some(global) => self.regs.wrmsr(global.ctrl, 0),
-            None => self.change_enables(running.get(), CounterSet::EMPTY),
-        }
-        running.set(0);
-    }
-
-    /// Sets EN for the counters in `run`, and clears it for others. `before` is what `running` was.
-    #[inline(never)]
-    fn change_enables(self, before: u64, run: CounterSet) {
-        let changed = match before {
-            UNKNOWN => self.caps.counters,
-            before => CounterSet::from_bits(before ^ run.bits()) & self.caps.counters,
-        };
-        // The counter with the merge event starts before the other one of the pair, and stops after
-        // it. Otherwise that would count alone meanwhile.
-        let first = changed & run & self.shadow.merged();
-        for counter in first.into_iter().chain(changed & !first) {
-            let eventsel = self.shadow.eventsel(counter).unwrap_or(0);
-            let eventsel =
-                EventSel::from_raw(eventsel).with(EventSel::EN, run.contains(counter).into());
-            self.write_eventsel(counter, eventsel.into_raw());
-        }
-    }
-
-    /// Runs exactly the counters in `run`, as [`Self::run`] does, at the end of an NMI on a CPU with
-    /// global control. The handlers behind this one may write GLOBAL_CTRL, so what runs is not known
-    /// afterwards.
-    #[inline(always)]
-    pub fn leave_running(self, run: CounterSet) {
-        let run = self.shadow.with_merged(run.global());
-        let before = self.shadow.running.get();
-        self.forget_running();
-        if let Some(global) = self.caps.generation.global {
-            if before != run.bits() {
-                self.regs.wrmsr(global.ctrl, run.bits());
-            }
-        }
-    }
-
-    /// Forgets which counters are running, and what the others hold, so that the next [`Self::run`]
-    /// writes the registers. Needed when an NMI has run counters in the middle of a `run`, or
-    /// when someone else may have written GLOBAL_CTRL. Any context.
-    pub fn forget_running(self) {
-        // An NMI in between learns nothing.
-        self.shadow.running.set(UNKNOWN);
-        self.shadow.known.set(0);
-    }
-
     /// Forgets what is programmed. To be called when no event is on the CPU and no
     /// counter is running, if others may have written the registers.
     pub fn forget(self) {
@@ -383,69 +289,6 @@ impl<'a, R: Registers> Counters<'a, R> {
             self.shadow.select(counter, UNKNOWN);
         }
         self.shadow.fixed_ctr_ctrl.set(UNKNOWN);
-    }
-
-    /// Stops `counter` alone, both of a pair. `active` are the counters that may be running, if that is
-    /// not known.
-    pub fn pause(self, counter: Counter, active: CounterSet) {
-        let running = match self.shadow.running.get() {
-            UNKNOWN => active,
-            running => CounterSet::from_bits(running),
-        };
-        if running.contains(counter) {
-            self.run(running & !self.shadow.with_merged(CounterSet::of(counter)));
-        }
-    }
-
-    /// Takes the counters that have overflowed since they were last taken or programmed, on a CPU with
-    /// global control. To be called while no counter is running.
-    ///
-    /// On other CPUs it finds none: there only the value of a counter shows an overflow, see
-    /// [`Self::wrapped`].
-    ///
-    /// No overflow is lost between this and the unmasking of LVTPC, although
-    /// GLOBAL_STATUS is read once: no counter is running, and WRMSR to GLOBAL_CTRL
-    /// is serializing (SDM vol. 3, "Serializing Instructions"), so no bit can be set
-    /// after the read. A generation that must run the counters to clear the status
-    /// is read again until no new bit appears.
-    pub fn take_overflows(self) -> CounterSet {
-        let Some(global) = self.caps.generation.global else {
-            return CounterSet::EMPTY;
-        };
-        let mut overflowed = CounterSet::EMPTY;
-        loop {
-            // The other bits of GLOBAL_STATUS belong to others, such as Processor Trace.
-            let status = self.regs.rdmsr(global.status);
-            let new = CounterSet::from_bits(status) & self.caps.with_status() & !overflowed;
-            if new.is_empty() {
-                return overflowed;
-            }
-            overflowed = overflowed | new;
-            self.clear_status(global, new.bits() | status & CTR_FRZ);
-            if !global.clears_while_on {
-                return overflowed;
-            }
-            // The counters have run meanwhile.
-            self.shadow.known.set(0);
-        }
-    }
-
-    /// Reads a counter, and returns its value if it has wrapped since it was programmed, which must
-    /// have been at most [`Capabilities::max_period`] events before.
-    pub fn wrapped(self, counter: Counter) -> Option<u64> {
-        let value = self.read(counter);
-        period::has_wrapped(value, self.caps.width(counter)).then_some(value)
-    }
-
-    /// Clears bits of GLOBAL_STATUS, which must exist. No counter is running.
-    fn clear_status(self, global: &GlobalRegisters, bits: u64) {
-        if global.clears_while_on {
-            self.regs.wrmsr(global.ctrl, self.caps.counters.bits());
-        }
-        self.regs.wrmsr(global.clear, bits);
-        if global.clears_while_on {
-            self.regs.wrmsr(global.ctrl, 0);
-        }
     }
 
     #[inline(always)]

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which counters of a CPU are dirty: they hold what events have counted that have left them.
+//!
+//! An event that runs on from there may be on a dirty counter. [`user_read`](super::user_read) says
+//! when dirty counters are cleared.
+
+use crate::{
+    pmc::counter::{
+        Counter,
+        CounterSet, //
+    },
+    system::local::LocalWord, //
+};
+
+/// The dirty counters of a CPU, a [`CounterSet`].
+///
+/// Used on that CPU only, with interrupts disabled or in an NMI. An NMI removes the counters whose
+/// events it starts.
+#[derive(Default)]
+pub(super) struct DirtyCounters(LocalWord);
+
+impl DirtyCounters {
+    /// The dirty counters.
+    pub(super) fn get(&self) -> CounterSet {
+        CounterSet::from_bits(self.0.get())
+    }
+
+    /// Whether no counter is dirty.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.get() == 0
+    }
+
+    /// Whether `counter` is dirty.
+    pub(super) fn contains(&self, counter: Counter) -> bool {
+        self.0.get() & CounterSet::of(counter).bits() != 0
+    }
+
+    /// An event has left `counters`, in which it has counted.
+    pub(super) fn add(&self, counters: CounterSet) {
+        self.0.or(counters.bits());
+    }
+
+    /// `counters` hold nothing but what their present events count.
+    pub(super) fn remove(&self, counters: CounterSet) {
+        self.0.and(!counters.bits());
+    }
+
+    /// All counters have been cleared.
+    pub(super) fn remove_all(&self) {
+        self.0.set(0);
+    }
+}
