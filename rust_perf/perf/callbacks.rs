@@ -3,7 +3,7 @@
 //! The callbacks of `struct pmu`.
 
 use super::{
-    event::AddedEvent,
+    cpu_event::AddedEvent,
     pmu::{
         Capabilities,
         Instance,

@@ -3,7 +3,7 @@
 //! Registers that an event needs besides its counter.
 
 use super::{
-    event::AddedEvent,
+    cpu_event::AddedEvent,
     Event,
     NewEvent,
     Pmu, //

@@ -7,7 +7,7 @@
 //! occurs, [`Recording::deliver`](super::Recording::deliver) counts it for all of them.
 
 use super::{
-    event::AddedEvent,
+    cpu_event::AddedEvent,
     table::EventSet,
     Event,
     NewEvent,

@@ -65,6 +65,7 @@ use kernel::{
 
 mod attr;
 mod callbacks;
+mod cpu_event;
 mod event;
 mod extra;
 mod list;
@@ -88,11 +89,11 @@ pub use self::{
         Attr,
         Selector, //
     },
-    event::{
+    cpu_event::{
         AddedEvent,
-        CpuEvent,
-        Event, //
+        CpuEvent, //
     },
+    event::Event,
     extra::ExtraRegister,
     list::{
         EventList,

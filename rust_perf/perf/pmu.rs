@@ -3,7 +3,7 @@
 //! The trait of a PMU driver, and its parameters.
 
 use super::{
-    event::AddedEvent,
+    cpu_event::AddedEvent,
     table::EventSet,
     CpuEvent,
     Event,

@@ -3,7 +3,7 @@
 //! The events that are on a CPU.
 
 use super::{
-    event::AddedEvent,
+    cpu_event::AddedEvent,
     CpuEvent,
     Event,
     Pmu, //
