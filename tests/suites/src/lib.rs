@@ -10,9 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod cpus;
-mod elsewhere;
 mod fault;
 mod filter;
+mod group;
 mod machine;
 mod race;
 mod suite;
@@ -20,14 +20,14 @@ mod suite;
 use std::collections::BTreeMap;
 
 pub use cpus::CPUS;
-pub use elsewhere::Elsewhere;
 pub use fault::{Fault, Foreign};
 pub use filter::{nearest, Filter};
+pub use group::{Elsewhere, TestGroup};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
 pub use race::in_other_races;
 pub use suite::{
-    find, OtherKernel, Suite, SystemEvent, TestGroup, TestModule, Timing, BENCH, BENCH_CPUS,
-    NO_SUITE, NO_SUITE_PRIMARY, SUITES,
+    find, OtherKernel, Suite, SystemEvent, TestModule, Timing, BENCH, BENCH_CPUS, NO_SUITE,
+    NO_SUITE_PRIMARY, SUITES,
 };
 
 /// The titles (`theme::name`) of the tests of each group, by the group's name.
