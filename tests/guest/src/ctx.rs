@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{ensure, Context, Result};
+use suites::log::is_from_module;
 use suites::Suite;
 
 use crate::kmsg::Kmsg;
@@ -160,12 +161,6 @@ impl ModuleLog {
         lines.retain(|line| is_from_module(line));
         Ok(lines)
     }
-}
-
-/// Whether the module prints this line. The kernel prints some with the same prefix when
-/// it loads the module.
-pub fn is_from_module(line: &str) -> bool {
-    line.starts_with("rust_perf: ") && !line.contains("taint") && !line.contains("verification")
 }
 
 /// The error of a test that does not apply here.

@@ -12,9 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Error, Result};
+use suites::log::Machine;
 
 use crate::ctx::{Ctx, Skipped, Test};
-use crate::kmsg::{self, Kmsg, Machine};
+use crate::kmsg::{self, Kmsg};
 
 /// Where this program's source is in the checkout.
 const SOURCE: &str = "tests/guest/src/";

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Context as _, Result};
 use nix::unistd::geteuid;
+use suites::log::Machine;
 use suites::{Elsewhere, Suite, NO_SUITE, NO_SUITE_PRIMARY};
 
 use crate::ctx::{Ctx, IN_TREE, RUST_PMU};
 use crate::keeper;
-use crate::kmsg::Machine;
 use crate::ktap::{self, Entry, Totals};
 use crate::module;
 use crate::need::cpus_of;

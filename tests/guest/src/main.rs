@@ -41,10 +41,10 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Result};
 use clap::{Parser, Subcommand};
+use suites::log::Machine;
 use suites::SystemEvent;
 
 use crate::ctx::{Ctx, IN_TREE, RUST_PMU};
-use crate::kmsg::Machine;
 use crate::ktap::Entry;
 use crate::setting::SampleRate;
 

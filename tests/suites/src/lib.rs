@@ -13,8 +13,8 @@ mod cpus;
 mod fault;
 mod filter;
 mod group;
+pub mod log;
 mod machine;
-mod race;
 mod suite;
 
 use std::collections::BTreeMap;
@@ -24,7 +24,6 @@ pub use fault::{Fault, Foreign};
 pub use filter::{nearest, Filter};
 pub use group::{Elsewhere, TestGroup};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
-pub use race::in_other_races;
 pub use suite::{
     find, OtherKernel, Suite, SystemEvent, TestModule, Timing, BENCH, BENCH_CPUS, NO_SUITE,
     NO_SUITE_PRIMARY, SUITES,

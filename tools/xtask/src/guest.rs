@@ -15,13 +15,13 @@ use nix::unistd::Pid;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal};
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use suites::log::complaint;
 use suites::{Suite, SystemEvent, WITHOUT_IN_TREE};
 use terminal_size::{terminal_size, Height, Width};
 
@@ -679,25 +679,6 @@ fn telling_end(console: &str) -> String {
     complaint(console).unwrap_or_else(|| last_lines(console, 25).to_owned())
 }
 
-/// The kernel's first complaint with the lines that follow.
-pub fn complaint(console: &str) -> Option<String> {
-    const COMPLAINTS: &[&str] = &[
-        "Kernel panic",
-        "Oops",
-        "BUG:",
-        "WARNING:",
-        "UBSAN:",
-        "INFO: possible",
-        "INFO: trying to register",
-    ];
-    let is_other = suites::in_other_races(console.lines());
-    let lines = console.lines().zip(is_other);
-    let mut lines = lines.filter(|(_, is_other)| !is_other).map(|it| it.0);
-    let first = lines.find(|line| COMPLAINTS.iter().any(|what| line.contains(what)))?;
-    let some: Vec<_> = iter::once(first).chain(lines.take(24)).collect();
-    Some(some.join("\n"))
-}
-
 /// Waits for a child's end. Kills it if that takes too long or nobody reads its output,
 /// and returns which of the two. Calls `save` with its PID before it kills it for taking
 /// too long.
@@ -838,15 +819,6 @@ mod tests {
         let console = format!("boot\nKernel panic - not syncing\n{}", "stack\n".repeat(50));
         assert!(telling_end(&console).starts_with("Kernel panic"));
         assert_eq!(telling_end("MP-BIOS bug\nhung"), "MP-BIOS bug\nhung");
-    }
-
-    #[test]
-    fn a_complaint_of_the_kernel_is_seen() {
-        let console = "..MP-BIOS bug: 8254 timer not connected to IO-APIC\n\
-                       INFO: NMI handler took too long\n";
-        assert_eq!(complaint(console), None);
-        let console = format!("{console}[    9.1] WARNING: CPU: 0 PID: 1 at x\nCall Trace:\n");
-        assert!(complaint(&console).unwrap().contains("Call Trace"));
     }
 
     #[test]

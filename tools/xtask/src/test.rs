@@ -16,6 +16,7 @@ use std::sync::mpsc;
 use std::sync::Mutex;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
+use suites::log::complaint;
 use suites::{Filter, OtherKernel, Suite, SystemEvent, TestModule};
 
 use crate::cache;
@@ -584,7 +585,7 @@ pub fn judge(guest: &Guest, end: &End) -> Result<(Results, Option<String>)> {
     };
     let trouble = trouble.or_else(|| {
         // The kernel may complain after the tests have ended.
-        guest::complaint(&end.console)
+        complaint(&end.console)
             .map(|complaint| format!("the kernel complained:\n{}", indent(&complaint)))
     });
     Ok((results, trouble))

@@ -7,9 +7,10 @@
 //! tests of counts and samples run after these.
 
 use anyhow::{ensure, Result};
+use suites::log::is_from_module;
 
 use super::expect;
-use crate::ctx::{is_from_module, Ctx, Test};
+use crate::ctx::{Ctx, Test};
 use crate::kmsg::{self, Kmsg, Record};
 use crate::msr::{Msrs, PmuMsrs};
 use crate::pmu::{CpuPmu, Event, Mode};

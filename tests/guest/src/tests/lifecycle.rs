@@ -3,10 +3,11 @@
 
 use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
+use suites::log::is_trouble;
 
 use super::{expect, expect_exact};
 use crate::ctx::{Ctx, Test, RUST_PMU};
-use crate::kmsg::{is_trouble, Kmsg};
+use crate::kmsg::Kmsg;
 use crate::module;
 use crate::pmu::{Event, Mode, Pmu};
 use crate::tests;
