@@ -3,7 +3,7 @@
 //! The registry of test groups: [`TestGroup`].
 //!
 //! A new file of tests has a line in this table and a `mod` in `tests/guest/src/tests/mod.rs`, and a
-//! suite of `suites/` names its group.
+//! suite in `table/` names its group.
 
 /// Calls a macro with the table of groups. A line has
 ///

@@ -9,25 +9,22 @@
 
 #![forbid(unsafe_code)]
 
-mod cpus;
 mod fault;
 mod filter;
 mod group;
 pub mod log;
 mod machine;
 mod suite;
+mod table;
 
 use std::collections::BTreeMap;
 
-pub use cpus::CPUS;
 pub use fault::{Fault, Foreign};
 pub use filter::{nearest, Filter};
 pub use group::{Elsewhere, TestGroup};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
-pub use suite::{
-    find, OtherKernel, Suite, SystemEvent, TestModule, Timing, BENCH, BENCH_CPUS, NO_SUITE,
-    NO_SUITE_PRIMARY, SUITES,
-};
+pub use suite::{OtherKernel, Suite, SystemEvent, TestModule, Timing};
+pub use table::{find, BENCH, BENCH_CPUS, CPUS, NO_SUITE, NO_SUITE_PRIMARY, SUITES};
 
 /// The titles (`theme::name`) of the tests of each group, by the group's name.
 ///

@@ -15,7 +15,7 @@ const HEAD: &str = "\
 <!-- Made by `make generations` from the reports of `make test ALL=1`. -->
 # The CPUs that rust_pmu knows
 
-A row is an emulated CPU (`tests/suites/src/cpus.rs`): one that the in-tree driver of kernel
+A row is an emulated CPU (`tests/suites/src/table/cpus.rs`): one that the in-tree driver of kernel
 7.3 knows by family and model. A hybrid CPU has a row for each type of core. Its guest has the
 PMU that QEMU gives that CPU. There both drivers agree on the following, apart from the differences
 that README lists:

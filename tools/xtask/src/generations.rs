@@ -30,7 +30,7 @@ const HEAD: &str = "\
 <!-- Made by `make generations` from the reports of `make test ALL=1`. -->
 # What is tested on which generation
 
-A column is an emulated CPU (`tests/suites/src/machine.rs`): its generation of performance
+A column is an emulated CPU (`tests/suites/src/machine/table.rs`): its generation of performance
 monitoring, its number of general counters and, behind the `+`, of fixed counters. The
 first table says how many tests of a theme pass; `3/5` means that the other two are
 skipped. `·` means that no suite runs the theme there: it does not depend on the

@@ -6,8 +6,23 @@
 //! that QEMU gives that CPU, and of a hybrid one a core of each type. docs/cpus.md is made from
 //! the reports.
 
+use super::shared::{CPU, HYBRID_CPU};
 use crate::machine::{Machine, Vendor};
 use crate::suite::Suite;
+
+impl Suite {
+    /// The suite of a CPU.
+    const fn cpu(name: &'static str, machine: Machine) -> Self {
+        Self::new(name, CPU).on(machine).cpus(1).with_all()
+    }
+
+    /// On a hybrid CPU with a performance core and so many others.
+    const fn hybrid(self, efficient: u32, low_power: u32) -> Self {
+        self.on(self.machine.hybrid(efficient, low_power))
+            .cpus(1 + efficient + low_power)
+            .testing(HYBRID_CPU)
+    }
+}
 
 macro_rules! cpus {
     ($(
