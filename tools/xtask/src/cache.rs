@@ -28,6 +28,12 @@ impl Key {
         Self(Sha256::new()).text(&ctx.root.file_name().unwrap_or_default().to_string_lossy())
     }
 
+    /// A key that depends on nothing, for tests.
+    #[cfg(test)]
+    pub fn empty() -> Self {
+        Self(Sha256::new())
+    }
+
     /// Adds how often the code that makes the entry has changed in a way that nothing
     /// else in the key shows, such as the entry's layout.
     pub fn recipe(self, changes: u32) -> Self {

@@ -3,9 +3,9 @@
 //! QEMU: Debian's own package, or built from Debian's source, pristine or with the x86
 //! PMU.
 //!
-//! The model of the PMU is a static library. QEMU's build directory is an entry of the
-//! cache, and each binary linked there is another. So a change of the model needs a link,
-//! not a build of QEMU.
+//! The C files of the PMU are in `qemu/pmu`; patches hook them in. The model of the PMU is a
+//! static library. QEMU's build directory is an entry of the cache, and each binary linked there
+//! is another. So a change of the model needs a link, not a build of QEMU.
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -53,6 +53,9 @@ const VERSION: &str = "--with-pkgversion=with an x86 PMU";
 /// Where QEMU is built and linked. The build directory contains its own name, so it is
 /// always mounted here.
 const WORK: &str = "/qemu";
+
+/// Where QEMU has this project's files of `qemu/pmu`.
+const PMU_IN_SOURCE: &str = "target/i386/tcg/pmu";
 
 const LIBRARY: &str = "libpmu_bridge.a";
 const BINARY: &str = "qemu-system-x86_64";
@@ -131,7 +134,7 @@ impl Qemu {
         }
         .get(ctx, |step, dir| {
             let work = tempfile::tempdir_in(dir)?;
-            build(ctx, step, work.path(), &[], &[])?;
+            build(ctx, step, work.path(), None, &[])?;
             fs::copy(work.path().join("build").join(BINARY), dir.join(BINARY))?;
             Ok(())
         })?;
@@ -190,19 +193,16 @@ impl Built {
     /// Builds it.
     pub fn get(ctx: &Context) -> Result<Self> {
         let version = packages::source_version(ctx, "qemu")?;
-        let patches = patches(ctx)?;
+        let changes = Changes::find(&ctx.top)?;
         let (library, header) = bridge(ctx)?;
 
         let option = format!("-Dx86_pmu={WORK}/pmu");
         let options = [VERSION, &option];
         let key = Key::new(ctx).recipe(0).text(&version);
-        let mut key = key.texts(CONFIGURATION).texts(options).file(&header)?;
-        for patch in &patches {
-            key = key.file(patch)?;
-        }
+        let key = key.texts(CONFIGURATION).texts(options).file(&header)?;
         let built = Entry {
             name: "qemu-build",
-            key: key.finish(),
+            key: changes.add_to(key)?.finish(),
             title: format!("QEMU {version} with a PMU"),
             megabytes: 1500,
         };
@@ -210,7 +210,7 @@ impl Built {
             fs::create_dir(dir.join("pmu"))?;
             fs::copy(&header, dir.join("pmu/pmu_bridge.h"))?;
             fs::copy(&library, dir.join("pmu").join(LIBRARY))?;
-            build(ctx, step, dir, &patches, &options)
+            build(ctx, step, dir, Some(&changes), &options)
         })?;
 
         let linked = Entry {
@@ -241,14 +241,68 @@ impl Built {
     }
 }
 
-/// This project's patches, in order.
-fn patches(ctx: &Context) -> Result<Vec<PathBuf>> {
-    let mut patches: Vec<PathBuf> = fs::read_dir(ctx.top.join("qemu"))?
-        .filter_map(|file| Some(file.ok()?.path()))
-        .filter(|path| path.extension() == Some("patch".as_ref()))
-        .collect();
-    patches.sort();
-    Ok(patches)
+/// What this project changes in QEMU's source.
+struct Changes {
+    /// The files of the PMU, of which QEMU has none.
+    files: Vec<PathBuf>,
+    /// The patches that hook them in, in order.
+    patches: Vec<PathBuf>,
+}
+
+impl Changes {
+    /// Those of the project at `top`.
+    fn find(top: &Path) -> Result<Self> {
+        let folder = top.join("qemu");
+        let mut patches = files(&folder)?;
+        patches.retain(|path| path.extension() == Some("patch".as_ref()));
+        Ok(Self {
+            files: files(&folder.join("pmu"))?,
+            patches,
+        })
+    }
+
+    /// Adds them to the key of what is built.
+    fn add_to(&self, key: Key) -> Result<Key> {
+        let key = self.patches.iter().try_fold(key, |key, it| key.file(it))?;
+        let mut files = self.files.iter();
+        files.try_fold(key, |key, it| key.text(name(it)?).file(it))
+    }
+
+    /// Applies them to QEMU's source.
+    fn apply(&self, step: &Step, source: &Path) -> Result<()> {
+        let folder = source.join(PMU_IN_SOURCE);
+        fs::create_dir(&folder)?;
+        for file in &self.files {
+            fs::copy(file, folder.join(name(file)?))?;
+        }
+        for patch in &self.patches {
+            step.run(
+                Command::new("patch")
+                    .args(["-p1", "-i"])
+                    .arg(patch)
+                    .current_dir(source),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The files of a folder, by their names.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn name(file: &Path) -> Result<&str> {
+    let name = file.file_name().and_then(|name| name.to_str());
+    name.with_context(|| format!("{} has no name", file.display()))
 }
 
 /// Builds the model as the static library that QEMU links.
@@ -279,18 +333,13 @@ fn build(
     ctx: &Context,
     step: &Step,
     dir: &Path,
-    patches: &[PathBuf],
+    changes: Option<&Changes>,
     options: &[&str],
 ) -> Result<()> {
     let source = dir.join("source");
     packages::unpack_source(ctx, step, "qemu", &source)?;
-    for patch in patches {
-        step.run(
-            Command::new("patch")
-                .args(["-p1", "-i"])
-                .arg(patch)
-                .current_dir(&source),
-        )?;
+    if let Some(changes) = changes {
+        changes.apply(step, &source)?;
     }
     let work = Mount::new(dir)?;
     fs::create_dir(work.build()).context("QEMU's build directory")?;
@@ -337,5 +386,45 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // If this fails, the mount goes with the namespace.
         let _ = umount(WORK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The key of a project with these files.
+    fn key_of(files: &[(&str, &str)]) -> Result<String> {
+        let top = tempfile::tempdir()?;
+        fs::create_dir_all(top.path().join("qemu/pmu"))?;
+        for (name, text) in files {
+            fs::write(top.path().join("qemu").join(name), text)?;
+        }
+        let changes = Changes::find(top.path())?;
+        Ok(changes.add_to(Key::empty())?.finish())
+    }
+
+    #[test]
+    fn each_file_of_the_pmu_and_each_patch_is_in_the_key() {
+        let all = [
+            &[("pmu/a.c", "1"), ("0001.patch", "2")][..],
+            &[("pmu/a.c", "3"), ("0001.patch", "2")],
+            &[("pmu/b.c", "1"), ("0001.patch", "2")],
+            &[("pmu/a.c", "1"), ("0001.patch", "4")],
+            &[("pmu/a.c", "1"), ("pmu/b.h", ""), ("0001.patch", "2")],
+            &[("pmu/a.c", "1")],
+        ];
+        let mut keys: Vec<_> = all.iter().map(|files| key_of(files).unwrap()).collect();
+        assert_eq!(keys[0], key_of(all[0]).unwrap());
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), all.len());
+    }
+
+    #[test]
+    fn other_files_beside_the_patches_are_not_in_the_key() {
+        let patch = ("0001.patch", "1");
+        let key = key_of(&[patch]).unwrap();
+        assert_eq!(key_of(&[patch, ("README.md", "2")]).unwrap(), key);
     }
 }
