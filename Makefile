@@ -62,7 +62,7 @@ define usage
 |                     guest-tests in PATH
 |   EXAMPLE=name      for shell and guest: load out/name.ko as well, built from
 |                     rust_perf/examples/name.rs
-| make generations    make docs/generations.md and docs/cpus.md from the last
+| make generations    make generations.md and cpus.md of docs/results from the last
 |                     `make test ALL=1`
 | make module         build out/rust_perf.ko
 |   KDIR=dir          for that kernel build tree
@@ -86,7 +86,7 @@ define usage
 | make event-lists    unpack Intel's event lists from the kernel's source, and print where they
 |                     are; `make test` does so as well
 | make bench          measure what events cost with both drivers, on each generation, in
-|                     out/bench (docs/performance.md), and what the emulated PMU costs
+|                     out/bench (docs/results/performance.md), and what the emulated PMU costs
 |   GENERATIONS='v4 amd-core'  on these only
 |   BEFORE=file       compare with the bench.json of another driver
 |   FROM=file         make the page and the plots of a bench.json, measure nothing

@@ -72,8 +72,8 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
     /// more, because its CPU went offline.
     ///
     /// perf would add the event to the group, but not take it out when the leader is closed: the
-    /// event would stay in a list of freed memory. See docs/findings.md, also for the CPU that goes
-    /// offline right after this.
+    /// event would stay in a list of freed memory. See docs/upstream/findings.md, also for the
+    /// CPU that goes offline right after this.
     pub(super) fn leader_can_lead(&self) -> Result {
         let Some(leader) = self.any_leader() else {
             return Ok(());

@@ -154,7 +154,7 @@ fn text_of(file: &Source, parts: &[Source], test: &str) -> Result<String> {
         if text.is_empty() {
             let path = source.path.display();
             return Err(format!(
-                "{path}: say in a doc comment of {function}() what the test asserts, for docs/tests.md"
+                "{path}: say in a doc comment of {function}() what the test asserts"
             )
             .into());
         }

@@ -23,7 +23,7 @@ const SOURCE: &str = "tests/guest/src/";
 /// Which cores [`about`] is about.
 static CORES: Mutex<Option<&'static str>> = Mutex::new(None);
 
-/// Says something of this CPU. docs/cpus.md is made of that.
+/// Says something of this CPU. docs/results/cpus.md is made of that.
 pub fn about(what: &str, text: impl Display) {
     match *CORES.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(cores) => println!("# about {cores}/{what}: {text}"),

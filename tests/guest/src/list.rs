@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The list of all tests, with what each asserts: docs/tests.md, and `--list`.
+//! The list of all tests, with what each asserts: docs/results/tests.md, and `--list`.
 
 use std::fmt::Write as _;
 
@@ -27,10 +27,10 @@ const HEAD: &str = "\
 
 `guest-tests --list` prints this page, and so does `rust-perf-tests --list`, which is the same program. A
 test with a mark also runs by default on a computer that is no guest of this project:
-[testing.md](testing.md#on-any-machine) says which may.
+[testing.md](../testing.md#on-any-machine) says which may.
 ";
 
-/// Makes docs/tests.md.
+/// Makes docs/results/tests.md.
 pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
     for theme in THEMES {
@@ -80,11 +80,11 @@ mod tests {
 
     #[test]
     fn the_page_is_up_to_date() {
-        let page = include_str!("../../../docs/tests.md");
+        let page = include_str!("../../../docs/results/tests.md");
         assert!(
             page == markdown(),
-            "docs/tests.md is out of date. Build guest-tests, as make test does, and run: \
-             out/target/debug/guest-tests --list >docs/tests.md"
+            "docs/results/tests.md is out of date. Build guest-tests, as make test does, and run: \
+             out/target/debug/guest-tests --list >docs/results/tests.md"
         );
     }
 }

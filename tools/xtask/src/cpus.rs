@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! docs/cpus.md: what each CPU has that the in-tree driver knows by family and model.
+//! docs/results/cpus.md: what each CPU has that the in-tree driver knows by family and model.
 
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use suites::Machine;
 
 use crate::ktap::Results;
 
-pub const FILE: &str = "docs/cpus.md";
+pub const FILE: &str = "docs/results/cpus.md";
 
 const HEAD: &str = "\
 <!-- SPDX-License-Identifier: GPL-2.0 -->
@@ -17,8 +17,8 @@ const HEAD: &str = "\
 
 A row is an emulated CPU (`tests/suites/src/table/cpus.rs`): one that the in-tree driver of kernel
 7.3 knows by family and model. A hybrid CPU has a row for each type of core. Its guest has the
-PMU that QEMU gives that CPU. There both drivers agree on the following, apart from the differences
-that README lists:
+PMU that QEMU gives that CPU. There both drivers agree on the following, apart from
+[the known differences](../differences.md):
 
 - the counters for each of the 65,536 codes of event select and unit mask, unmodified and
   with modifiers (edge, inversion, counter mask and what else the CPU has);

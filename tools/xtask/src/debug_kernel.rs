@@ -87,7 +87,7 @@ impl Flavour {
                     "EXPORT_SYMBOL_GPL(perf_event_overflow);",
                 ),
                 // By itself this file compiles two objects of each module for KCSAN, but without kCFI: see
-                // docs/findings.md.
+                // docs/upstream/findings.md.
                 ("scripts/Makefile.modfinal", "KCSAN_SANITIZE := n"),
             ],
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! docs/generations.md: which tests pass on which generation of PMU.
+//! docs/results/generations.md: which tests pass on which generation of PMU.
 //!
 //! The file is made from the reports of a full run. A column is a machine of the suites,
 //! a section is a theme of tests, a row is a test. Each PMU of the module has a table of
@@ -20,7 +20,7 @@ use crate::cpus;
 use crate::ktap::{Outcome, Results};
 use crate::test::read_results;
 
-const FILE: &str = "docs/generations.md";
+const FILE: &str = "docs/results/generations.md";
 
 /// A link in `out` to the logs of the last full run without a failure.
 const FULL_RUN: &str = "full-run";
@@ -252,7 +252,7 @@ pub fn log_name(suite: &Suite) -> String {
     format!("suite-{}", suite.name)
 }
 
-/// `make generations`: makes docs/generations.md and docs/cpus.md from the last full run.
+/// `make generations`: makes [`FILE`] and [`cpus::FILE`] from the last full run.
 pub fn make(ctx: &Context) -> Result<ExitCode> {
     let logs = fs::read_link(ctx.out.join(FULL_RUN))
         .context("no full run without a failure yet: make test ALL=1")?;

@@ -70,7 +70,7 @@ enum Command {
     Demo(guest::Options),
     /// Run tests.
     Test(test::Options),
-    /// Make docs/generations.md and docs/cpus.md from the last full run of the tests.
+    /// Make generations.md and cpus.md of docs/results from the last full run of the tests.
     Generations,
     /// Run an interactive guest.
     Shell(guest::UserGuest),

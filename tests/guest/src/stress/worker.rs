@@ -234,9 +234,9 @@ impl<'a> Worker<'a> {
             }
         };
         // The kernel corrupts a list if a task execs while another task opens an event of it with
-        // REMOVE_ON_EXEC: see docs/findings.md. Of the targets only children exec. But a worker may fork
-        // a child meanwhile that inherits the event: perf may exchange their contexts, and the child's
-        // exec then removes the worker's event.
+        // REMOVE_ON_EXEC: see docs/upstream/findings.md. Of the targets only children exec. But a worker
+        // may fork a child meanwhile that inherits the event: perf may exchange their contexts, and the
+        // child's exec then removes the worker's event.
         let may_exec = match open.target {
             Target::Child => true,
             Target::Worker(_) => attr.has(attr::INHERIT) && !attr.has(attr::INHERIT_THREAD),
@@ -251,7 +251,7 @@ impl<'a> Worker<'a> {
         let _kept = open.leader.map(|_| self.lanes.plug().keep());
         let pulls = self.lanes.plug().pulls();
         // If the leader's CPU was offline, only the module refuses to put an event into its group. With
-        // other events the kernel would use freed memory: see docs/findings.md.
+        // other events the kernel would use freed memory: see docs/upstream/findings.md.
         let leader = open.leader.filter(|slot| {
             let leader = self.slots[*slot as usize].as_ref();
             leader.is_some_and(|it| choice.is_ours || it.pulls == pulls)
@@ -259,7 +259,7 @@ impl<'a> Worker<'a> {
         open.leader = leader;
         let group = leader.map_or(-1, |slot| self.fd(slot));
         // If an enabled event of a cgroup is the first one of its CPU, the kernel may not count the next
-        // ones: see docs/findings.md.
+        // ones: see docs/upstream/findings.md.
         let enable_later = flags & PID_CGROUP != 0 && !attr.has(attr::DISABLED);
         if enable_later {
             attr.set(attr::DISABLED, 1);

@@ -256,7 +256,7 @@ impl World {
                 .push(Choice::new(name, class, pmu.type_, config));
         }
         // Two uprobes of one instruction need the same `ref_ctr_offset`. One can stay although its
-        // events are closed: see docs/findings.md.
+        // events are closed: see docs/upstream/findings.md.
         let ref_ctr_offset = u32::MAX.into();
         for (kind, config1, config2, kept) in [
             (1, KERNEL_FUNCTION.as_ptr() as u64, 0, 0),

@@ -40,7 +40,7 @@ pub const OTHER_SUBJECTS: &[&str] = &["perform"];
 pub const TOLERATED: &[&str] = &[
     // Interrupts have come for a CPU that was about to go offline. It finds them when it is online again.
     "APIC: Stale IRR: ",
-    // The stress test kills processes while they close events of uprobes: see docs/findings.md.
+    // The stress test kills processes while they close events of uprobes: see docs/upstream/findings.md.
     "failed to unregister, leaking uprobe",
     // The module is loaded: it is not part of the kernel, and is not signed.
     "loading out-of-tree module taints kernel",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! docs/performance.md.
+//! docs/results/performance.md.
 
 use anyhow::Result;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The plots of docs/performance.md: accesses by the number of events, groups or CPUs.
+//! The plots of docs/results/performance.md: accesses by the number of events, groups or CPUs.
 
 use anyhow::{anyhow, Result};
 use plotters::prelude::*;

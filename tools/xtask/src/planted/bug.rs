@@ -205,7 +205,7 @@ impl Bug {
         })
     }
 
-    /// Its line in the table of docs/testing.md.
+    /// Its line in the table of docs/results/planted-bugs.md.
     fn row(&self) -> String {
         let sign = match self.sign {
             Sign::Failure => "",
@@ -213,7 +213,7 @@ impl Bug {
             Sign::KernelLog => ", by the kernel log",
         };
         format!(
-            "| [{0}](../{FOLDER}/{0}.patch) | {1} | {2}{sign} |",
+            "| [{0}](../../{FOLDER}/{0}.patch) | {1} | {2}{sign} |",
             self.name,
             self.what,
             match &self.test {
@@ -250,7 +250,7 @@ pub fn all(ctx: &Context) -> Result<Vec<Bug>> {
     Ok(bugs)
 }
 
-/// The table of docs/testing.md.
+/// The table of docs/results/planted-bugs.md.
 pub fn table(bugs: &[Bug]) -> String {
     let head = "| bug | what is wrong | the test that catches it |\n|---|---|---|\n";
     bugs.iter()
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(bug.test.to_string(), "host pmc period::x");
         assert_eq!(
             bug.row(),
-            "| [07-a-bug](../tests/planted/07-a-bug.patch) | one too many \
+            "| [07-a-bug](../../tests/planted/07-a-bug.patch) | one too many \
              | host, pmc: `period::x` |"
         );
         let bug = parse("Bug: b\nTest: host pmc/counters x\n").unwrap();
