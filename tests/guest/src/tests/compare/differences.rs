@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The intended differences between rust_pmu and the in-tree driver. README has the
-//! same list for users.
+//! The intended differences between rust_pmu and the in-tree driver. docs/differences.md
+//! lists them for users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -25,7 +25,7 @@ pub enum Ours {
 
 /// A kind of call with different results of the two drivers.
 pub struct Difference {
-    /// Its name in README's table.
+    /// Its name in the table of docs/differences.md.
     pub what: &'static str,
     /// The reason for it.
     pub why: &'static str,
@@ -322,7 +322,7 @@ pub fn stale(cpu: &Cpu) -> Vec<&'static Difference> {
 
 /// A file in the PMU's directory in sysfs that only one driver has, or that differs.
 pub struct FileDifference {
-    /// Its name in README's table.
+    /// Its name in the table of docs/differences.md.
     pub what: &'static str,
     /// The CPUs that it applies to.
     pub on: fn(&Cpu) -> bool,
@@ -446,11 +446,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readme_lists_every_difference() {
-        let readme = include_str!("../../../../../README.md");
-        let table = readme
+    fn the_page_lists_every_difference() {
+        let page = include_str!("../../../../../docs/differences.md");
+        let table = page
             .split("\n## ")
-            .find(|section| section.starts_with("Where rust_pmu differs"))
+            .find(|section| section.starts_with("rust_pmu\n"))
             .unwrap();
         let calls = DIFFERENCES.iter().map(|difference| difference.what);
         let files = FILES.iter().map(|file| file.what);
