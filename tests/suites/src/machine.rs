@@ -150,7 +150,7 @@ pub const WITHOUT_IN_TREE: &str = "initcall_blacklist=init_hw_perf_events,pt_ini
 /// A CPU to run suites on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The heading of its column in docs/generations.md: the generation, the number
+    /// The heading of its column in docs/results/generations.md: the generation, the number
     /// of general counters and, behind a `+`, that of fixed ones.
     pub name: &'static str,
     /// The vendor.

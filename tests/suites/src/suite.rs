@@ -225,7 +225,7 @@ impl Suite {
         join(&properties.map(Option::unwrap_or_default), ",")
     }
 
-    /// The heading of its column in docs/generations.md.
+    /// The heading of its column in docs/results/generations.md.
     pub fn column(&self) -> &'static str {
         match self.debian_qemu {
             true => "no PMU, Debian's QEMU",

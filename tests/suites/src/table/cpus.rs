@@ -3,7 +3,7 @@
 //! The CPUs that the in-tree driver knows by family and model.
 //!
 //! There is a suite for each, which compares the two drivers' tables. Its guest has the PMU
-//! that QEMU gives that CPU, and of a hybrid one a core of each type. docs/cpus.md is made from
+//! that QEMU gives that CPU, and of a hybrid one a core of each type. docs/results/cpus.md is made from
 //! the reports.
 
 use super::shared::{CPU, HYBRID_CPU};
