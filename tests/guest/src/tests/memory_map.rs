@@ -2,7 +2,7 @@
 //! The emulator: a CPU accesses a device while another CPU changes the memory map.
 //!
 //! An access that went to the wrong device, such as the EOI of a timer's interrupt, has hung guests
-//! while they booted. See patch 17 of QEMU (`qemu/README.md`).
+//! while they booted. See "The patches" in `qemu/README.md`.
 
 use std::fs::{self, File};
 use std::num::NonZeroUsize;
