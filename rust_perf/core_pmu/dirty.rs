@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which counters of a CPU are dirty: they hold what events have counted that have left them.
+//! Which counters of a CPU are dirty: a dirty counter holds the count of an event that has left it.
 //!
 //! An event that runs on from there may be on a dirty counter. [`user_read`](super::user_read) says
 //! when dirty counters are cleared.

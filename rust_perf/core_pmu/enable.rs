@@ -45,9 +45,9 @@ impl CpuPmu<'_> {
     pub(super) fn enable(self) {
         let run = &self.state().run;
         let active = run.active();
-        // Dirty counters need not be cleared here: all counters are stopped before one becomes dirty, and
-        // a hook clears those before CR4.PCE is set. Counters that the erratum requires to be cleared are
-        // cleared here, even while they run.
+        // Dirty counters need not be cleared while the counters run on: all counters are stopped before
+        // one becomes dirty, and a hook clears the dirty ones before CR4.PCE is set. Counters that the
+        // erratum requires to be cleared are cleared here, even while they run.
         let is_unchanged = !active.is_empty()
             && run.runs_just(active)
             && !self.counters().is_uncleared()

@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl CpuPmu<'_> {
-    /// Gives an event that needs `extra` that register, or another one that does as well.
-    /// Returns whether there is one: not if all of them have other values.
+    /// Gives an event that needs `extra` that register, or another one that is as good. Returns
+    /// `false` if all of them hold other values.
     pub(super) fn take_extra(
         self,
         of_this_cpu: &mut ExtraInUse,

@@ -3,8 +3,8 @@
 //! Saying that someone else writes the registers of the counters.
 //!
 //! The driver does not read registers back, because each access may cost an exit. Where perf
-//! disables the PMU it looks at them, but at most once in a while. There nothing may print, so it
-//! takes a note, and says it when an event is closed.
+//! disables the PMU it looks at them, but at most once in a while. Nothing may print there, so it
+//! notes what it has found, and reports it when an event is closed.
 
 use super::{
     cpu_pmu::CpuPmu,

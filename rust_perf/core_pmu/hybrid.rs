@@ -43,9 +43,9 @@ pub(crate) struct Part {
     core_type: CoreType,
     /// The CPUs that were of this type when they were last online.
     pub(super) cpus: Arc<CpuMask>,
-    /// The CPUs of all types that have been online, if perf does not take the PMU for that of a type of
-    /// core: with `-a` it opens an event on each of them. A CPU is added when it is known whether
-    /// it is among `cpus`, so that no event is opened on it before.
+    /// The CPUs of all types that have been online, if perf does not treat the PMU as that of a type of
+    /// core: with `-a` perf then opens an event on each of these CPUs. A CPU is added when it is known
+    /// whether it is among `cpus`, so that no event is opened on it before.
     all_cpus: Option<Arc<CpuMask>>,
     /// Whether this PMU is the one that reports a CPU that no PMU is for.
     reports: bool,

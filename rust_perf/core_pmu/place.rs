@@ -21,16 +21,16 @@ pub(crate) enum Place {
     InTree,
 }
 
-/// How the events of a PMU are named in sysfs, and so for which PMU the perf tool takes it.
+/// How sysfs names the events of a PMU. The perf tool decides by these names what the PMU is.
 ///
 /// The perf tool opens an event without a PMU, such as `instructions`, on each PMU that has a file
-/// of that name in `events/`, and on each PMU with a file `cpus`, which it takes for one of a type
-/// of core.
+/// of that name in `events/`. It treats a PMU with a file `cpus` as the PMU of one type of core, and
+/// opens such events on it, too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// As by the in-tree driver. perf knows the other names of an event itself.
+    /// As the in-tree driver names them. perf itself knows the other names of an event.
     InTree,
-    /// As by the in-tree driver, with the other names. There is always a file `cpus`.
+    /// As the in-tree driver names them, and by the other names. There is always a file `cpus`.
     OfCore,
     /// Apart from the names of the in-tree driver, so that an event without a PMU is not opened on
     /// this one: the files have a [prefix](Self::prefix). For each name, `format/` has a bit of
@@ -39,7 +39,7 @@ pub(super) enum Naming {
 }
 
 impl Naming {
-    /// Whether perf takes the PMU for that of a type of core, or of all cores.
+    /// Whether perf treats the PMU as that of a type of core, or of all cores.
     pub(super) fn is_of_core(self) -> bool {
         match self {
             Self::InTree | Self::OfCore => true,

@@ -211,8 +211,9 @@ impl<'a> PlacedEvent<'a> {
         period::has_wrapped(now, width)
     }
 
-    /// Adds what the counter has counted to the event, given the counter's value. In an NMI, or if the
-    /// counter does not count: then a sample of another event may read this one meanwhile.
+    /// Adds what the counter has counted to the event, given the counter's value. The caller is an NMI
+    /// handler, or the counter does not count. In the second case an NMI may read the event meanwhile,
+    /// for a sample of another one.
     #[inline(always)]
     pub(super) fn account(self, now: u64) {
         self.account_of(now, self.width());

@@ -4,7 +4,7 @@
 //!
 //! Nothing here allocates, locks, sleeps, prints or panics.
 //!
-//! A PMI goes this way: a counter overflows, the local APIC delivers an NMI,
+//! The way of a PMI: a counter overflows, the local APIC delivers an NMI,
 //! [`Counters::take_overflows`](crate::pmc::Counters::take_overflows) reads and
 //! clears the status, [`PlacedEvent::rearm`] begins the next period, and
 //! [`CpuEvent::overflow`](crate::perf::CpuEvent::overflow) passes a sample to perf.

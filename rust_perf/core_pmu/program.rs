@@ -25,11 +25,12 @@ struct NextStart {
 }
 
 impl PlacedEvent<'_> {
-    /// Programs the counter, which is not counting, for the event, which is no metric and has none. One
-    /// that samples gets what is left of its period. If nothing is left, its next period begins.
+    /// Programs the counter, which is not counting, for the event, which is neither a metric nor the
+    /// leader of one. An event that samples gets what is left of its period. If nothing is left, its
+    /// next period begins.
     ///
-    /// An event that only counts runs on from what the counter holds, if it can and nobody
-    /// may read that.
+    /// An event that only counts runs on from what the counter holds, if it can, and if user mode
+    /// cannot read the counter.
     #[inline(always)]
     pub(super) fn program(self) {
         // Looked at once: meanwhile another CPU may let user mode read the event.

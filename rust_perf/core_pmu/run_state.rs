@@ -154,7 +154,7 @@ impl RunState {
         self.nmis.add(1);
     }
 
-    /// How often that has happened.
+    /// How often an NMI, or a hooked function, may have run the counters.
     pub(super) fn nmis(&self) -> NmiCount {
         NmiCount(self.nmis.get())
     }

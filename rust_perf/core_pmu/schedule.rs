@@ -204,8 +204,8 @@ impl<'a> PlacedEvent<'a> {
         });
     }
 
-    /// The event leaves its counter, where events may disturb other threads. These may have the counter
-    /// once it is unassigned.
+    /// The event leaves its counter, on a CPU where an event may disturb the other threads of the core.
+    /// Those threads may use the counter once it is unassigned.
     #[inline(always)]
     fn leave_siblings(self, assignment: &mut Assignment) {
         self.out_of_line(|event| {

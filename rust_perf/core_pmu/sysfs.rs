@@ -65,7 +65,7 @@ pub(crate) fn attribute_groups(
 
     let mut files = KVec::new();
     if let Some(cpus) = only_on {
-        // By a file `cpus` perf knows the PMU of a type of core.
+        // perf treats a PMU that has a file `cpus` as the PMU of one type of core.
         let name = if naming.is_of_core() {
             c"cpus"
         } else {

@@ -19,7 +19,7 @@ pub(super) enum Ownership {
     Free,
     /// This driver.
     Ours,
-    /// This driver, when the system has woken up. Until then they may lose their state,
+    /// This driver, once the system has woken up. Until then the counters may lose their state,
     /// and NMIs must leave them alone.
     Asleep,
 }

@@ -2,8 +2,8 @@
 
 //! What the threads of a core share.
 //!
-//! On some CPUs it is the extra registers, on others a counter that has an event of one thread
-//! must not be used by another. CPUs of no such model have no [`Core`], and take no lock.
+//! On some CPUs the threads share the extra registers. On others a counter that has an event of one
+//! thread must not be used by another thread. CPUs of neither kind have no [`Core`], and take no lock.
 //!
 //! Everything here runs with interrupts disabled, and not in an NMI.
 
@@ -105,7 +105,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// As many as there can be, if the threads of a core share anything.
+    /// One for each core that there can be, if the threads of a core share anything.
     pub(super) fn all(capabilities: &Capabilities) -> Result<KVec<Pin<KBox<Self>>>> {
         let mut cores = KVec::new();
         if !capabilities.shares_extra() && !capabilities.any_exclusive() {

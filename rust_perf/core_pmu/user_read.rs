@@ -70,7 +70,7 @@ impl CorePmu {
         });
     }
 
-    /// Undoes one [`Self::allow_rdpmc`]. As for that.
+    /// Undoes one [`Self::allow_rdpmc`]. Task context, may sleep.
     pub(super) fn disallow_rdpmc(&self, mm: &Mm) {
         if self.is_readable() {
             self.hardware.user_rdpmc.disallow(mm);

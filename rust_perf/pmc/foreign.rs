@@ -14,11 +14,12 @@ use super::{
     Counters, //
 };
 
-/// Of a GP counter's EVENTSEL, what says what it counts. Of the other bits some hypervisors keep
-/// none.
+/// The bits of a GP counter's EVENTSEL that say what it counts. Some hypervisors keep none of the
+/// other bits.
 const EVENTSEL: u64 = 0xf_ffff_ffff & !EventSel::PC.mask() & !EventSel::ANY.mask();
 
-/// Of a fixed counter's field in FIXED_CTR_CTRL: both modes and the PMI.
+/// The bits of a fixed counter's field in FIXED_CTR_CTRL that say what it counts: both modes and the
+/// PMI.
 const FIXED_CTR: u64 = 0b1011;
 
 impl<R: Registers> Counters<'_, R> {
@@ -28,7 +29,7 @@ impl<R: Registers> Counters<'_, R> {
     /// This reads each of the registers, and is not for paths that are taken often. The caller
     /// must notice an NMI that comes meanwhile, and then ignore the result.
     ///
-    /// Of the counters only one that is behind its start is found, and that only where
+    /// A wrong value of a counter is found only if the counter is behind its start, and only where
     /// GLOBAL_STATUS tells it from one that has overflowed.
     pub fn are_as_written(self, active: CounterSet) -> bool {
         self.are_enabled(active) && self.count_the_right_events(active) && self.is_ahead(active)

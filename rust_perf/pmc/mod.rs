@@ -2,16 +2,23 @@
 
 //! Performance monitoring counters, apart from the kernel.
 //!
-//! What an event is ([`event`]), which counters can count it ([`constraint`]),
-//! what it needs of them ([`needs`]), which one it gets, or which two ([`assign`], [`siblings`]), which register holds the rest of
-//! it (`extra`), how a period is counted ([`period`]), and how the registers are written
-//! ([`counters`]), two counters for one event (`pair`) and PERF_METRICS ([`metrics`]) with them, and what some
-//! CPUs need before they count (`selection`), and whether someone else has written the registers
-//! (`foreign`). How sysfs names the events is in `files`.
-//! [`detect`] finds out what a CPU has.
-//! Each vendor has a folder with its registers, generations, detection and
-//! events. A new model is a file there with its table of events, and a line in
-//! that folder's `mod.rs`. So is a new generation.
+//! | question | module |
+//! |---|---|
+//! | What does a CPU have? | [`detect`], `capabilities`, `generation` |
+//! | What is an event? | [`event`], `named`, `cache`, `topdown`, `transactions` |
+//! | How does sysfs name it? | `files` |
+//! | Which counters can count it, and what does it need of them? | [`constraint`], [`needs`] |
+//! | Which counter does it get, or which two? | [`assign`], [`siblings`] |
+//! | Which register holds the rest of it? | `extra` |
+//! | How is a period counted? | [`period`] |
+//! | How are the registers written? | [`counters`], `shadow`; two counters for one event: `pair` |
+//! | How is PERF_METRICS read? | [`metrics`] |
+//! | What do some CPUs need before they count right? | `selection` |
+//! | Has someone else written the registers? | `foreign` |
+//!
+//! Each vendor has a folder with its registers, generations, detection and events. A new model
+//! is a file there with its table of events, and a line in that folder's `mod.rs`. A new
+//! generation is a file and a line there, too.
 //!
 //! This is a module of the kernel module and also a crate for the host. Nothing
 //! in here depends on the kernel: the hardware is reached through

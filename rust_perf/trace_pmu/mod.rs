@@ -16,6 +16,24 @@
 //! Events do not overflow a counter here: each hit of what they trace is one more count.
 //! perf itself counts, ends periods, and takes samples, see
 //! [`Recording`](crate::perf::Recording).
+//!
+//! # From attributes to a hit
+//!
+//! An event of a uprobe goes this way:
+//!
+//! 1. [`TracePmu::open`] (`attr.rs`) decodes `config` into a [`Kind`](attr::Kind), and checks who
+//!    may open it.
+//! 2. [`TracePmu::open_uprobe`] (`probes.rs`) takes the file and the offset from `config1` and
+//!    `config2` ([`uprobe::place`]), and makes a [`Source`] with a list of events for each CPU.
+//! 3. [`uprobe::attach`] registers a [`Uprobe`](crate::system::uprobe::Uprobe) with the kernel. Its
+//!    handler is [`uprobe::Hits`].
+//! 4. [`TracePmu::add`] puts the event on the source's list of the CPU while its task runs there.
+//! 5. A program executes the instruction, and the kernel calls [`uprobe::Hits`] in that task.
+//!    [`Source::count_place`] (`probes.rs`) makes the record, and
+//!    [`Recording`](crate::perf::Recording) passes it to perf with the events of this CPU's list.
+//!
+//! An event of a kprobe differs in `kprobe.rs` only. An event of a trace point gets its source
+//! from [`Sources::numbered`], and its hits arrive in `hit.rs`.
 
 mod attr;
 mod hit;
