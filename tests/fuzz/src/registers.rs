@@ -127,7 +127,7 @@ impl Twins {
         })
     }
 
-    /// Does the same with both, and returns what came of it.
+    /// Calls `f` with each of the PMUs. They must return the same, which this returns.
     fn each<T: PartialEq + std::fmt::Debug>(&mut self, mut f: impl FnMut(&mut Pmu) -> T) -> T {
         let mut results = self.pmus.iter_mut().map(&mut f);
         let first = results.next().unwrap();

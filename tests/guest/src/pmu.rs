@@ -130,7 +130,7 @@ impl Pmu {
     }
 
     /// The file of an event, which exists if the PMU has the event. Beside the in-tree driver
-    /// rust_pmu's begin with `hw-`: see README.
+    /// rust_pmu's begin with `hw-`: see docs/names.md.
     pub fn event_file(&self, event: &str) -> PathBuf {
         let events = self.dir().join("events");
         let apart = events.join(format!("{APART}{event}"));

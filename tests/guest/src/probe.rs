@@ -80,7 +80,7 @@ impl Probe {
         Self::new(Kind::Program, path.as_ptr() as u64, offset)
     }
 
-    /// The same for the return.
+    /// A probe of the return from the function that begins at the place.
     pub fn of_return(self) -> Self {
         Self {
             of_return: true,
@@ -88,7 +88,7 @@ impl Probe {
         }
     }
 
-    /// The same with this many arguments in records.
+    /// A probe whose records have this many arguments.
     pub fn with_args(self, args: u64) -> Self {
         Self { args, ..self }
     }

@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// What a quiet machine had at first.
 pub struct Quiet {
     log: Kmsg,
-    /// The same again, for the module's own lines.
+    /// A second reader of the kernel log, for the module's own lines.
     module_log: Kmsg,
     probes: Vec<String>,
     /// References to the module. 0 unless some have been left, which a check has reported.

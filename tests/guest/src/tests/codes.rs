@@ -111,14 +111,14 @@ pub(super) fn detect() -> Result<Capabilities> {
 }
 
 /// Whether the in-tree driver counts an event, although no counter of this code is known: see
-/// "event select 0" in README. It puts the event on every general counter.
+/// "event select 0" in docs/differences.md. It puts the event on every general counter.
 fn is_unknown(code: u64, theirs: u64) -> bool {
     let (event, umask) = (code & 0xff, code >> 8);
     event == 0 && umask != 0 && theirs & !GENERAL == 0
 }
 
 /// Whether the in-tree driver ignores that these bits select another event, and puts it on the
-/// fixed counter of the unmodified one: see README.
+/// fixed counter of the unmodified one: see docs/differences.md.
 fn is_on_fixed_with_umask2(config: u64, ours: u64, theirs: u64) -> bool {
     config & UMASK2 != 0 && ours & !GENERAL == 0 && theirs & GENERAL == ours
 }

@@ -472,7 +472,7 @@ fn sysfs(ctx: &Ctx) -> Result<()> {
 }
 
 /// Each listed difference has occurred in the tests before this one. If it has not, the
-/// list and README are out of date.
+/// list and docs/differences.md are out of date.
 fn every_difference_is_there(_: &Ctx) -> Result<()> {
     let stale: Vec<_> = stale(&Cpu::probe())
         .iter()

@@ -166,9 +166,9 @@ const NO_COUNTER: &[u64] = &[0x1b, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x8
 /// What the limits of an event should be.
 #[derive(Debug, PartialEq, Eq)]
 enum Due {
-    /// The same.
+    /// Those of the in-tree driver.
     Same,
-    /// rust_pmu refuses the event: no counter counts it. See "event select 0" in README.
+    /// rust_pmu refuses the event: no counter counts it. See "event select 0" in docs/differences.md.
     Refused,
 }
 

@@ -59,7 +59,8 @@ pub fn expect_no_row_above(rows: &[Row]) -> Result<()> {
     expect_no_row_above_by(rows, 0.0)
 }
 
-/// The same if so many instructions more are allowed.
+/// Prints the rows. It is an error if ours is above the in-tree figure by more than `more`
+/// instructions in any.
 fn expect_no_row_above_by(rows: &[Row], more: f64) -> Result<()> {
     println!("# instructions                              ours  in-tree");
     for Row { what, ours, theirs } in rows {

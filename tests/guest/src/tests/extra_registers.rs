@@ -152,7 +152,7 @@ fn config1_values(rng: &mut Rng) -> Vec<u64> {
 }
 
 /// A value has the same errno on both drivers, but for an event without a register: see
-/// "config1" in README.
+/// "config1" in docs/differences.md.
 fn values(ctx: &Ctx) -> Result<()> {
     println!("# seed {}", ctx.seed);
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);

@@ -147,7 +147,7 @@ fn each_allocation_of_an_open(ctx: &Ctx) -> Result<()> {
     expect_exact(&ctx.pmu()?, &workload::tight_loop(100_000))
 }
 
-/// The same of mapping a ring buffer.
+/// Mapping a ring buffer whose allocations fail leaves nothing, and the next event counts.
 fn each_allocation_of_a_ring_buffer(ctx: &Ctx) -> Result<()> {
     let fail = FailNth::new()?;
     for (what, mut event) in events(ctx)? {

@@ -253,7 +253,7 @@ fn cores_of_each_type(ctx: &Ctx) -> Result<()> {
 
 /// `format/` and `caps/` are the in-tree driver's, but for the names of events that are bits of
 /// `config3`. What is in `events/` has the in-tree driver, too, under the same name or the one that
-/// README lists.
+/// docs/differences.md lists.
 fn files_as_in_tree(ctx: &Ctx) -> Result<()> {
     for Part { ours, in_tree, .. } in parts(ctx)? {
         for folder in ["format", "caps"] {

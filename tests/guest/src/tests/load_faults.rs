@@ -124,12 +124,14 @@ fn name_of_rust_pmu_is_taken(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, "pmu_name=rust_pmu", NAME_TAKEN)
 }
 
-/// The same of rust_clock: rust_pmu, which is registered before it, goes away again.
+/// insmod fails with EBUSY if there is a PMU of the name rust_clock, and leaves nothing behind: rust_pmu,
+/// which is registered before it, goes away again.
 fn name_of_rust_clock_is_taken(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, "pmu_name=rust_clock", NAME_TAKEN)
 }
 
-/// The same of rust_trace, which is registered last.
+/// insmod fails with EBUSY if there is a PMU of the name rust_trace, which is registered last, and leaves
+/// nothing behind.
 fn name_of_rust_trace_is_taken(ctx: &Ctx) -> Result<()> {
     expect_refused(ctx, "pmu_name=rust_trace", NAME_TAKEN)
 }

@@ -238,8 +238,8 @@ fn metrics_as_in_tree(ctx: &Ctx) -> Result<()> {
     replay_beside_in_tree(ctx, &all)
 }
 
-/// The same for what perf's `-M` calls a metric group. perf merges the events of its metrics into
-/// other groups.
+/// The calls that perf makes for each of its metric groups (`-M`) with the in-tree driver, where it merges
+/// the events of several metrics. rust_pmu opens and refuses the same events of the same groups.
 fn metric_groups_as_in_tree(ctx: &Ctx) -> Result<()> {
     let program = PATTERN.install()?;
     let mut all = Vec::new();

@@ -162,8 +162,8 @@ fn group_of_all_kinds(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The same with page faults. The workload is no multiple of the derived events'
-/// steps, so their counts may differ by one step.
+/// With page faults, too, events count the same in the group as outside of it. The workload is no
+/// multiple of the derived events' steps, so their counts may differ by one step.
 fn group_with_page_faults(ctx: &Ctx) -> Result<()> {
     const PAGES: u64 = 300;
     let pmu = ctx.pmu()?;

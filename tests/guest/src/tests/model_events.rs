@@ -124,7 +124,7 @@ fn cache_events(ctx: &Ctx) -> Result<()> {
             (0..3).map(move |result| cache | (operation << 8) | (result << 16))
         })
     });
-    // Those of nodes are the northbridge's: see "family 15H" in README.
+    // Those of nodes are the northbridge's: see "family 15H" in docs/differences.md.
     let family_15h = CpuPmu::probe().is_family_15h();
     let due = |id, programmed| match id & 0xff {
         differences::CACHE_NODE if family_15h => Err(EINVAL),
@@ -133,7 +133,7 @@ fn cache_events(ctx: &Ctx) -> Result<()> {
     compare(ctx, PERF_TYPE_HW_CACHE, ids, due)
 }
 
-/// perf's hardware events. See "event select 0" and "Hygon" in README for the exceptions.
+/// perf's hardware events. See "event select 0" and "Hygon" in docs/differences.md for the exceptions.
 fn hardware_events(ctx: &Ctx) -> Result<()> {
     let (pmu, cpu) = (ctx.pmu()?, Cpu::probe());
     let no_counter = !cpu.amd() && cpu.perfmon.fixed_mask & 0b100 == 0;
@@ -149,7 +149,7 @@ fn hardware_events(ctx: &Ctx) -> Result<()> {
     compare(ctx, PERF_TYPE_HARDWARE, 0..11, due)
 }
 
-/// The files of the hardware events in sysfs. See README for the exceptions.
+/// The files of the hardware events in sysfs. See docs/differences.md for the exceptions.
 fn files(ctx: &Ctx) -> Result<()> {
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
     let cpu = Cpu::probe();
@@ -192,7 +192,7 @@ fn short_periods(ctx: &Ctx) -> Result<()> {
     const CODES: [u64; 2] = [0x01c0, 0x0149];
     // On some models a fixed counter counts the former, but not with a counter mask.
     const CMASK_1: u64 = 1 << 24;
-    // One sample in 2 is one in 1 for us: see README.
+    // One sample in 2 is one in 1 for us: see docs/differences.md.
     let periods = || (2..=300).chain([1023, 1024, 4097, LONG]);
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
     let msrs = Msrs::of_cpu(sched_getcpu()?)?;

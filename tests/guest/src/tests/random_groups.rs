@@ -165,7 +165,7 @@ fn same_groups(ctx: &Ctx) -> Result<()> {
     let mut codes = Codes::new(&capabilities);
     let cpu = CpuPmu::probe();
     // A kernel without CONFIG_PERF_EVENTS_AMD_BRS puts all events on any counter there: see
-    // "family 15H" in README.
+    // "family 15H" in docs/differences.md.
     if cpu.is_family_15h() {
         codes = codes.without_bound();
     }

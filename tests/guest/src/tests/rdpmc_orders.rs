@@ -344,7 +344,7 @@ fn no_order_of_steps_shows_counts_of_others(ctx: &Ctx) -> Result<()> {
     run_sequences(ctx)
 }
 
-/// The same if all tasks may use RDPMC.
+/// Two tasks that have mapped events, or not, take turns in every way, while all tasks may use RDPMC.
 fn no_order_of_steps_shows_counts_to_all_tasks(ctx: &Ctx) -> Result<()> {
     let _setting = Setting::change(SETTING, 2)?;
     run_sequences(ctx)

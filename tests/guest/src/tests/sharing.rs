@@ -108,7 +108,7 @@ fn refused_open_reserves_nothing(ctx: &Ctx) -> Result<()> {
             drop(holder);
         }
     }
-    // The same for an open that is refused for another reason.
+    // An open that is refused for another reason reserves nothing either.
     for _ in 0..10 {
         let mut builder = pmu.event(Event::Instructions);
         builder.attrs_mut().set_precise_ip(3);

@@ -72,7 +72,7 @@ fn reset(ctx: &Ctx) -> Result<()> {
     )
 }
 
-/// The same code runs between each two readings, so the differences must be equal.
+/// The code between each two readings is the same, so the differences must be equal.
 fn reading_while_counting(ctx: &Ctx) -> Result<()> {
     let mut counter = ctx.pmu()?.open(Event::Instructions, Mode::User)?;
     counter.enable()?;

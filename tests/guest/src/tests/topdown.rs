@@ -176,7 +176,7 @@ fn expect_sum(what: &str, counts: &[u64], slack: u64) -> Result<()> {
     Ok(())
 }
 
-/// Both drivers have the same files, but for slots without PERF_METRICS: see README.
+/// Both drivers have the same files, but for slots without PERF_METRICS: see docs/differences.md.
 fn files(ctx: &Ctx) -> Result<()> {
     let of = |pmu: &Pmu| -> Result<BTreeMap<String, String>> {
         let mut files = BTreeMap::new();
@@ -219,7 +219,7 @@ const SAMPLED: fn(&mut Builder) = |builder| {
     builder.sample_period(100_003);
 };
 
-/// The same groups have the same errno on both drivers, but for what README lists.
+/// Each group has the same errno on both drivers, apart from the known differences.
 fn errors(ctx: &Ctx) -> Result<()> {
     metrics()?;
     const EDGE: u64 = 1 << 18;
@@ -304,9 +304,9 @@ fn errors(ctx: &Ctx) -> Result<()> {
         for errno in &ours {
             report.called(*errno);
         }
-        // See "event select 0" and `config1` in README: the in-tree driver counts nothing for the
-        // metrics that the CPU does not have, sets a reserved bit for metrics_clear, and ignores
-        // `config1` of events that have no use for it.
+        // See "event select 0" and `config1` in docs/differences.md: the in-tree driver counts nothing
+        // for the metrics that the CPU does not have, sets a reserved bit for metrics_clear, and
+        // ignores `config1` of events that have no use for it.
         if ctx.is_rust_pmu() {
             for ((config, change), errno) in group.iter().zip(&mut theirs) {
                 let mut builder = ctx.pmu()?.raw(*config);
@@ -339,7 +339,7 @@ fn errors(ctx: &Ctx) -> Result<()> {
     if !ctx.is_rust_pmu() {
         return Ok(());
     }
-    // Metrics in another mode than their slots, which README lists.
+    // Metrics in another mode than their slots, which docs/differences.md lists.
     let mut leader = ctx.pmu()?.raw(SLOTS).build()?;
     let mut metric = ctx.pmu()?.raw(METRICS[0]);
     let error = metric

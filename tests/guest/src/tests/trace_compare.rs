@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Thousands of calls of perf_event_open() on trace points, each for rust_trace and for the
 //! in-tree PMU. They return the same errno, and so do the ioctls of events that are opened,
-//! which count the same; but for the differences in the README. What is only rust_trace's has
-//! the errno that its page of docs says.
+//! which count the same, apart from what docs/differences.md lists. What is only rust_trace's has
+//! the errno that docs/rust-trace.md says.
 
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -49,7 +49,7 @@ const POINTS: [&str; 4] = ["task_rename", "sys_enter", "sched_switch", "irq_work
 /// Those that a task hits only itself.
 const OWN_POINTS: [&str; 2] = ["task_rename", "sys_enter"];
 
-/// What README says.
+/// What docs/differences.md says.
 const DIFFERENCES: &[Difference] = &[
     Difference::Open("config1 to config4", |case| {
         let words = [attr::CONFIG1, attr::CONFIG2, attr::CONFIG3, attr::CONFIG4];

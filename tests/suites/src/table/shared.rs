@@ -53,7 +53,7 @@ pub const HARDWARE: &[TestGroup] = &[
 /// What a driver leaves in the PMU's registers, and what it finds there.
 pub const REGISTERS: &[TestGroup] = &[Offline, ForeignWrites, Exclude, EventZero];
 
-/// The same attributes on the in-tree driver. It comes behind `HARDWARE`: the module
+/// Each set of attributes on both drivers. It comes behind `HARDWARE`: the module
 /// says only once who has the counters, and `sharing.rs` looks for that.
 pub const COMPARE: &[TestGroup] = &[Compare];
 

@@ -162,7 +162,7 @@ impl Comparison {
         self.report.finish()
     }
 
-    /// The same, and each of the differences must have been seen.
+    /// Returns an error if there were unexpected results, or if one of the differences was not seen.
     pub fn finish_with_all_differences(self) -> Result<()> {
         let all = self.pair.differences.iter().zip(&self.seen);
         let stale: Vec<_> = all

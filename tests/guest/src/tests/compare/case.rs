@@ -120,7 +120,7 @@ impl Side {
         }
     }
 
-    /// The same, with another event to lead groups.
+    /// The PMU, with `leader` to lead groups.
     pub fn led_by(self, leader: Attr) -> Self {
         Self { leader, ..self }
     }

@@ -46,7 +46,8 @@ impl Report {
         Ok(())
     }
 
-    /// The same where every event may have been refused.
+    /// Returns an error that lists the first unexpected results, if there are any. Every event may have
+    /// been refused.
     pub fn finish_refused(self) -> Result<()> {
         const SHOWN: usize = 40;
         let Self {

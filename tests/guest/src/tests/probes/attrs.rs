@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Calls of perf_event_open(), each for probes of rust_trace and for those of the in-tree
 //! PMUs `kprobe` and `uprobe`. They return the same errno, and so do the ioctls of events that
-//! are opened, which count the same; but for the differences in the README.
+//! are opened, which count the same, apart from what docs/differences.md lists.
 //!
 //! Where a probe is to be does not change here: errors.rs has those cases.
 
@@ -18,7 +18,7 @@ use crate::tests::compare::attr::{self, Attr, Field};
 use crate::tests::compare::calls::{self, CHANGES};
 use crate::tests::compare::case::{Case, Side};
 
-/// What README says.
+/// What docs/differences.md says.
 const DIFFERENCES: &[Difference] = &[
     Difference::Open("config3 and config4", |case| {
         case.seen(attr::CONFIG3) != 0 || case.seen(attr::CONFIG4) != 0
