@@ -60,7 +60,7 @@ impl Context {
         })
     }
 
-    /// The same for what runs beside suites. Its logs do not replace others of the same name.
+    /// The context of what runs beside suites. Its logs do not replace others of the same name.
     pub fn aside(&self, name: &str) -> Self {
         Self {
             logs: self.logs.join(name),
@@ -70,7 +70,7 @@ impl Context {
         }
     }
 
-    /// The same for a run while others write, too.
+    /// The context of a run while others write, too.
     pub fn in_lines(&self) -> Self {
         Self {
             in_lines: true,

@@ -34,7 +34,7 @@ const COUNTERS: Demo = Demo {
     event: "rust_pmu/cycles/u",
 };
 
-/// The same with the module in the place of the kernel's own driver.
+/// The counters of the CPU, with the module in the place of the kernel's own driver.
 const PRIMARY: Demo = Demo {
     event: "cycles:u",
     ..COUNTERS

@@ -216,7 +216,8 @@ fn newest(index: &Index, release: Option<&str>) -> Result<Option<Kernel>> {
     newest_of(index, SUPPORTED, release)
 }
 
-/// The same of these series.
+/// The newest kernel whose packages are all there, of the first of these series that has one. With
+/// `release`, that kernel.
 fn newest_of(index: &Index, series: &[&str], release: Option<&str>) -> Result<Option<Kernel>> {
     let wanted = |kernel: &Kernel, series: &str| match release {
         Some(release) => kernel.release == release,
@@ -262,7 +263,7 @@ pub fn resolve(ctx: &Context, options: &Options) -> Result<Kernel> {
     Ok(kernel)
 }
 
-/// The same, if it must be one of Debian's.
+/// Finds the kernel to use, which must be one of Debian's.
 pub fn resolve_debian(ctx: &Context, options: &Options) -> Result<Kernel> {
     let kernel = resolve(ctx, options)?;
     ensure!(

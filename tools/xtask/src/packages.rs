@@ -260,8 +260,8 @@ pub fn download(ctx: &Context, step: &Step, names: &[&str], dir: &Path) -> Resul
     step.run(apt_get_install(ctx, dir).arg("--download-only").args(names))
 }
 
-/// The same for the Debian in `root` instead of the build root. A name may be that of a file. apt
-/// prefers packages of `suite`.
+/// Downloads packages into `dir`, with what they need and the Debian in `root` does not have. A name may
+/// be that of a file. apt prefers packages of `suite`.
 pub fn download_for<T: AsRef<OsStr>>(
     ctx: &Context,
     step: &Step,

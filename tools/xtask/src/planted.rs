@@ -35,7 +35,7 @@ const PAGE: &str = "docs/results/planted-bugs.md";
 /// The seconds after which a test counts as one that hangs.
 const LIMIT: u64 = 600;
 
-/// The same for a test that hangs because of its bug.
+/// The seconds after which a test counts as one that hangs, if that is its bug.
 const SHORT_LIMIT: u64 = 120;
 
 /// How many lines of the reason for a verdict are shown.

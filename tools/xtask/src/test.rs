@@ -104,7 +104,7 @@ impl Tally {
         }
     }
 
-    /// The same of a check with a name. `again` is the command that runs it alone.
+    /// Counts a check that has a name, and prints its result. `again` is the command that runs it alone.
     pub fn check_named(&mut self, name: &str, again: &str, check: impl FnOnce() -> Result<()>) {
         let started = Instant::now();
         let failed = self.failed;
@@ -350,7 +350,7 @@ struct Runner<'a> {
     parts: &'a Parts,
     /// The name of the kernel in those of the logs, if it is not the usual one.
     other_kernel: Option<&'a str>,
-    /// The same with Debian's QEMU, if any suite needs it.
+    /// What a guest on Debian's QEMU has, if any suite needs it.
     on_debian_qemu: Option<&'a Parts>,
     /// The modules of the examples that suites need, by name.
     examples: &'a HashMap<&'static str, PathBuf>,

@@ -13,10 +13,10 @@ use super::page::limit;
 /// How the names of operations begin whose number of events varies.
 pub const EVENTS: &str = "switch between two tasks, events each: ";
 
-/// The same for groups.
+/// How the names of operations begin whose number of groups varies.
 pub const GROUPS: &str = "switch between two tasks, groups of 2 events each: ";
 
-/// The same for CPUs.
+/// How the names of operations begin whose number of CPUs varies.
 pub const CPUS: &str = "disable and enable a group of 4 on each CPU, CPUs: ";
 
 /// How the files begin.

@@ -13,7 +13,7 @@ pub struct Version {
     pub commits: String,
     /// When it was made, in seconds since 1970.
     pub seconds: String,
-    /// The same as in a mail.
+    /// When it was made, as the header of a mail has it.
     pub date: String,
 }
 
