@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * x86 performance monitoring unit for TCG
+ * x86 performance monitoring unit for TCG: what QEMU calls
  *
  * A model in a separate library implements the PMU's registers, events and
  * overflows (pmu_bridge.h).  The functions here report retired instructions
@@ -13,70 +13,8 @@
 #include "cpu.h"
 #include "exec/translation-block.h"
 
-/*
- * CPUX86State::pmu.left[] holds three numbers in one word, so that a block can
- * count with one load, one addition and one store:
- *
- * - in units of PMU_INSN, the remaining budget: the instructions that may
- *   retire before the next report to the model;
- * - in units of PMU_CONDITIONAL, the conditional branches that have retired
- *   since the last report;
- * - in units of PMU_BRANCH, all branches that have.
- */
-#define PMU_FIELD_BITS  20
-#define PMU_BRANCH      1LL
-#define PMU_CONDITIONAL (PMU_BRANCH << PMU_FIELD_BITS)
-#define PMU_INSN        (PMU_CONDITIONAL << PMU_FIELD_BITS)
-
-/* The highest budget.  It limits the branches, too: no field overflows. */
-#define PMU_MAX_BUDGET  (1 << (PMU_FIELD_BITS - 1))
-
-/* What is counted for an instruction.  One that always faults has none. */
-#define PMU_INSN_RETIRES        1
-#define PMU_INSN_BRANCHES       2
-#define PMU_INSN_CONDITIONAL    4
-#define PMU_INSN_NEAR           8       /* within the code segment */
-#define PMU_INSN_DETAILED       16      /* its details have been counted */
-
-/*
- * With CF_PMU_DETAILS, CPUX86State::pmu.details[] holds three more numbers.  An
- * instruction adds to it when it has retired, so that nothing is given back.
- */
-#define PMU_LOAD        1ULL
-#define PMU_STORE       (PMU_LOAD << PMU_FIELD_BITS)
-#define PMU_NEAR        (PMU_STORE << PMU_FIELD_BITS)
-
 /* PMU_CPUID_ACCESSES of pmu_bridge.h: a leaf of no range that has a limit. */
 #define X86_PMU_CPUID_ACCESSES  0x4f000000
-
-/* The index into pmu.left[], which is also the mode of pmu_bridge.h. */
-static inline int x86_pmu_mode(int cpl)
-{
-    return cpl == 0 ? 1 : 0;
-}
-
-/*
- * What the last @insns instructions of a block take from pmu.left[].  @last has
- * the PMU_INSN_ flags of the very last one: no other is a branch.
- */
-static inline int64_t x86_pmu_debit(int insns, unsigned last)
-{
-    return (insns - !(last & PMU_INSN_RETIRES)) * PMU_INSN -
-           !!(last & PMU_INSN_BRANCHES) * PMU_BRANCH -
-           !!(last & PMU_INSN_CONDITIONAL) * PMU_CONDITIONAL;
-}
-
-/* The instructions in a value of pmu.left[]. */
-static inline int64_t x86_pmu_insns(int64_t left)
-{
-    return left >> (2 * PMU_FIELD_BITS);
-}
-
-/* Whether @cs counts, which means that it runs blocks with CF_PMU. */
-static inline bool x86_pmu_counting(CPUState *cs)
-{
-    return cs->tcg_cflags & CF_PMU;
-}
 
 #ifdef CONFIG_USER_ONLY
 static inline bool x86_pmu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t subleaf,
@@ -104,14 +42,28 @@ static inline uint64_t x86_pmu_misc_enable(CPUX86State *env)
     return 0;
 }
 #else
-/* Add the PMU to CPUID, but for what the user has set explicitly. */
-void x86_pmu_expand_features(X86CPU *cpu);
+/* cpu.c: the life of a PMU, CPUID, and MISC_ENABLE */
 
 bool x86_pmu_realize(X86CPU *cpu, Error **errp);
 void x86_pmu_unrealize(X86CPU *cpu);
 void x86_pmu_reset(X86CPU *cpu);
+
+/* INIT begins, and ends.  It does not reset the PMU. */
+void x86_pmu_begin_init(CPUX86State *env);
+void x86_pmu_end_init(CPUX86State *env);
+
+/* Add the PMU to CPUID, but for what the user has set explicitly. */
+void x86_pmu_expand_features(X86CPU *cpu);
+
 bool x86_pmu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t subleaf,
                    uint32_t *eax, uint32_t *ebx, uint32_t *ecx, uint32_t *edx);
+
+/* The PMU's bits of MISC_ENABLE after RESET. */
+uint64_t x86_pmu_misc_enable(CPUX86State *env);
+/* What MISC_ENABLE is after a write of @val: the PMU's bits are read-only. */
+uint64_t x86_pmu_write_misc_enable(CPUX86State *env, uint64_t val);
+
+/* count.c: instructions */
 
 /*
  * x86_pmu_sync: report to the model, between two instructions
@@ -134,6 +86,8 @@ void x86_pmu_refund(CPUState *cs, const TranslationBlock *tb, int insns);
 void x86_pmu_begin_int(CPUX86State *env);
 void x86_pmu_refund_int(CPUX86State *env);
 
+/* access.c: registers */
+
 /*
  * RDMSR, WRMSR and RDPMC.  Return false if the CPU has no PMU, or if the
  * address does not belong to it.  Raise #GP where the PMU does.  @ra is
@@ -143,12 +97,6 @@ bool x86_pmu_rdmsr(CPUX86State *env, uint32_t msr, uint64_t *val, uintptr_t ra);
 bool x86_pmu_wrmsr(CPUX86State *env, uint32_t msr, uint64_t val, uintptr_t ra);
 bool x86_pmu_rdpmc(CPUX86State *env, uint64_t *val, uintptr_t ra);
 
-/* The PMU's bits of MISC_ENABLE, which are read-only, and their values. */
-#define X86_PMU_MISC_ENABLE \
-    (MSR_IA32_MISC_ENABLE_EMON | MSR_IA32_MISC_ENABLE_NO_BTS | \
-     MSR_IA32_MISC_ENABLE_NO_PEBS)
-uint64_t x86_pmu_misc_enable(CPUX86State *env);
-
 /*
  * x86_pmu_svm_changed: EFER.SVME or HF_GUEST_MASK may have changed
  *
@@ -157,19 +105,15 @@ uint64_t x86_pmu_misc_enable(CPUX86State *env);
  */
 void x86_pmu_svm_changed(CPUX86State *env, bool in_insn);
 
-/*
- * Time, which counters count with pmu-ref-cycles=tsc.
- *
- * x86_pmu_count_tsc: count the time since the last call for the present mode
- * x86_pmu_halt: no time passes until x86_pmu_wake(); call x86_pmu_sync() before
- *
- * cpu.h has x86_pmu_cpl_changes().
- */
-void x86_pmu_count_tsc(CPUX86State *env);
-void x86_pmu_halt(CPUX86State *env);
-void x86_pmu_wake(CPUX86State *env);
+/* time.c: the TSC, which counters count with pmu-ref-cycles=tsc */
 
-/* A subsection of the CPU: the state of its PMU. */
+/* HLT, before the vCPU halts: a PMI that is pending must wake it up. */
+void x86_pmu_hlt(CPUX86State *env);
+/* The vCPU runs again. */
+void x86_pmu_wake(CPUX86State *env);
+/* cpu.h declares x86_pmu_cpl_changes(). */
+
+/* vmstate.c: a subsection of the CPU, the state of its PMU */
 extern const VMStateDescription vmstate_x86_pmu;
 #endif
 

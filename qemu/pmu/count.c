@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * x86 performance monitoring unit for TCG: instructions
+ *
+ * A block translated with CF_PMU first takes all of its instructions from left[]
+ * of its mode.  Unwinding gives back those that did not retire.  The counts are
+ * therefore exact at every instruction boundary.  They are reported to the model
+ * only when software accesses the PMU, or when a counter may overflow soon.
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/main-loop.h"
+#include "cpu.h"
+#include "exec/exec-all.h"
+#include "exec/helper-proto.h"
+#include "hw/i386/apic.h"
+#include "tcg/tcg.h"
+#include "tcg/helper-tcg.h"
+#include "internal.h"
+
+void x86_pmu_flush(CPUX86State *env)
+{
+    PmuCounts delta;
+
+    for (int mode = 0; mode < 2; mode++) {
+        int64_t left = env->pmu.left[mode];
+
+        delta.instructions[mode] =
+            env->pmu.granted[mode] - x86_pmu_insns(left);
+        delta.branches[mode] = left & (PMU_CONDITIONAL - 1);
+        delta.conditional[mode] = (left & (PMU_INSN - 1)) / PMU_CONDITIONAL;
+        /* Nothing else would show that one of the numbers has wrapped. */
+        assert(left >= 0);
+        assert(delta.instructions[mode] <= env->pmu.granted[mode]);
+        assert(delta.branches[mode] <= delta.instructions[mode]);
+        assert(delta.conditional[mode] <= delta.branches[mode]);
+
+        delta.conditional_taken[mode] = env->pmu.taken[mode];
+        delta.loads[mode] = env->pmu.details[mode] & (PMU_STORE - 1);
+        delta.stores[mode] =
+            (env->pmu.details[mode] & (PMU_NEAR - 1)) / PMU_STORE;
+        delta.near_unconditional[mode] = env->pmu.details[mode] / PMU_NEAR;
+        assert(delta.conditional_taken[mode] <= delta.conditional[mode]);
+        env->pmu.taken[mode] = 0;
+        env->pmu.details[mode] = 0;
+
+        env->pmu.granted[mode] = x86_pmu_insns(left);
+        env->pmu.left[mode] = left & ~(PMU_INSN - 1);
+
+        delta.tsc[mode] = env->pmu.tsc_passed[mode];
+        env->pmu.tsc_passed[mode] = 0;
+    }
+    pmu_retire(env->pmu.model, &delta);
+}
+
+void x86_pmu_continue(CPUX86State *env)
+{
+    CPUState *cs = env_cpu(env);
+
+    if (pmu_take_pmi(env->pmu.model) && env_archcpu(env)->apic_state) {
+        BQL_LOCK_GUARD();
+        apic_deliver_pmi(env_archcpu(env)->apic_state,
+                         pmu_pmi_masks_lvtpc(env->pmu.model));
+    }
+
+    if (pmu_counting(env->pmu.model)) {
+        uint64_t budget[2];
+
+        pmu_budget(env->pmu.model, x86_pmu_current_mode(env), &budget);
+        for (int mode = 0; mode < 2; mode++) {
+            env->pmu.granted[mode] = MIN(budget[mode], PMU_MAX_BUDGET);
+            env->pmu.left[mode] = env->pmu.granted[mode] * PMU_INSN;
+        }
+        cs->tcg_cflags |= CF_PMU;
+    } else {
+        cs->tcg_cflags &= ~CF_PMU;
+    }
+    if (pmu_counts_details(env->pmu.model)) {
+        cs->tcg_cflags |= CF_PMU_DETAILS;
+    } else {
+        cs->tcg_cflags &= ~CF_PMU_DETAILS;
+    }
+
+    x86_pmu_continue_tsc(env);
+}
+
+void x86_pmu_sync(CPUX86State *env)
+{
+    CPUState *cs = env_cpu(env);
+
+    if (cs->interrupt_request & CPU_INTERRUPT_PMU) {
+        cpu_reset_interrupt(cs, CPU_INTERRUPT_PMU);
+    }
+    if (x86_pmu_counting(cs)) {
+        x86_pmu_count_tsc(env);
+        x86_pmu_flush(env);
+        x86_pmu_continue(env);
+        x86_pmu_set_timer(env, x86_pmu_current_mode(env));
+    }
+}
+
+/*
+ * The interrupt request has priority over all other interrupts, and it is served
+ * before a block of the other mode runs.
+ */
+void x86_pmu_request_sync(CPUState *cs)
+{
+    BQL_LOCK_GUARD();
+    cpu_interrupt(cs, CPU_INTERRUPT_PMU);
+}
+
+/* A block, at its start, has used up or exceeded the budget of its mode. */
+void helper_pmu_expired(CPUX86State *env)
+{
+    CPUState *cs = env_cpu(env);
+    uintptr_t ra = GETPC();
+    TranslationBlock *tb = tcg_tb_lookup(ra);
+    int64_t *left = &env->pmu.left[x86_pmu_current_mode(env)];
+    int64_t debit = x86_pmu_debit(tb->icount, tb->last_insn_pmu);
+
+    if (*left < 0) {
+        bool leave;
+
+        /*
+         * It exceeds the budget.  The model may grant more by now.  With
+         * icount, time includes the whole block here: do not count it, and
+         * leave a request of the timer for later.
+         */
+        *left += debit;
+        if (x86_pmu_counting(cs)) {
+            x86_pmu_flush(env);
+            x86_pmu_continue(env);
+        }
+        leave = !x86_pmu_counting(cs) || cpu_loop_exit_requested(cs);
+        if (!leave && *left < debit) {
+            /* Run only as many instructions as the budget allows. */
+            cs->cflags_next_tb =
+                (tb_cflags(tb) & ~(CF_COUNT_MASK | CF_INVALID)) |
+                x86_pmu_insns(*left);
+            leave = true;
+        }
+        *left -= debit;
+        if (leave) {
+            /* No instruction was executed: this gives all of them back. */
+            cpu_loop_exit_restore(cs, ra);
+        }
+    }
+    if (*left < PMU_INSN) {
+        x86_pmu_request_sync(cs);
+    }
+}
+
+void x86_pmu_refund(CPUState *cs, const TranslationBlock *tb, int insns)
+{
+    int cpl = (tb->flags >> HF_CPL_SHIFT) & 3;
+
+    cpu_env(cs)->pmu.left[x86_pmu_mode(cpl)] +=
+        x86_pmu_debit(insns, tb->last_insn_pmu);
+}
+
+void x86_pmu_begin_int(CPUX86State *env)
+{
+    env->pmu.int_mode = x86_pmu_current_mode(env);
+}
+
+void x86_pmu_refund_int(CPUX86State *env)
+{
+    int64_t *left = &env->pmu.left[env->pmu.int_mode];
+
+    if (x86_pmu_counting(env_cpu(env))) {
+        assert(*left & (PMU_CONDITIONAL - 1));
+        *left += PMU_INSN - PMU_BRANCH;
+    }
+}

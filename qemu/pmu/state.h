@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * x86 performance monitoring unit for TCG: what cpu.h needs
+ *
+ * cpu.h includes this file before CPUX86State and X86CPU.
+ */
+
+#ifndef I386_TCG_PMU_STATE_H
+#define I386_TCG_PMU_STATE_H
+
+/*
+ * The PMU of a vCPU, a part of CPUX86State that reset preserves.  The arrays are
+ * by mode: see x86_pmu_mode().
+ */
+typedef struct X86PMUState {
+    struct PmuBridge *model;    /* NULL if the CPU has no PMU */
+    int64_t left[2];            /* budget left, branches of both kinds */
+    int64_t granted[2];         /* budget at the last report */
+    uint64_t details[2];        /* loads, stores, unconditional branches */
+    uint64_t taken[2];          /* conditional branches taken */
+    int int_mode;               /* of INT n that is being delivered */
+
+    /* With pmu-ref-cycles=tsc.  timer is NULL otherwise. */
+    QEMUTimer *timer;           /* fires when a counter may overflow */
+    uint64_t deadline;          /* of the timer, as a TSC */
+    uint64_t tsc;               /* up to which time has been counted */
+    uint64_t tsc_passed[2];     /* since the last report */
+    uint64_t tsc_until[2];      /* overflow, at the last report */
+    bool tsc_counting;          /* whether a counter counts time */
+    bool halted;
+
+    uint8_t *saved;             /* state of the model, while it is saved */
+    uint32_t saved_size;        /* or loaded */
+} X86PMUState;
+
+/*
+ * The properties of a PMU: see PmuConfig in pmu_bridge.h.  0 is the default,
+ * 0xff for fixed.
+ */
+typedef struct X86PMUProperties {
+    uint8_t version;
+    uint8_t counters;
+    uint16_t counter_mask;
+    uint8_t fixed;
+    uint8_t width;
+    OnOffAuto full_width;
+    char *hybrid;
+    char *ref_cycles;
+    char *fault;
+    bool count_accesses;
+} X86PMUProperties;
+
+/* The elements of x86_cpu_properties[] for X86CPU::pmu_properties. */
+#define DEFINE_X86_PMU_PROPERTIES() \
+    DEFINE_PROP_UINT8("pmu-version", X86CPU, pmu_properties.version, 0), \
+    DEFINE_PROP_UINT8("pmu-counters", X86CPU, pmu_properties.counters, 0), \
+    DEFINE_PROP_UINT16("pmu-counter-mask", X86CPU, \
+                       pmu_properties.counter_mask, 0), \
+    DEFINE_PROP_UINT8("pmu-fixed", X86CPU, pmu_properties.fixed, 0xff), \
+    DEFINE_PROP_UINT8("pmu-width", X86CPU, pmu_properties.width, 0), \
+    DEFINE_PROP_ON_OFF_AUTO("pmu-full-width", X86CPU, \
+                            pmu_properties.full_width, ON_OFF_AUTO_AUTO), \
+    DEFINE_PROP_STRING("pmu-hybrid", X86CPU, pmu_properties.hybrid), \
+    DEFINE_PROP_STRING("pmu-ref-cycles", X86CPU, pmu_properties.ref_cycles), \
+    DEFINE_PROP_STRING("pmu-fault", X86CPU, pmu_properties.fault), \
+    DEFINE_PROP_BOOL("pmu-count-accesses", X86CPU, \
+                     pmu_properties.count_accesses, false)
+
+/* What the PMU has in CPUID: features and the highest leaves. */
+typedef struct X86PMUCpuid {
+    FeatureWordArray features;
+    uint32_t level;
+    uint32_t xlevel;
+} X86PMUCpuid;
+
+#endif /* I386_TCG_PMU_STATE_H */
