@@ -311,6 +311,7 @@ impl<'a, R: Registers> Counters<'a, R> {
         }
     }
 
+    /// Writes the EVENTSEL of a GP counter. All writes go through here, so that the shadow is right.
     pub(super) fn write_eventsel(self, counter: Counter, value: u64) {
         self.regs
             .wrmsr(self.caps.generation.eventsel(counter), value);
