@@ -211,6 +211,49 @@ fn files_that_pages_name_exist() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The guest tests, by their themes: sections and rows of the page that lists them.
+fn guest_tests(page: &str) -> BTreeMap<&str, BTreeSet<&str>> {
+    let sections = page.split("\n## ").skip(1);
+    sections
+        .map(|section| {
+            let (theme, rows) = section.split_once('\n').unwrap();
+            let rows = rows.lines().filter_map(|row| row.strip_prefix("| `"));
+            (
+                theme,
+                rows.filter_map(|row| Some(row.split_once('`')?.0))
+                    .collect(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn guest_tests_that_pages_name_exist() {
+    let list = Path::new("docs/results/tests.md");
+    let text = fs::read_to_string(top().join(list)).unwrap();
+    let tests = guest_tests(&text);
+    let mut wrong = Vec::new();
+    // Results have their own checks, and name host tests besides.
+    let results = list.parent().unwrap();
+    let pages = pages();
+    for (path, page) in pages.iter().filter(|(path, _)| !path.starts_with(results)) {
+        for code in &page.code {
+            let Some((theme, name)) = code.split_once("::") else {
+                continue;
+            };
+            let is_name = name
+                .chars()
+                .all(|it| it.is_ascii_lowercase() || "_0123456789".contains(it));
+            // Code of the driver has such names, too.
+            let theme = tests.get(theme).filter(|_| is_name);
+            if theme.is_some_and(|theme| !theme.contains(name)) {
+                wrong.push(format!("{}: there is no test {code}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Comments, messages and scripts name pages by their paths from the top.
 #[test]
 fn pages_that_other_files_name_exist() {
