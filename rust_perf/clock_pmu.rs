@@ -21,6 +21,7 @@ use crate::{
     perf::{
         self,
         AddedEvent,
+        AfterExpiry,
         Attr,
         AttributeGroups,
         Capabilities,
@@ -223,21 +224,25 @@ impl TimerPmu for ClockPmu {
         &self,
         event: CpuEvent<'_, Self>,
         interrupt: Option<&Interrupt<'_>>,
-    ) -> Option<u64> {
+    ) -> AfterExpiry {
         if event.is_stopped() {
-            return None;
+            return AfterExpiry::Stop;
         }
         Self::read_event(event);
+        let interval = Self::interval(event);
         if let Some(interrupt) = interrupt.filter(|it| Self::is_wanted(event.attr(), it)) {
             let sample = Sample {
                 period: event.last_period(),
                 ..Sample::default()
             };
             if event.overflow(self.sampling, *interrupt, interrupt.regs(), sample) {
-                return None;
+                // The next period has begun. If the event has reached its limit, perf deletes it from
+                // this CPU soon, where `stop_event` saves what is left of that period. The event
+                // goes on from there when PERF_EVENT_IOC_REFRESH enables it again.
+                return AfterExpiry::StopWithin(interval);
             }
         }
-        Some(Self::interval(event))
+        AfterExpiry::Restart(interval)
     }
 }
 

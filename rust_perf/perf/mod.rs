@@ -137,6 +137,7 @@ pub use self::{
     },
     time::local_clock,
     timer::{
+        AfterExpiry,
         Timer,
         TimerPmu, //
     },

@@ -38,12 +38,8 @@ use kernel::{
 
 /// A PMU whose events have a timer each.
 pub trait TimerPmu: Pmu<EventData = Pin<KBox<Timer<Self>>>> {
-    /// The timer of an event that is on this CPU has expired.
-    ///
-    /// Returns the number of nanoseconds, more than 0, after which it is to expire again,
-    /// counted from when it was to expire this time. If that is over, whole intervals are
-    /// added. `None` leaves the timer stopped. Either way a call of
-    /// [`CpuEvent::start_timer`] in here takes precedence.
+    /// The timer of an event that is on this CPU has expired. Returns what becomes of the timer.
+    /// A call of [`CpuEvent::start_timer`] in here takes precedence.
     ///
     /// `interrupt` is `None` if the registers of the interrupted code are not known. Hard-IRQ
     /// context: must not lock, sleep or panic.
@@ -51,7 +47,21 @@ pub trait TimerPmu: Pmu<EventData = Pin<KBox<Timer<Self>>>> {
         &self,
         event: CpuEvent<'_, Self>,
         interrupt: Option<&Interrupt<'_>>,
-    ) -> Option<u64>;
+    ) -> AfterExpiry;
+}
+
+/// What becomes of a timer that has expired.
+///
+/// An interval is a number of nanoseconds, more than 0. It begins when the timer was to expire, however
+/// late its handler runs. If its end is over, whole intervals are added.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum AfterExpiry {
+    /// It expires again after this interval.
+    Restart(u64),
+    /// It is stopped within this interval: [`CpuEvent::timer_remaining`] is the rest of it.
+    StopWithin(u64),
+    /// It is stopped.
+    Stop,
 }
 
 /// The timer of an event of the PMU `T`. It is the event's data, so that it is gone before
@@ -144,7 +154,7 @@ impl<T: TimerPmu> CpuEvent<'_, T> {
     }
 
     /// The number of nanoseconds until the event's timer expires, or until when it was to
-    /// expire, which may be over.
+    /// expire, which may be over. See [`AfterExpiry::StopWithin`] for a timer that is stopped.
     pub fn timer_remaining(&self) -> i64 {
         // SAFETY: The timer is set up.
         unsafe { bindings::__hrtimer_get_remaining(self.hrtimer(), false) }
@@ -190,11 +200,16 @@ unsafe extern "C" fn expired<T: TimerPmu>(
     let regs = NonNull::new(unsafe { bindings::rust_perf_irq_regs() });
     // SAFETY: This is the handler of that interrupt.
     let interrupt = regs.map(|regs| unsafe { Interrupt::from_raw(regs) });
-    match driver.timer_expired(event, interrupt.as_ref()) {
-        // SAFETY: The timer is set up, and this is its handler, as the function requires.
-        Some(ns) if unsafe { bindings::rust_perf_hrtimer_forward(hrtimer, ns) } => {
-            bindings::hrtimer_restart::HRTIMER_RESTART
+    let after = driver.timer_expired(event, interrupt.as_ref());
+    let is_forwarded = match after {
+        AfterExpiry::Restart(interval) | AfterExpiry::StopWithin(interval) => {
+            // SAFETY: The timer is set up, and this is its handler, as the function requires.
+            unsafe { bindings::rust_perf_hrtimer_forward(hrtimer, interval) }
         }
+        AfterExpiry::Stop => false,
+    };
+    match after {
+        AfterExpiry::Restart(_) if is_forwarded => bindings::hrtimer_restart::HRTIMER_RESTART,
         _ => bindings::hrtimer_restart::HRTIMER_NORESTART,
     }
 }

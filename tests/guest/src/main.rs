@@ -29,6 +29,7 @@ mod probe;
 mod program;
 mod selftest;
 mod setting;
+mod signals;
 mod stress;
 mod suite;
 mod tests;

@@ -91,6 +91,12 @@ macro_rules! with_test_groups {
             Kinds = kinds::TESTS, No(MACHINE);
             /// Needs that the module is not loaded.
             Lifecycle = lifecycle::TESTS, No(MODULES);
+            /// rust_pmu and rust_trace.
+            Limits = limits::TESTS, OfCpu0;
+            /// rust_clock. Needs `-icount`.
+            LimitsClock = limits::CLOCK, No(ICOUNT);
+            /// Events of rust_trace that are throttled. Needs statistics of the scheduler.
+            LimitsTrace = limits::TRACE, No(MACHINE);
             /// Needs that the module is not loaded, and claims.ko.
             LoadFaults = load_faults::TESTS, No(MODULES);
             /// Needs the module in the place of the in-tree driver, and lockup.ko.

@@ -26,6 +26,7 @@ use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Pmu};
 use crate::program::{EXEC_SELF, EXEC_SELF_BEFORE, FORK_WAIT, FORK_WAIT_CHILD};
 use crate::setting::pin;
+use crate::signals::POLL_HUP;
 use crate::tests;
 use crate::workload::{self, Trap};
 
@@ -82,9 +83,8 @@ fn new_period_while_running(ctx: &Ctx) -> Result<()> {
 }
 
 /// `si_code` of an overflow's signal (`asm-generic/siginfo.h`). The last overflow
-/// of PERF_EVENT_IOC_REFRESH has POLL_HUP.
+/// of PERF_EVENT_IOC_REFRESH has [`POLL_HUP`].
 const POLL_IN: libc::c_int = 1;
-const POLL_HUP: libc::c_int = 6;
 
 /// A queue of blocked signals, so that they can be counted later.
 struct SignalQueue {

@@ -33,6 +33,7 @@ pub mod kernel_selftests;
 pub mod kexec;
 pub mod kinds;
 pub mod lifecycle;
+pub mod limits;
 pub mod load_faults;
 pub mod lockup;
 pub mod lvtpc;

@@ -28,6 +28,7 @@ pub const SUITES: &[Suite] = &[
             RotationSteady,
             Clock,
             ClockIcount,
+            LimitsClock,
         ]],
     )
     .cpus(1)

@@ -16,6 +16,7 @@ pub const DEFAULT: &[TestGroup] = &[
     Events,
     Sampling,
     Delivery,
+    Limits,
     Contents,
     Overflow,
     Sysfs,
