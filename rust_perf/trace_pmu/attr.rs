@@ -41,18 +41,33 @@ pub(super) enum Kind {
     },
 }
 
+/// The first bit of `config` that is a field of probes.
+const FIELDS_SHIFT: u32 = 32;
 /// The bits of `config` from 32 on that are the field `kind`.
 const KIND: u64 = 0b11;
 /// The bit of `config` from 32 on that is the field `ret`.
 const RET: u64 = 0b100;
 /// The first bit of `config` from 32 on that is the field `args`, of three bits.
 const ARGS_SHIFT: u32 = 3;
-/// The first bit of `config` that selects an event by perf's name of it.
+/// The kinds of probes that have a name of their own, and their fields in `config` from 32 on.
+pub(super) const PROBES: &[(&CStr, u64)] = &[
+    (c"kprobe", 1),
+    (c"kretprobe", 1 | RET),
+    (c"uprobe", 3),
+    (c"uretprobe", 3 | RET),
+];
+
+/// The first bit of `config` that selects an event by a name.
 const NAMES_SHIFT: u32 = 38;
 
 /// The bit of `config` that selects this event of [`SOFTWARE`].
 pub(super) const fn name_bit(i: usize) -> u32 {
     NAMES_SHIFT.wrapping_add(i as u32)
+}
+
+/// The bit of `config` that selects this kind of [`PROBES`].
+pub(super) const fn probe_bit(i: usize) -> u32 {
+    name_bit(SOFTWARE.len().wrapping_add(i))
 }
 
 impl Kind {
@@ -62,15 +77,30 @@ impl Kind {
         let Selector::Config(config) = selector else {
             return Err(EINVAL);
         };
-        let names = config >> NAMES_SHIFT;
-        if names != 0 {
-            let found = (0..)
-                .zip(SOFTWARE)
-                .find(|(i, _)| config == 1 << name_bit(*i));
-            let (_, (_, number)) = found.ok_or(EINVAL)?;
-            return Ok(Kind::TracePoint(*number));
+        if config >> NAMES_SHIFT == 0 {
+            return Self::by_fields(config);
         }
-        let (low, high) = (config as u32, config >> 32);
+        let software = (0..).zip(SOFTWARE);
+        for (i, (_, number)) in software {
+            if config == 1 << name_bit(i) {
+                return Ok(Kind::TracePoint(*number));
+            }
+        }
+        let probes = (0..).zip(PROBES);
+        for (i, (_, fields)) in probes {
+            let rest = config & !(1 << probe_bit(i));
+            // The name is in the place of these fields.
+            let is_alone = rest & ((KIND | RET) << FIELDS_SHIFT) == 0;
+            if rest != config && rest >> NAMES_SHIFT == 0 && is_alone {
+                return Self::by_fields(rest | (fields << FIELDS_SHIFT));
+            }
+        }
+        Err(EINVAL)
+    }
+
+    /// Decodes `config`, which has no bit of a name.
+    fn by_fields(config: u64) -> Result<Self> {
+        let (low, high) = (config as u32, config >> FIELDS_SHIFT);
         let args = high >> ARGS_SHIFT;
         let at = At::new(high & RET != 0, args as usize)?;
         let program = |by| Kind::Program {

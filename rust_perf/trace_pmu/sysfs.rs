@@ -3,7 +3,11 @@
 //! The PMU's folders in sysfs.
 
 use super::{
-    attr::name_bit,
+    attr::{
+        name_bit,
+        probe_bit,
+        PROBES, //
+    },
     names::{
         NAMED,
         SOFTWARE, //
@@ -62,14 +66,13 @@ pub(super) fn attribute_groups() -> Result<AttributeGroups> {
         events.push(event, GFP_KERNEL)?;
         format.push(File::new(name, fmt!("config:{}", name_bit(i)))?, GFP_KERNEL)?;
     }
-    // perf asks for what has a question mark.
-    for (name, terms) in [
-        (c"kprobe", "kind=1,address=?"),
-        (c"kretprobe", "kind=1,ret=1,address=?"),
-        (c"uprobe", "kind=3,fd=?,offset=?"),
-        (c"uretprobe", "kind=3,ret=1,fd=?,offset=?"),
-    ] {
-        events.push(File::new(name, fmt!("{terms}"))?, GFP_KERNEL)?;
+    // A probe is an event only with its place. A file in `events/` would need `address=?` for that, which
+    // only perf understands. `rust_trace/kprobe,address=0x…/` has two fields.
+    for (i, (name, _)) in PROBES.iter().enumerate() {
+        format.push(
+            File::new(name, fmt!("config:{}", probe_bit(i)))?,
+            GFP_KERNEL,
+        )?;
     }
     AttributeGroups::new([(c"format", format), (c"events", events)])
 }

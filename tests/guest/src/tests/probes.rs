@@ -35,7 +35,7 @@ use perf_event::Counter;
 
 use super::expect;
 use crate::ctx::{Ctx, Test};
-use crate::pmu::Pmu;
+use crate::pmu::{BuilderExt, Mode, Pmu};
 use crate::probe::{
     c_path, kernel_address, kernel_probes, place_of, Kind, Probe, Side, RUST_TRACE, SIDES,
 };
@@ -44,6 +44,7 @@ use crate::tests;
 pub const TESTS: &[Test] = tests![
     all need [Root, Module];
     format,
+    by_name,
     functions_of_the_kernel,
     several_probes_of_a_function,
     code_that_counts: [Guest("probes the code that handles probes")],
@@ -164,9 +165,65 @@ fn format(_: &Ctx) -> Result<()> {
         ("fd", "config1:0-63"),
         ("address", "config2:0-63"),
         ("offset", "config2:0-63"),
+        ("kprobe", "config:41"),
+        ("kretprobe", "config:42"),
+        ("uprobe", "config:43"),
+        ("uretprobe", "config:44"),
     ] {
         let text = fs::read_to_string(dir.join(field)).with_context(|| format!("no {field}"))?;
         ensure!(text.trim_end() == bits, "format/{field}: {text}");
+    }
+    Ok(())
+}
+
+/// A name in `format/` is in the place of `kind` and `ret`, as perf needs it for
+/// `rust_trace/kprobe,address=0x…/`. With one of these fields, another name or no place it is `EINVAL`.
+fn by_name(_: &Ctx) -> Result<()> {
+    let pmu = Pmu::find(RUST_TRACE)?;
+    let address = kernel_address(SYSTEM_CALL.to_str()?)?;
+    let (path, offset) = place_of(probed())?;
+    let program = fs::File::open(path)?;
+    let fd = program.as_raw_fd() as u64;
+    let open = |terms: &str, config1, config2| -> Result<_> {
+        let mut builder = pmu.raw(pmu.encode(terms)?);
+        builder.filter(Mode::Both);
+        let attrs = builder.attrs_mut();
+        attrs.__bindgen_anon_3.config1 = config1;
+        attrs.__bindgen_anon_4.config2 = config2;
+        Ok(builder.build())
+    };
+    for (terms, config1, config2) in [
+        ("kprobe", 0, address),
+        ("kprobe,args=0x2", 0, address),
+        ("kretprobe", 0, address),
+        ("uprobe", fd, offset),
+        ("uprobe,args=0x2", fd, offset),
+        ("uretprobe", fd, offset),
+    ] {
+        let mut counter = open(terms, config1, config2)?.context(terms)?;
+        counter.enable()?;
+        system_calls(123);
+        own_calls(123);
+        counter.disable()?;
+        expect(terms, "hits", counter.read()?, 123)?;
+    }
+    for (terms, config1, config2) in [
+        ("kprobe", 0, 0),
+        ("kretprobe", 0, 0),
+        ("kprobe,kind=0x1", 0, address),
+        ("kprobe,kretprobe", 0, address),
+        ("kprobe,ret=0x1", 0, address),
+        ("kprobe,point=0x1", 0, address),
+        ("kprobe,page-faults", 0, address),
+        ("kretprobe,args=0x1", 0, address),
+        ("uretprobe,args=0x1", fd, offset),
+    ] {
+        let error = open(terms, config1, config2)?.err();
+        let error = error.with_context(|| format!("{terms} opens"))?;
+        ensure!(
+            error.raw_os_error() == Some(libc::EINVAL),
+            "{terms}: {error}"
+        );
     }
     Ok(())
 }

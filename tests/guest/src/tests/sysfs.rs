@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The PMU's files in sysfs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -15,6 +16,7 @@ pub const TESTS: &[Test] = tests![
     format,
     events,
     events_as_in_tree: [InTree],
+    events_are_numbers: [Module],
     module_is_live: [Module],
 ];
 
@@ -152,6 +154,75 @@ fn events_as_in_tree(ctx: &Ctx) -> Result<()> {
             ensure!(!ours.has(event), "only rust_pmu has {}", event.name());
         }
     }
+    Ok(())
+}
+
+/// The fields of a PMU: their names, and how many bits each has.
+fn fields(pmu: &Path) -> Result<BTreeMap<String, u32>> {
+    let mut fields = BTreeMap::new();
+    for file in fs::read_dir(pmu.join("format"))? {
+        let path = file?.path();
+        let text = content(&path)?;
+        let (word, ranges) = text.split_once(':').with_context(|| text.clone())?;
+        ensure!(
+            ["config", "config1", "config2", "config3", "config4"].contains(&word),
+            "{}: {text}",
+            path.display()
+        );
+        let mut bits = 0;
+        for range in ranges.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (u32, u32) = (first.parse()?, last.parse()?);
+            ensure!(first <= last && last < 64, "{}: {text}", path.display());
+            bits += last - first + 1;
+        }
+        let name = path.file_name().unwrap_or_default();
+        fields.insert(name.to_string_lossy().into_owned(), bits);
+    }
+    Ok(fields)
+}
+
+/// The number that a term has.
+fn parse_number(text: &str) -> Result<u64> {
+    Ok(match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16)?,
+        None => text.parse()?,
+    })
+}
+
+/// Every file in `events/` of each PMU of the module is `term=number`, or several of these with commas
+/// between, and each term is a field of `format/` that has room for the number. Programs other than perf
+/// read them as well, and understand nothing else. The files with units and scales are perf's own.
+fn events_are_numbers(ctx: &Ctx) -> Result<()> {
+    let mut pmus: Vec<_> = fs::read_dir("/sys/bus/event_source/devices")?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    let of_module = |name: &str| name.starts_with("rust_") || name == ctx.pmu;
+    pmus.retain(|pmu| {
+        let name = pmu.file_name().unwrap_or_default();
+        of_module(&name.to_string_lossy())
+    });
+    ensure!(pmus.len() >= 2, "{pmus:?}");
+    let mut files = 0;
+    for pmu in pmus {
+        let fields = fields(&pmu)?;
+        for file in fs::read_dir(pmu.join("events"))? {
+            let path = file?.path();
+            if path.extension().is_some() {
+                continue;
+            }
+            files += 1;
+            let text = content(&path)?;
+            for term in text.split(',') {
+                let what = || format!("{}: {text}", path.display());
+                let (name, value) = term.split_once('=').with_context(what)?;
+                let value = parse_number(value).with_context(what)?;
+                let bits = fields.get(name).with_context(what)?;
+                ensure!(value.checked_shr(*bits).unwrap_or(0) == 0, "{}", what());
+            }
+        }
+    }
+    ensure!(files > 20, "only {files} files");
     Ok(())
 }
 

@@ -568,16 +568,13 @@ fn runtime_as_count(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Those in `events/` that probes.rs tests.
-const PROBES: [&str; 4] = ["kprobe", "kretprobe", "uprobe", "uretprobe"];
-
 /// Every event in `events/` has the in-tree PMU's count on every CPU.
 fn every_named_event(_: &Ctx) -> Result<()> {
     let mut all = Vec::new();
     for file in fs::read_dir(Path::new(RUST_TRACE).join("events"))? {
         let name = file?.file_name().to_string_lossy().into_owned();
         let name = name.strip_prefix(SW).unwrap_or(&name).to_owned();
-        if PROBES.contains(&name.as_str()) || !is_same_on_a_cpu(&name) {
+        if !is_same_on_a_cpu(&name) {
             continue;
         }
         let other = match SOFTWARE.iter().find(|(software, _)| *software == name) {

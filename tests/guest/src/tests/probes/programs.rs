@@ -133,6 +133,7 @@ pub(super) fn typed(_: &Ctx) -> Result<()> {
         (format!("uprobe:{path}:probed+1"), PROBED_CALLS),
         (format!("uprobe:{path}:{:#x}", target.offset), PROBED_CALLS),
         ("kprobe:__x64_sys_exit".into(), 1),
+        ("kretprobe:__x64_sys_execve".into(), 1),
     ] {
         let (event, _) = trace_event(&[&place])?;
         let mut perf = Command::new("sh");
