@@ -2,39 +2,40 @@
 
 //! `make test`: what needs no guest ([`host`]), then the suites of guest tests.
 
-use anyhow::{ensure, Context as _, Result};
+mod reporter;
+mod runner;
+mod tally;
+mod verdict;
+
+use anyhow::{ensure, Result};
 use clap::builder::FalseyValueParser;
 use clap::Args;
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
 use std::panic;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::sync::Mutex;
 use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
-use suites::log::complaint;
-use suites::{Filter, OtherKernel, Suite, SystemEvent, TestModule};
+use suites::{Filter, OtherKernel};
 
 use crate::cache;
-use crate::context::{Context, GuestLogs};
+use crate::context::Context;
 use crate::deb;
 use crate::debug_kernel::Flavour;
 use crate::generations;
-use crate::guest::{self, End, Guest, LimitOf, Outcome, Parts};
+use crate::guest::{self, Parts};
 use crate::guest_tests;
 use crate::host;
 use crate::kernel::{self, Kernel};
-use crate::ktap::{Failure, Results};
 use crate::module;
 use crate::qemu::{Choice, Qemu};
-use crate::select::{Request, Selected};
+use crate::select::Request;
 use crate::selftests;
-use crate::signals;
-use crate::step::{indent, last_lines};
+use reporter::Reporter;
+use runner::Runner;
+
+pub use runner::{guests_at_a_time, tests_with};
+pub use tally::Tally;
+pub use verdict::{judge, read_results, Ran};
 
 /// Which tests to run.
 #[derive(Args)]
@@ -70,56 +71,6 @@ impl Options {
     /// Whether this is CI's run.
     fn is_ci(&self) -> bool {
         self.ci && !self.all && self.suite.is_none() && self.test.is_none()
-    }
-}
-
-/// The sum of all results.
-#[derive(Default)]
-pub struct Tally {
-    /// How many tests passed.
-    pub passed: usize,
-    /// How many tests failed.
-    pub failed: usize,
-    /// The commands that run those again that failed.
-    pub again: Vec<String>,
-}
-
-impl Tally {
-    fn add(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.again.extend(other.again);
-    }
-
-    /// Counts a check that passes or fails as a whole, such as rustfmt.
-    pub fn check(&mut self, check: impl FnOnce() -> Result<()>) {
-        match check() {
-            Ok(()) => self.passed += 1,
-            Err(error) => {
-                // After a signal the error would be noise.
-                signals::park_if_interrupted();
-                eprintln!("{error:#}");
-                self.failed += 1;
-            }
-        }
-    }
-
-    /// Counts a check that has a name, and prints its result. `again` is the command that runs it alone.
-    pub fn check_named(&mut self, name: &str, again: &str, check: impl FnOnce() -> Result<()>) {
-        let started = Instant::now();
-        let failed = self.failed;
-        self.check(check);
-        let result = match self.failed == failed {
-            true => "PASS",
-            false => {
-                self.again.push(again.to_owned());
-                "FAIL"
-            }
-        };
-        eprintln!(
-            "{name:43} {:5.0} s  {result}",
-            started.elapsed().as_secs_f64()
-        );
     }
 }
 
@@ -344,410 +295,9 @@ fn run_on(
     Ok(())
 }
 
-/// What all suites of a run have in common.
-struct Runner<'a> {
-    ctx: &'a Context,
-    parts: &'a Parts,
-    /// The name of the kernel in those of the logs, if it is not the usual one.
-    other_kernel: Option<&'a str>,
-    /// What a guest on Debian's QEMU has, if any suite needs it.
-    on_debian_qemu: Option<&'a Parts>,
-    /// The modules of the examples that suites need, by name.
-    examples: &'a HashMap<&'static str, PathBuf>,
-    /// The other modules that the tests of suites load.
-    test_modules: &'a HashMap<TestModule, PathBuf>,
-    /// The kernel's selftests, if any suite needs them.
-    selftests: Option<&'a Path>,
-    program: &'a Path,
-    module: &'a Path,
-    user: &'a guest::Options,
-}
-
-/// Writes what the user reads about suites.
-struct Reporter<'a> {
-    /// What the user chose about the guests.
-    user: &'a guest::Options,
-    /// The kernel, by the name that the user chose it by.
-    kernel: &'a kernel::Options,
-}
-
-/// How many guests run at the same time: one a core, less what runs beside. A guest with two CPUs has
-/// two threads that run and wait for each other's inter-processor interrupts. With more of them than
-/// cores, a CPU spins for one that does not run.
-pub fn guests_at_a_time(ctx: &Context) -> usize {
-    match ctx.is_aside {
-        true => 1,
-        false => kernel::jobs(),
-    }
-}
-
-/// What came of a guest with tests.
-#[derive(Default)]
-pub struct Ran {
-    /// What it reported.
-    pub results: Results,
-    /// What is wrong besides the tests that failed.
-    pub trouble: Option<String>,
-    /// Whether it was stopped because it reported nothing any more.
-    pub hung: bool,
-}
-
-/// Runs some tests of a suite that needs nothing but rust_perf.ko and a module of the tests, with this
-/// rust_perf.ko.
-pub fn tests_with(
-    ctx: &Context,
-    parts: &Parts,
-    program: &Path,
-    module: &Path,
-    user: &guest::Options,
-    selected: &Selected,
-) -> Result<Ran> {
-    let mut test_modules = HashMap::new();
-    if let Some(it) = selected.suite.test_module() {
-        test_modules.insert(it, module::of_tests(ctx, &parts.kernel, it)?);
-    }
-    Runner {
-        ctx,
-        parts,
-        other_kernel: None,
-        on_debian_qemu: None,
-        examples: &HashMap::new(),
-        test_modules: &test_modules,
-        selftests: None,
-        program,
-        module,
-        user,
-    }
-    .suite(selected)
-}
-
-/// What came of a suite.
-struct Verdict {
-    results: Results,
-    /// What is wrong besides the tests that failed.
-    trouble: Option<String>,
-    elapsed: Duration,
-}
-
-/// What a thread that runs suites has done.
-enum Report {
-    Suite(&'static Suite, Verdict),
-    Beside(Tally),
-}
-
-impl Verdict {
-    fn failed(&self) -> usize {
-        let failed = self.results.failures.len() + self.results.missing();
-        failed.max(usize::from(self.trouble.is_some()))
-    }
-}
-
-impl Runner<'_> {
-    /// Runs suites and reports each when it ends. `beside` takes the place of a guest until it ends.
-    /// Returns whether no suite failed.
-    fn run(
-        &self,
-        selected: &[Selected],
-        beside: impl FnOnce() -> Tally + Send,
-        reporter: &Reporter<'_>,
-        tally: &mut Tally,
-    ) -> bool {
-        let queue = Mutex::new(selected.iter());
-        let mut beside = Some(beside);
-        let (report, reports) = mpsc::channel();
-        let mut good = true;
-        thread::scope(|scope| {
-            for _ in 0..guests_at_a_time(self.ctx).min(selected.len()).max(1) {
-                let report = report.clone();
-                let queue = &queue;
-                let beside = beside.take();
-                scope.spawn(move || {
-                    // The receiver goes only when this whole function does.
-                    let send = |it| drop(report.send(it));
-                    if let Some(beside) = beside {
-                        send(Report::Beside(beside()));
-                    }
-                    loop {
-                        let next = queue.lock().ok().and_then(|mut queue| queue.next());
-                        let Some(selected) = next else { return };
-                        send(Report::Suite(selected.suite, self.verdict(selected)));
-                    }
-                });
-            }
-            drop(report);
-            for report in reports {
-                let (suite, verdict) = match report {
-                    Report::Suite(suite, verdict) => (suite, verdict),
-                    Report::Beside(other) => {
-                        tally.add(other);
-                        continue;
-                    }
-                };
-                // One write, so that lines of other threads do not get between.
-                let _ = writeln!(io::stderr().lock(), "{}", reporter.text(suite, &verdict));
-                tally.passed += verdict.results.passed();
-                tally.failed += verdict.failed();
-                if verdict.failed() > 0 {
-                    good = false;
-                    tally.again.push(reporter.again(suite, &verdict));
-                }
-            }
-        });
-        good
-    }
-
-    /// Runs a suite, and takes what keeps it from running for a failure.
-    fn verdict(&self, selected: &Selected) -> Verdict {
-        let started = Instant::now();
-        let ran = self.suite(selected).unwrap_or_else(|error| Ran {
-            trouble: Some(format!("{error:#}")),
-            ..Ran::default()
-        });
-        // After a signal the guest was killed, and no other may start.
-        signals::park_if_interrupted();
-        Verdict {
-            results: ran.results,
-            trouble: ran.trouble,
-            elapsed: started.elapsed(),
-        }
-    }
-
-    /// Runs a suite.
-    fn suite(&self, selected: &Selected) -> Result<Ran> {
-        let suite = selected.suite;
-        let mut name = generations::log_name(suite);
-        if let Some(kernel) = self.other_kernel {
-            name = format!("{name}-{kernel}");
-        }
-        let logs = self.ctx.guest_logs(&name)?;
-        let mut command = "exec guest-tests".to_owned();
-        for title in selected.tests.iter().flatten() {
-            command = format!("{command} {title}");
-        }
-        let guest = Guest {
-            logs: &logs,
-            module: Some(self.module),
-            example: suite
-                .example
-                .and_then(|name| self.examples.get(name))
-                .map(PathBuf::as_path),
-            test_module: suite
-                .test_module()
-                .and_then(|it| self.test_modules.get(&it))
-                .map(PathBuf::as_path),
-            selftests: self.selftests.filter(|_| suite.has_selftests()),
-            command: Some(&command),
-            suite: Some(suite),
-            tests: Some(self.program),
-            limit: LimitOf::Silence,
-            options: self.user,
-        };
-        let parts = match self.user.qemu(Some(suite))? {
-            Choice::Patched => self.parts,
-            Choice::Debian => self.on_debian_qemu.context("Debian's QEMU")?,
-        };
-        let end = guest.run(
-            self.ctx,
-            parts,
-            Box::new(File::create(logs.ktap())?),
-            Box::new(File::create(logs.stderr())?),
-        )?;
-        if suite.event == SystemEvent::Sleep {
-            fs::write(logs.ktap(), &end.console)?;
-        }
-
-        let (results, trouble) = judge(&guest, &end)?;
-        Ok(Ran {
-            results,
-            trouble,
-            hung: matches!(end.outcome, Outcome::TimedOut),
-        })
-    }
-}
-
-/// The results of a guest that has run guest-tests, and what is wrong besides.
-pub fn judge(guest: &Guest, end: &End) -> Result<(Results, Option<String>)> {
-    let results = read_results(guest.logs)?;
-    let trouble = match end.outcome {
-        Outcome::Exited(0) => results.trouble(),
-        Outcome::Exited(_) if !results.failures.is_empty() && results.missing() == 0 => {
-            results.trouble()
-        }
-        Outcome::Exited(status) => {
-            let stderr = fs::read(guest.logs.stderr())?;
-            let stderr = String::from_utf8_lossy(&stderr);
-            Some(format!(
-                "guest-tests exited with {status}:\n{}",
-                indent(last_lines(&stderr, 15))
-            ))
-        }
-        Outcome::TimedOut | Outcome::Unread | Outcome::Died => Some(guest.explain(end)),
-    };
-    let trouble = trouble.or_else(|| {
-        // The kernel may complain after the tests have ended.
-        complaint(&end.console)
-            .map(|complaint| format!("the kernel complained:\n{}", indent(&complaint)))
-    });
-    Ok((results, trouble))
-}
-
-impl Reporter<'_> {
-    /// The command that runs tests of a suite again.
-    fn command(&self, suite: &Suite, tests: &[&str]) -> String {
-        let mut command = format!("make test SUITE={}", suite.name);
-        if !tests.is_empty() {
-            // No title has a character that a shell would expand.
-            let quote = if tests.len() > 1 { "'" } else { "" };
-            command += &format!(" TEST={quote}{}{quote}", tests.join(" "));
-        }
-        command + &self.user.variables() + &self.kernel.variable()
-    }
-
-    /// The command that runs again what failed in a suite.
-    fn again(&self, suite: &Suite, verdict: &Verdict) -> String {
-        let failed: Vec<_> = verdict
-            .results
-            .failures
-            .iter()
-            .map(|failure| failure.name.as_str())
-            .collect();
-        // The other failures are not of one test: the kernel log, a guest that died.
-        let all = failed.iter().all(|name| is_title(name)) && failed.len() == verdict.failed();
-        self.command(suite, if all { &failed } else { &[] })
-    }
-
-    /// What the user reads about a suite.
-    fn text(&self, suite: &Suite, verdict: &Verdict) -> String {
-        let results = &verdict.results;
-        let mut text = format!(
-            "{:43} {:5.0} s  {} passed, {} failed",
-            format!("suite {}{}", suite.name, self.kernel.suffix()),
-            verdict.elapsed.as_secs_f64(),
-            results.passed(),
-            verdict.failed()
-        );
-        if results.skipped() > 0 {
-            text += &format!(", {} skipped", results.skipped());
-        }
-        for failure in &results.failures {
-            text += &self.failure(suite, failure);
-        }
-        if results.missing() > 0 {
-            text += &format!("\n  {} tests have no result", results.missing());
-        }
-        if let Some(trouble) = &verdict.trouble {
-            text += &format!("\n{trouble}\n  | again: {}", self.command(suite, &[]));
-        }
-        text
-    }
-
-    /// A test that failed: the reason, with file and line, and how to run it again.
-    fn failure(&self, suite: &Suite, failure: &Failure) -> String {
-        let name = failure.name.as_str();
-        let tests: &[&str] = if is_title(name) { &[name] } else { &[] };
-        format!(
-            "\n  not ok: {name}\n{}\n  | again: {}",
-            indent(&failure.why.join("\n")),
-            self.command(suite, tests)
-        )
-    }
-}
-
-/// Whether a result is that of a test, not of the program that runs the tests.
-fn is_title(name: &str) -> bool {
-    name.contains("::")
-}
-
-/// Reads a suite's report.
-pub fn read_results(logs: &GuestLogs) -> Result<Results> {
-    let file = logs.ktap();
-    let ktap = fs::read(&file).with_context(|| file.display().to_string())?;
-    Ok(Results::parse(&String::from_utf8_lossy(&ktap)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ktap;
-
-    fn verdict(text: &str, trouble: Option<&str>) -> Verdict {
-        Verdict {
-            results: ktap::Results::parse(text),
-            trouble: trouble.map(str::to_owned),
-            elapsed: Duration::ZERO,
-        }
-    }
-
-    fn with_reporter(user: guest::Options, check: impl FnOnce(&Reporter)) {
-        check(&Reporter {
-            user: &user,
-            kernel: &kernel::Options::default(),
-        });
-    }
-
-    #[test]
-    fn a_named_check_is_counted_and_can_be_run_again() {
-        let mut tally = Tally::default();
-        tally.check_named("a", "make a", || Ok(()));
-        tally.check_named("b", "make b", || anyhow::bail!("no"));
-        assert_eq!((tally.passed, tally.failed), (1, 1));
-        assert_eq!(tally.again, ["make b"]);
-    }
-
-    #[test]
-    fn a_suite_that_ends_early_has_failed() {
-        assert_eq!(verdict("1..3\nok 1 a\n", None).failed(), 2);
-        assert_eq!(verdict("", Some("panic")).failed(), 1);
-        assert_eq!(verdict("1..1\nok 1 a\n", None).failed(), 0);
-    }
-
-    #[test]
-    fn a_failure_has_a_place_and_a_command() {
-        let verdict = verdict(
-            "1..3\nok 1 a::b\n# expected 5\n# at tests/guest/src/tests/a.rs:7\n\
-             not ok 2 a::c # 4 instructions\nok 3 kernel_log_is_clean\n",
-            None,
-        );
-        let suite = suites::find("hw-v2").unwrap();
-        with_reporter(guest::Options::default(), |reporter| {
-            let text = reporter.text(suite, &verdict);
-            let (_, failure) = text.split_once('\n').unwrap();
-            assert_eq!(
-                failure,
-                "  not ok: a::c\n  | 4 instructions\n  | expected 5\n  \
-                 | at tests/guest/src/tests/a.rs:7\n  \
-                 | again: make test SUITE=hw-v2 TEST=a::c"
-            );
-            assert_eq!(
-                reporter.again(suite, &verdict),
-                "make test SUITE=hw-v2 TEST=a::c"
-            );
-        });
-    }
-
-    #[test]
-    fn commands_to_run_again() {
-        let suite = suites::find("hw-v2").unwrap();
-        let user = guest::Options {
-            smp: Some(4),
-            ..guest::Options::default()
-        };
-        with_reporter(user, |reporter| {
-            let again = |text, trouble| reporter.again(suite, &verdict(text, trouble));
-            assert_eq!(
-                again("1..2\nnot ok 1 a::b\nnot ok 2 a::c\n", None),
-                "make test SUITE=hw-v2 TEST='a::b a::c' SMP=4"
-            );
-            // What is wrong is not, or not only, a test.
-            for (text, trouble) in [
-                ("1..1\nnot ok 1 kernel_log_is_clean\n", None),
-                ("1..2\nnot ok 1 a::b\n", None),
-                ("", Some("panic")),
-            ] {
-                assert_eq!(again(text, trouble), "make test SUITE=hw-v2 SMP=4");
-            }
-        });
-    }
 
     #[test]
     fn ci_is_a_run_without_names() {

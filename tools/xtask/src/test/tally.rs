@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sum of all results.
+
+use anyhow::Result;
+use std::time::Instant;
+
+use crate::signals;
+
+/// The sum of all results.
+#[derive(Default)]
+pub struct Tally {
+    /// How many tests passed.
+    pub passed: usize,
+    /// How many tests failed.
+    pub failed: usize,
+    /// The commands that run those again that failed.
+    pub again: Vec<String>,
+}
+
+impl Tally {
+    /// Adds the results of another part of the run.
+    pub fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.again.extend(other.again);
+    }
+
+    /// Counts a check that passes or fails as a whole, such as rustfmt.
+    pub fn check(&mut self, check: impl FnOnce() -> Result<()>) {
+        match check() {
+            Ok(()) => self.passed += 1,
+            Err(error) => {
+                // After a signal the error would be noise.
+                signals::park_if_interrupted();
+                eprintln!("{error:#}");
+                self.failed += 1;
+            }
+        }
+    }
+
+    /// Counts a check with a name, which passes or fails as a whole. `again` is the command that runs it
+    /// alone.
+    pub fn check_named(&mut self, name: &str, again: &str, check: impl FnOnce() -> Result<()>) {
+        let started = Instant::now();
+        let failed = self.failed;
+        self.check(check);
+        let result = match self.failed == failed {
+            true => "PASS",
+            false => {
+                self.again.push(again.to_owned());
+                "FAIL"
+            }
+        };
+        eprintln!(
+            "{name:43} {:5.0} s  {result}",
+            started.elapsed().as_secs_f64()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_check_is_counted_and_can_be_run_again() {
+        let mut tally = Tally::default();
+        tally.check_named("a", "make a", || Ok(()));
+        tally.check_named("b", "make b", || anyhow::bail!("no"));
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+        assert_eq!(tally.again, ["make b"]);
+    }
+}
