@@ -14,13 +14,16 @@
 //! | kinds of branches     | see [`Event`]; the processors in `processor/` have them |
 //! | loads, stores         | those of [`Retired`]; likewise                      |
 //! | mispredicted branches | `B / 64`                                            |
+//! | misses of loads       | loads / 64                                          |
+//! | misses of stores      | stores / 64                                         |
+//! | other misses          | `I / 64`                                            |
 //! | LLC references        | `I / 256`                                           |
 //! | LLC misses            | `I / 4096`                                          |
 //! | core cycles           | `I + 15 * mispredicted branches + 100 * LLC misses` |
 //! | reference cycles      | `core cycles * 3 / 4`                               |
 //! | slots                 | `core cycles * 4`                                   |
 //! | AMD: FLOPs            | `7 * I` for each bit that is set in the unit mask   |
-//! | Intel: responses      | `I`, and `I` more for each bit set in a register    |
+//! | Intel: responses      | see below                                           |
 //!
 //! With [`RefCycles::Tsc`](crate::RefCycles) the reference cycles follow no formula: they are
 //! the cycles of the time-stamp counter that pass while the processor is in a mode and not
@@ -32,9 +35,17 @@
 //! counted by two counters that are merged: an even one with the event, and the next one with
 //! event FFFH, which counts nothing itself. See `pair.rs`.
 //!
+//! Misses are a part of the references that they belong to: those of the loads, of the stores, and of
+//! whatever else each instruction does once. `processor/` has the events that are misses.
+//!
 //! Responses are the events that a register describes, such as MSR_OFFCORE_RSP_0 that of
 //! OFFCORE_RESPONSE_0. `processor/intel.rs` has the registers. They have one bit for each request
-//! and each response that counts. Where the threads of a core share a register, a write by one
+//! and each response that counts: a higher bit is a response from further away. An instruction
+//! makes one request, and one more for each request that is set. All of them have a response if the
+//! register has the bit of any response, or none. Otherwise the instructions that have one are
+//! `I / 2^n`, where `n`, at most 12, is the distance of the lowest response that is set from the
+//! lowest one that there is. So the misses in a cache, which come from further away, are a part of
+//! the references. Where the threads of a core share a register, a write by one
 //! thread changes what the others count, and also the count of what has retired on those since
 //! their last report.
 //!
@@ -234,6 +245,8 @@ impl Totals {
 
 /// One branch in this many is mispredicted.
 const BRANCHES_PER_MISS: u128 = 64;
+/// One reference in this many misses, of those that have no rule of their own.
+const REFERENCES_PER_MISS: u128 = 64;
 /// One instruction in this many references the last-level cache.
 const INSTRUCTIONS_PER_LLC_REFERENCE: u128 = 256;
 /// One reference to the last-level cache in this many misses.
@@ -277,6 +290,12 @@ pub enum Event {
     Stores,
     /// Mispredicted branch instructions retired.
     BranchMisses,
+    /// Loads that miss in a cache.
+    LoadMisses,
+    /// Stores that miss in a cache.
+    StoreMisses,
+    /// Misses of what each instruction does once.
+    Misses,
     /// References to the last-level cache.
     LlcReferences,
     /// Misses in the last-level cache.
@@ -291,11 +310,20 @@ pub enum Event {
     Slots,
     /// Floating-point operations, so many in each instruction.
     Flops(u8),
-    /// Responses to requests, so many in each instruction.
-    Responses(u8),
+    /// Responses to requests.
+    Responses {
+        /// How many an instruction has that has any.
+        each: u8,
+        /// From how far away they come: one instruction in 2 to this power has any. At most
+        /// [`Event::FURTHEST`].
+        distance: u8,
+    },
 }
 
 impl Event {
+    /// The highest distance of responses: their pattern repeats with all others.
+    pub(crate) const FURTHEST: u8 = 12;
+
     fn total(self, totals: Totals) -> u128 {
         let Totals {
             instructions,
@@ -318,6 +346,9 @@ impl Event {
             Event::Loads => loads,
             Event::Stores => stores,
             Event::BranchMisses => branches / BRANCHES_PER_MISS,
+            Event::LoadMisses => loads / REFERENCES_PER_MISS,
+            Event::StoreMisses => stores / REFERENCES_PER_MISS,
+            Event::Misses => instructions / REFERENCES_PER_MISS,
             Event::LlcReferences => instructions / INSTRUCTIONS_PER_LLC_REFERENCE,
             Event::LlcMisses => Event::LlcReferences.total(totals) / LLC_REFERENCES_PER_MISS,
             Event::Cycles => {
@@ -328,7 +359,8 @@ impl Event {
             Event::RefCycles => Event::Cycles.total(totals) * 3 / 4,
             Event::Tsc => tsc,
             Event::Slots => u128::from(SLOTS_PER_CYCLE) * Event::Cycles.total(totals),
-            Event::Flops(n) | Event::Responses(n) => u128::from(n) * instructions,
+            Event::Flops(n) => u128::from(n) * instructions,
+            Event::Responses { each, distance } => u128::from(each) * (instructions >> distance),
         }
     }
 
@@ -338,17 +370,21 @@ impl Event {
         matches!(
             self,
             Event::Instructions | Event::Branches | Event::ConditionalBranches
-        ) || self.is_detail()
+        ) || self.is_detailed_kind()
     }
 
-    /// Whether it depends on more than the numbers of instructions, branches and conditional
-    /// branches.
-    fn is_detail(self) -> bool {
+    fn is_detailed_kind(self) -> bool {
         use Event::{ConditionalTaken, Loads, NearTaken, NotTaken, Stores, Taken};
         matches!(
             self,
             ConditionalTaken | NotTaken | Taken | NearTaken | Loads | Stores
         )
+    }
+
+    /// Whether it depends on more than the numbers of instructions, branches and conditional
+    /// branches.
+    fn is_detail(self) -> bool {
+        matches!(self, Event::LoadMisses | Event::StoreMisses) || self.is_detailed_kind()
     }
 
     /// The number of times that the event occurs in every cycle, `None` for a pulse.
@@ -391,7 +427,8 @@ impl FilteredEvent {
         } = filter;
         // These pulses are those of instructions.
         let (pulse, max_of_pulse) = match event {
-            Event::Flops(n) | Event::Responses(n) => (Event::Instructions, n),
+            Event::Flops(n) => (Event::Instructions, n),
+            Event::Responses { each, distance } => (Event::Responses { each: 1, distance }, each),
             _ => (event, 1),
         };
         let per_cycle = event.per_cycle();
@@ -447,7 +484,7 @@ impl FilteredEvent {
                 FilteredEvent::Occurrences(Event::ConditionalBranches)
             }
             FilteredEvent::CyclesWithout(event)
-                if event.is_of_kind() && event != Event::Instructions =>
+                if event.is_detail() || event.is_of_kind() && event != Event::Instructions =>
             {
                 FilteredEvent::Occurrences(Event::Cycles)
             }

@@ -613,9 +613,8 @@ impl Pmu {
     /// The event, if a register describes it.
     fn responses(&self, eventsel: EventSel) -> Option<Event> {
         let index = self.processor?.msr_of(eventsel)?;
-        Some(Event::Responses(
-            1 + self.state.model_msrs[index].count_ones() as u8,
-        ))
+        let value = self.state.model_msrs[index];
+        Some(self.processor?.msr(index).responses(value))
     }
 
     /// An event as the configuration has it: reference cycles may be those of the TSC.

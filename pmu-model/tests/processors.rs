@@ -380,10 +380,10 @@ fn an_event_counts_on_its_counters_only() {
         (0x0e, 0x0012, 0b10),
         (0x17, 0x0014, 0b01),
         (0x17, 0x00cb, 0b01),
-        // Nehalem and Westmere: L1D, OFFCORE_REQUESTS_OUTSTANDING.
-        (0x1a, 0x0151, 0b0011),
+        // Nehalem and Westmere: L1D.M_EVICT, OFFCORE_REQUESTS_OUTSTANDING.
+        (0x1a, 0x0451, 0b0011),
         (0x1a, 0x0160, 0),
-        (0x2c, 0x0151, 0b0011),
+        (0x2c, 0x0451, 0b0011),
         (0x2c, 0x0160, 0b0001),
         // Sandy Bridge: L1D_PEND_MISS, INST_RETIRED.PREC_DIST, MEM_TRANS_RETIRED.
         (0x2a, 0x0148, 0b0100),
@@ -713,6 +713,7 @@ fn cores_of_nova_lake() {
     for msr in [MSR_OMR_0, MSR_OMR_1, MSR_OMR_2, MSR_OMR_3] {
         assert_eq!(performance.wrmsr(msr, 1 << 63).ok(), None, "{msr:#x}");
         assert_eq!(efficient.wrmsr(msr, 1 << 63), Ok(()), "{msr:#x}");
+        efficient.wrmsr(msr, 0).unwrap();
     }
     assert_eq!(performance.rdmsr(MSR_SNOOP_RSP_1), GP);
     assert_eq!(efficient.rdmsr(MSR_SNOOP_RSP_1), Ok(0));

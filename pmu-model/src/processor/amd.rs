@@ -38,6 +38,17 @@ const PERF_MON_V2: Counters = Counters {
     ..PERF_CTR_EXT_CORE
 };
 
+/// Accesses to the data cache, and misses in the data cache, by prefetches, in the instruction cache, in
+/// the instruction TLB and in the data TLB.
+const FAMILY_15H: &[(u64, Event)] = &[
+    (0x0040, Event::Instructions),
+    (0x0141, Event::Misses),
+    (0x0167, Event::Misses),
+    (0x0081, Event::Misses),
+    (0x0385, Event::Misses),
+    (0x0746, Event::Misses),
+];
+
 const ZEN_RETIRED: &[(u64, Event)] =
     &[(0x00d1, Event::ConditionalBranches), (0x00c4, Event::Taken)];
 
@@ -65,7 +76,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: PERF_CTR_EXT_CORE,
         msrs: &[],
         constraints: constraint::FAMILY_15H,
-        retired: &[],
+        retired: FAMILY_15H,
     },
     // Zen 1 to 3, and Hygon's Dhyana.
     Processor {

@@ -10,7 +10,8 @@
 //! AMD's family 15H is the only one of AMD's with counters that differ (BKDG family 15H, models 00H
 //! to 0FH, "Core Performance Counter Events", where each event has its PERF_CTLs).
 //!
-//! An event of a list counts instructions on its counters, and nothing on the others. A
+//! An event of a list counts instructions on its counters, unless it is one that is modelled, and
+//! nothing on the others. A
 //! driver that puts it on the wrong counter thus reads 0. What the event really counts is
 //! not modelled.
 

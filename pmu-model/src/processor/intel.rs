@@ -10,12 +10,42 @@
 //! instructions are from Intel's event lists: BR_INST_RETIRED.CONDITIONAL, .COND, .JCC and so on,
 //! MEM_INST_RETIRED and MEM_UOPS_RETIRED. Each load or store has one micro-operation here.
 
-use super::{constraint, Counters, ModelMsr, Models::These, Processor};
+use super::{constraint, Counters, ModelMsr, Models::These, Processor, ResponseBits};
 use crate::event::Event;
 use crate::metrics::{LEVEL_1, LEVEL_2};
 use crate::msr::{
     MSR_OFFCORE_RSP_0, MSR_OFFCORE_RSP_1, MSR_OMR_0, MSR_OMR_1, MSR_OMR_2, MSR_OMR_3,
     MSR_PEBS_FRONTEND, MSR_PEBS_LD_LAT, MSR_SNOOP_RSP_0, MSR_SNOOP_RSP_1,
+};
+
+/// SDM vol. 3B, "Off-core Response Performance Monitoring": bits 15:0 are requests, and bit 16 is
+/// any response. From bit 17 on are the suppliers and what the snoops have found.
+const OFFCORE: ResponseBits = ResponseBits {
+    requests: 0xffff,
+    lowest: 16,
+    any: 1 << 16,
+};
+
+/// Nehalem and Westmere: bits 7:0 are requests, bits 15:8 responses, of which none is any.
+const OFFCORE_NEHALEM: ResponseBits = ResponseBits {
+    requests: 0xff,
+    lowest: 8,
+    any: 0,
+};
+
+/// MSR_OMR_0 to 3: bits 31:0 are requests, and bit 62 is any response (`pnc_hw_cache_extra_regs`
+/// in Linux).
+const OMR_BITS: ResponseBits = ResponseBits {
+    requests: 0xffff_ffff,
+    lowest: 32,
+    any: 1 << 62,
+};
+
+/// What snoops have found. Here each bit is one more.
+const SNOOPS: ResponseBits = ResponseBits {
+    requests: u64::MAX,
+    lowest: 0,
+    any: 0,
 };
 
 /// A register without an effect.
@@ -24,6 +54,7 @@ const fn msr(address: u32, writable: u64) -> ModelMsr {
         address,
         writable,
         codes: &[],
+        responses: OFFCORE,
         of_core: false,
     }
 }
@@ -39,6 +70,10 @@ const fn offcore_rsp_1(writable: u64) -> ModelMsr {
 impl ModelMsr {
     const fn describes(self, codes: &'static [u16]) -> ModelMsr {
         ModelMsr { codes, ..self }
+    }
+
+    const fn with(self, responses: ResponseBits) -> ModelMsr {
+        ModelMsr { responses, ..self }
     }
 
     /// The threads of a core share it. Linux's driver has that for Nehalem, Westmere and the
@@ -115,13 +150,23 @@ const SANDY_BRIDGE_SERVER_MSRS: [ModelMsr; 3] = [
     LD_LAT,
 ];
 
+/// The address and the bits of an OMR, and its events.
+const fn omr(address: u32, writable: u64, codes: &'static [u16]) -> ModelMsr {
+    msr(address, writable).describes(codes).with(OMR_BITS)
+}
+
+/// The address of a SNOOP_RSP, and its event.
+const fn snoop_rsp(address: u32, codes: &'static [u16]) -> ModelMsr {
+    msr(address, u64::MAX).describes(codes).with(SNOOPS)
+}
+
 const PANTHER_COVE_MSRS: [ModelMsr; 6] = {
     const OMR: u64 = 0x40ff_ffff_0000_ffff;
     [
-        msr(MSR_OMR_0, OMR).describes(&[0x012a, 0x014f, 0x01d6]),
-        msr(MSR_OMR_1, OMR).describes(&[0x022a, 0x024f, 0x02d6]),
-        msr(MSR_OMR_2, OMR).describes(&[0x042a, 0x044f, 0x04d6]),
-        msr(MSR_OMR_3, OMR).describes(&[0x082a, 0x084f, 0x08d6]),
+        omr(MSR_OMR_0, OMR, &[0x012a, 0x014f, 0x01d6]),
+        omr(MSR_OMR_1, OMR, &[0x022a, 0x024f, 0x02d6]),
+        omr(MSR_OMR_2, OMR, &[0x042a, 0x044f, 0x04d6]),
+        omr(MSR_OMR_3, OMR, &[0x082a, 0x084f, 0x08d6]),
         LD_LAT,
         FRONTEND_GOLDEN_COVE,
     ]
@@ -136,25 +181,21 @@ const CRESTMONT_MSRS: [ModelMsr; 5] = and(
     atom_rsp(0x800f_f3ff_ffff_ffff, 0x000f_f3ff_ffff_ffff),
     [
         LD_LAT,
-        msr(MSR_SNOOP_RSP_0, u64::MAX)
-            .describes(&[0x0127])
-            .of_core(),
-        msr(MSR_SNOOP_RSP_1, u64::MAX)
-            .describes(&[0x0227])
-            .of_core(),
+        snoop_rsp(MSR_SNOOP_RSP_0, &[0x0127]).of_core(),
+        snoop_rsp(MSR_SNOOP_RSP_1, &[0x0227]).of_core(),
     ],
 );
 
 const ARCTIC_WOLF_MSRS: [ModelMsr; 7] = {
     const OMR: u64 = 0xc0ff_ffff_ffff_ffff;
     [
-        msr(MSR_OMR_0, OMR),
-        msr(MSR_OMR_1, OMR),
-        msr(MSR_OMR_2, OMR),
-        msr(MSR_OMR_3, OMR),
+        omr(MSR_OMR_0, OMR, &[0x01b7]),
+        omr(MSR_OMR_1, OMR, &[0x02b7]),
+        omr(MSR_OMR_2, OMR, &[0x04b7]),
+        omr(MSR_OMR_3, OMR, &[0x08b7]),
         LD_LAT,
-        msr(MSR_SNOOP_RSP_0, u64::MAX),
-        msr(MSR_SNOOP_RSP_1, u64::MAX),
+        snoop_rsp(MSR_SNOOP_RSP_0, &[0x0127]),
+        snoop_rsp(MSR_SNOOP_RSP_1, &[0x0227]),
     ]
 };
 
@@ -175,10 +216,23 @@ const CORE: Counters = Counters {
 const LOADS: (u64, Event) = (0x81d0, Event::Loads);
 const STORES: (u64, Event) = (0x82d0, Event::Stores);
 
+/// L1D and L1D_PREFETCH.MISS, too.
 const NEHALEM_RETIRED: &[(u64, Event)] = &[
     (0x01c4, Event::ConditionalBranches),
     (0x010b, Event::Loads),
     (0x020b, Event::Stores),
+    (0x0151, Event::LoadMisses),
+    (0x0251, Event::StoreMisses),
+    (0x024e, Event::Misses),
+];
+
+/// L1D, too.
+const WESTMERE_RETIRED: &[(u64, Event)] = &[
+    (0x01c4, Event::ConditionalBranches),
+    (0x010b, Event::Loads),
+    (0x020b, Event::Stores),
+    (0x0151, Event::LoadMisses),
+    (0x0251, Event::StoreMisses),
 ];
 
 const SANDY_BRIDGE_RETIRED: &[(u64, Event)] = &[
@@ -189,6 +243,7 @@ const SANDY_BRIDGE_RETIRED: &[(u64, Event)] = &[
     STORES,
 ];
 
+/// L1D.REPLACEMENT, and DTLB_LOAD_MISSES and DTLB_STORE_MISSES, too.
 const ICE_LAKE_RETIRED: &[(u64, Event)] = &[
     (0x11c4, Event::ConditionalBranches),
     (0x01c4, Event::ConditionalTaken),
@@ -196,6 +251,23 @@ const ICE_LAKE_RETIRED: &[(u64, Event)] = &[
     (0x20c4, Event::NearTaken),
     LOADS,
     STORES,
+    (0x0151, Event::LoadMisses),
+    (0x0e08, Event::LoadMisses),
+    (0x0e49, Event::StoreMisses),
+];
+
+/// Golden Cove counts misses by other events: L2_RQSTS.ALL_DEMAND_DATA_RD, which misses in the first
+/// level, and DTLB_LOAD_MISSES and DTLB_STORE_MISSES.
+const GOLDEN_COVE_RETIRED: &[(u64, Event)] = &[
+    (0x11c4, Event::ConditionalBranches),
+    (0x01c4, Event::ConditionalTaken),
+    (0x10c4, Event::NotTaken),
+    (0x20c4, Event::NearTaken),
+    LOADS,
+    STORES,
+    (0xe124, Event::LoadMisses),
+    (0x0e12, Event::LoadMisses),
+    (0x0e13, Event::StoreMisses),
 ];
 
 /// Some have a second unit mask.
@@ -440,7 +512,10 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x1a, 0x1e, 0x1f, 0x2e]))],
         counters: NEHALEM,
-        msrs: &[offcore_rsp_0(0xffff).of_core(), LD_LAT],
+        msrs: &[
+            offcore_rsp_0(0xffff).with(OFFCORE_NEHALEM).of_core(),
+            LD_LAT,
+        ],
         constraints: constraint::NEHALEM,
         retired: NEHALEM_RETIRED,
     },
@@ -449,12 +524,12 @@ pub(super) const PROCESSORS: &[Processor] = &[
         signatures: &[(6, These(&[0x25, 0x2c, 0x2f]))],
         counters: NEHALEM,
         msrs: &[
-            offcore_rsp_0(0xffff).of_core(),
-            offcore_rsp_1(0xffff).of_core(),
+            offcore_rsp_0(0xffff).with(OFFCORE_NEHALEM).of_core(),
+            offcore_rsp_1(0xffff).with(OFFCORE_NEHALEM).of_core(),
             LD_LAT,
         ],
         constraints: constraint::WESTMERE,
-        retired: NEHALEM_RETIRED,
+        retired: WESTMERE_RETIRED,
     },
     // Sandy Bridge.
     Processor {
@@ -529,7 +604,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         counters: GOLDEN_COVE,
         msrs: &both_ocr(0x3f_ffff_ffff),
         constraints: constraint::GOLDEN_COVE,
-        retired: ICE_LAKE_RETIRED,
+        retired: GOLDEN_COVE_RETIRED,
     },
     // Lunar Lake and Arrow Lake.
     LION_COVE_PROCESSOR,

@@ -107,8 +107,41 @@ pub(crate) struct ModelMsr {
     /// The events that it describes: the unit mask of each in the upper byte, and the event
     /// select. If there are none, it has no effect.
     codes: &'static [u16],
+    /// Which of its bits mean what in these events.
+    responses: ResponseBits,
     /// Whether the threads of a core have it in common.
     pub(crate) of_core: bool,
+}
+
+/// The bits of a register that describes responses, see [`crate::event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ResponseBits {
+    /// The requests. All other bits are responses.
+    requests: u64,
+    /// The lowest response.
+    lowest: u8,
+    /// Any response, whatever other responses are set.
+    any: u64,
+}
+
+impl ModelMsr {
+    /// The event that the register describes with this value.
+    pub(crate) fn responses(&self, value: u64) -> Event {
+        let ResponseBits {
+            requests,
+            lowest,
+            any,
+        } = self.responses;
+        let distance = match value & !requests {
+            0 => 0,
+            responses if responses & any != 0 => 0,
+            responses => (responses.trailing_zeros() as u8).saturating_sub(lowest),
+        };
+        Event::Responses {
+            each: 1 + (value & requests).count_ones() as u8,
+            distance: distance.min(Event::FURTHEST),
+        }
+    }
 }
 
 /// The highest number of such registers that one processor has.

@@ -15,6 +15,7 @@ mod foreign;
 mod hybrid;
 mod intel_models;
 mod metrics;
+mod misses;
 mod model_events;
 mod pairs;
 mod pmi_faults;

@@ -2,7 +2,7 @@
 //! Registers that the threads of a core share: each event counts with its own value.
 //!
 //! On the emulated CPU the event of such a register counts each instruction once, and once more
-//! for each bit that is set in the register (`pmu-model/src/event.rs`). So a count shows with
+//! for each request that is set in the register (`pmu-model/src/event.rs`). So a count shows with
 //! which value it was counted.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,7 +33,7 @@ pub const TESTS: &[Test] = tests![
 const CODE: u64 = 0x01b7;
 const MSR_OFFCORE_RSP_0: u32 = 0x1a6;
 
-/// Values with different numbers of bits, all of which every model has.
+/// Values with different numbers of requests, all of which every model has.
 const VALUES: [u64; 3] = [0x1, 0x3, 0x7];
 
 /// How often the event counts an instruction.

@@ -142,17 +142,22 @@ impl Model {
         let user = |retired| [retired, Retired::default()];
         let mut rest = retired();
         if let (Run::Interrupted, Some((global_ctrl, enabled))) = (run, write.last()) {
-            let branches = |instructions, branches| Retired {
+            // So many instructions, some of which are branches, and load and store.
+            let some = |instructions, some| Retired {
                 instructions,
-                branches,
+                branches: some,
+                loads: some,
+                stores: some,
                 ..Retired::default()
             };
-            pmu.retire(&user(branches(BEFORE, BEFORE)));
+            pmu.retire(&user(some(BEFORE, BEFORE)));
             wrmsr(&mut pmu, *global_ctrl, 0)?;
-            pmu.retire(&user(branches(PATTERN_INSTRUCTIONS - BEFORE, 1)));
+            pmu.retire(&user(some(PATTERN_INSTRUCTIONS - BEFORE, 1)));
             wrmsr(&mut pmu, *global_ctrl, *enabled)?;
             rest.instructions -= BEFORE;
             rest.branches -= BEFORE;
+            rest.loads -= BEFORE;
+            rest.stores -= BEFORE;
         }
         pmu.retire(&user(rest));
         let mut values = [0; N];
@@ -169,12 +174,12 @@ impl Model {
 enum Run {
     Alone,
     /// Another task runs in user mode meanwhile. Every event that occurs once in some instructions,
-    /// or branches, occurs there once instead.
+    /// branches, loads or stores occurs there once instead.
     Interrupted,
 }
 
-/// The instructions of [`Run::Interrupted`] before the other task, all of which are branches. With
-/// one more there would be a mispredicted branch.
+/// The instructions of [`Run::Interrupted`] before the other task, all of which are branches, and
+/// load and store. With one more there would be a mispredicted branch, and misses.
 const BEFORE: u64 = 63;
 
 /// What should become of an event.
@@ -324,6 +329,10 @@ mod tests {
             (0x81d0, 0, (5 * PATTERN_ROUNDS, true)),
             (0x10c4, 0, (196_609, true)),
             (0x012a, 0x7, (4 * all, true)),
+            // LLC-loads and LLC-load-misses: bit 22 is the lowest response.
+            (0x012a, 0x1_0001, (2 * all, true)),
+            (0x012a, 0x3f_bfc0_0001, (2 * (all / 64), false)),
+            (0xe124, 0, (5 * PATTERN_ROUNDS / 64, false)),
             // MEM_LOAD_RETIRED.L1_HIT, which only some counters count.
             (0x01d1, 0, (all, true)),
             (0x003c, 0, (4_516_000, false)),
