@@ -8,14 +8,20 @@
 //!   it switches to an address space whose tasks may use RDPMC, and when this has become allowed
 //!   (`cr4_update_pce_mm()` in `arch/x86/mm/tlb.c`).
 //! - `perf_load_guest_context()`: KVM's mediated vPMU gives this CPU's counters to a guest.
-//! - [`RUN_COUNTERS`]: they write GLOBAL_CTRL as a whole, so that counters run that the driver has
-//!   stopped.
+//! - `amd_pmu_enable_virt()` and `amd_pmu_disable_virt()`: KVM has enabled or disabled SVM on this CPU.
+//!   HOST_ONLY in EVENTSEL must be what the new state needs.
+//! - These two and [`RUN_COUNTERS`] write GLOBAL_CTRL as a whole, so that counters run that the driver
+//!   has stopped.
 //!
 //! Where they cannot be hooked, the driver assumes the worst: that every task may use RDPMC, that
 //! a guest has had the counters whenever no event was on the CPU, and that any counter may have run.
-//! That costs accesses.
+//! That costs accesses. It then finds a change of SVM when perf next puts an event on a CPU that has
+//! none.
 
-use super::Handler;
+use super::{
+    cpu_pmu::CpuPmu,
+    Handler, //
+};
 use crate::system::{
     ftrace::{
         self,
@@ -26,14 +32,15 @@ use crate::system::{
 };
 use kernel::prelude::*;
 
-/// Functions that rewrite GLOBAL_CTRL, or whose callers do so afterwards: when SVM is enabled or
-/// disabled, and when a BPF program takes a snapshot of the branch stack. The latter two are called
-/// when that is frozen, so that a hook leaves no branches in it.
-const RUN_COUNTERS: [&CStr; 4] = [
-    c"amd_pmu_enable_virt",
-    c"amd_pmu_disable_virt",
-    c"amd_pmu_lbr_read",
-    c"__intel_pmu_snapshot_branch_stack",
+/// Functions that rewrite GLOBAL_CTRL, or whose callers do so afterwards, when a BPF program takes a
+/// snapshot of the branch stack. They are called when that is frozen, so that a hook leaves no
+/// branches in it.
+const RUN_COUNTERS: [&CStr; 2] = [c"amd_pmu_lbr_read", c"__intel_pmu_snapshot_branch_stack"];
+
+/// Functions that rewrite GLOBAL_CTRL because SVM has been enabled, or disabled, on this CPU.
+const SVM: [(&CStr, bool); 2] = [
+    (c"amd_pmu_enable_virt", true),
+    (c"amd_pmu_disable_virt", false),
 ];
 
 /// The hooks of one PMU.
@@ -41,12 +48,19 @@ pub(super) struct Hooks {
     _user_read: Pin<KBox<Hook<UserRead>>>,
     /// `None` if the kernel cannot give counters to guests.
     _guest: Option<Pin<KBox<Hook<Guest>>>>,
+    _svm: KVec<Pin<KBox<Hook<Svm>>>>,
     _run_counters: KVec<Pin<KBox<Hook<RunCounters>>>>,
 }
 
 struct UserRead(Handler);
 
 struct Guest(Handler);
+
+struct Svm {
+    handler: Handler,
+    /// Whether the function is called when SVM has been enabled.
+    enabled: bool,
+}
 
 struct RunCounters(Handler);
 
@@ -71,6 +85,13 @@ impl Hooks {
             .address(c"perf_clear_dirty_counters")
             .ok_or(ENOENT)?;
         let guest = symbols.address(c"perf_load_guest_context");
+        let mut svm = KVec::new();
+        for (name, enabled) in SVM {
+            let handler = handler.clone();
+            if let Some(address) = symbols.address(name) {
+                svm.push(hook(address, Svm { handler, enabled })?, GFP_KERNEL)?;
+            }
+        }
         let mut run_counters = KVec::new();
         for address in RUN_COUNTERS.iter().filter_map(|name| symbols.address(name)) {
             run_counters.push(hook(address, RunCounters(handler.clone()))?, GFP_KERNEL)?;
@@ -80,6 +101,7 @@ impl Hooks {
             _guest: guest
                 .map(|address| hook(address, Guest(handler.clone())))
                 .transpose()?,
+            _svm: svm,
             _run_counters: run_counters,
         };
         handler.driver().hooks_alive.watch(symbols)?;
@@ -103,16 +125,30 @@ impl ftrace::Handler for Guest {
     }
 }
 
+impl ftrace::Handler for Svm {
+    fn called(&self, irqs: IrqsDisabled<'_>) {
+        let pmu = self.handler.this_cpu(irqs);
+        pmu.set_svm(self.enabled);
+        pmu.expect_others_to_run_counters();
+    }
+}
+
 impl ftrace::Handler for RunCounters {
     fn called(&self, irqs: IrqsDisabled<'_>) {
-        let pmu = self.0.this_cpu(irqs);
-        let cpu = pmu.state();
+        self.0.this_cpu(irqs).expect_others_to_run_counters();
+    }
+}
+
+impl CpuPmu<'_> {
+    /// Someone else is about to write GLOBAL_CTRL of this CPU.
+    fn expect_others_to_run_counters(self) {
+        let cpu = self.state();
         // Others may have the counters. If it were not known which run, the PMU would stop all of them when
         // it is next enabled.
         if !cpu.tenure.is_ours() {
             return;
         }
         cpu.run.note_nmi();
-        pmu.counters().forget_running();
+        self.counters().forget_running();
     }
 }

@@ -59,9 +59,8 @@
 //!
 //! Otherwise, on AMD's CPUs with SVM, EVENTSEL selects the host or guests. HOST_ONLY
 //! counts nothing while SVM is disabled, so the driver looks at EFER when perf puts
-//! the first event on a CPU. If SVM is disabled later, an event with `exclude_guest`
-//! counts nothing until all events have left that CPU; if SVM is enabled later, it
-//! counts guests until then. On Intel, KVM switches the counters of the in-tree driver
+//! the first event on a CPU. When KVM enables or disables SVM later, a [hook](hooks) selects anew
+//! for the events that are on the CPU. On Intel, KVM switches the counters of the in-tree driver
 //! only. There events with `exclude_guest` count guests as well, and events with
 //! `exclude_host` count nothing.
 
@@ -161,7 +160,8 @@ pub(crate) struct Cpu {
     window: NmiWindow,
     next_look: NextLook,
     core: CoreIndex,
-    /// Whether SVM was enabled when the first event was put on the CPU. NMIs leave it as it is.
+    /// Whether SVM was enabled when the first event was put on the CPU, or when a hook last told. NMIs
+    /// leave it as it is.
     svm: LocalFlag,
     /// On a hybrid CPU, whether this CPU is of the type of core that the PMU is for. NMIs leave it as
     /// it is.

@@ -155,6 +155,14 @@ impl PlacedEvent<'_> {
             .program(self.counter(), eventsel, takes_pair, value);
     }
 
+    /// Programs what the counter, which is not counting, counts for the event. Its value stays.
+    pub(super) fn program_eventsel(self) {
+        let (eventsel, _) = self.prepare();
+        self.pmu()
+            .counters()
+            .program_control(self.counter(), eventsel);
+    }
+
     /// Programs the extra register of the event, if it needs one. Returns the EVENTSEL for its counter,
     /// and whether it takes a pair.
     #[inline(always)]

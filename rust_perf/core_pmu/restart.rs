@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Changing the registers of counters whose events go on: counters that an erratum requires to be
-//! cleared, and dirty ones.
+//! cleared, dirty ones, and the selection of the host or guests.
 //!
 //! Everything here runs with interrupts disabled. Nothing allocates, locks, sleeps, prints or panics.
 
@@ -40,6 +40,22 @@ impl CpuPmu<'_> {
         self.restart_events(ordinary, |_| {
             self.state().dirty.remove_all();
             self.counters().clear(dirty);
+        });
+    }
+
+    /// SVM has been enabled or disabled on this CPU: selects the host or guests anew for its events. They
+    /// go on from what their counters hold. In-tree: `amd_pmu_reload_virt()`.
+    pub(super) fn set_svm(self, enabled: bool) {
+        let cpu = self.state();
+        if cpu.svm.swap(enabled) == enabled || !cpu.tenure.is_ours() {
+            return;
+        }
+        self.while_stopped(|| {
+            for counter in cpu.run.active() {
+                if let Some(event) = self.event_on(counter) {
+                    event.program_eventsel();
+                }
+            }
         });
     }
 

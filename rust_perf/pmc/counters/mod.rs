@@ -182,9 +182,9 @@ impl<'a, R: Registers> Counters<'a, R> {
         );
     }
 
-    /// Programs `counter`, which must not be counting, to count `event`.
+    /// Programs `counter`, which must not be counting, to count `event`. Its value stays.
     #[inline(always)]
-    pub(super) fn program_control(self, counter: Counter, event: EventSel) {
+    pub fn program_control(self, counter: Counter, event: EventSel) {
         if self.caps.has_global_control() {
             let wanted = event.with(EventSel::EN, 1);
             if !self.shadow.selects(counter, wanted.into_raw()) {

@@ -45,6 +45,7 @@ const ROOTS: &[&str] = &[
     "<rust_perf::trace_pmu::kprobe::Hits as rust_perf::system::kprobe::Handler>::hit",
     "ftrace::hook::called::<rust_perf::core_pmu::hooks::UserRead>",
     "ftrace::hook::called::<rust_perf::core_pmu::hooks::Guest>",
+    "ftrace::hook::called::<rust_perf::core_pmu::hooks::Svm>",
     "ftrace::hook::called::<rust_perf::core_pmu::hooks::RunCounters>",
 ];
 

@@ -40,7 +40,7 @@ fn not_available_by_default(_: &Ctx) -> Result<()> {
 
 /// The module with `watchdog=1`, and the detector running. When this is dropped, the detector is not
 /// available, as before. That it was stopped then outlasts the module.
-struct Watched<'a> {
+pub(super) struct Watched<'a> {
     ctx: &'a Ctx,
     _soft: Setting,
 }
@@ -61,7 +61,8 @@ fn starts_with_the_module(ctx: &Ctx) -> Result<()> {
 }
 
 impl<'a> Watched<'a> {
-    fn new(ctx: &'a Ctx) -> Result<Self> {
+    /// The module must be loaded. It is loaded again.
+    pub(super) fn new(ctx: &'a Ctx) -> Result<Self> {
         // What is locked up does not schedule either, which is for others to test.
         let soft = Setting::change(SOFT, 0)?;
         module::remove().context("rmmod")?;

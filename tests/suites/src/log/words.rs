@@ -45,6 +45,8 @@ pub const TOLERATED: &[&str] = &[
     // The module is loaded: it is not part of the kernel, and is not signed.
     "loading out-of-tree module taints kernel",
     "module verification failed",
+    // A test loads KVM where there is no in-tree driver.
+    "kvm_amd: PMU virtualization is disabled",
     // A test sets kernel.perf_cpu_time_max_percent to 0.
     "perf: Dynamic interrupt throttling disabled",
     // rr starts programs in this way, and bpftrace looks for trace points in debugfs.
