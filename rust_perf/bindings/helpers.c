@@ -6,6 +6,7 @@
 
 #include <linux/capability.h>
 #include <linux/cpumask.h>
+#include <linux/device.h>
 #include <linux/err.h>
 #include <linux/irqflags.h>
 #include <linux/kprobes.h>
@@ -179,6 +180,16 @@ void rust_perf_sysfs_attr_init(struct attribute *attr)
 {
 	/* An attribute that is not static needs a lock class. */
 	sysfs_attr_init(attr);
+}
+
+/* The bus is not exported. Its address is found with kallsyms. */
+bool rust_perf_has_pmu(unsigned long bus, const char *name)
+{
+	struct device *dev =
+		bus_find_device_by_name((const struct bus_type *)bus, NULL, name);
+
+	put_device(dev);
+	return dev;
 }
 
 ssize_t rust_perf_show_online_cpus(struct device *dev,

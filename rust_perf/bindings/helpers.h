@@ -54,6 +54,7 @@ unsigned int rust_perf_next_possible_cpu(unsigned int from);
 void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
 				void (*func)(void *info), void *info);
 void rust_perf_sysfs_attr_init(struct attribute *attr);
+bool rust_perf_has_pmu(unsigned long bus, const char *name);
 ssize_t rust_perf_show_online_cpus(struct device *dev,
 				   struct device_attribute *attr, char *buf);
 struct cpumask *rust_perf_cpumask_alloc(void);

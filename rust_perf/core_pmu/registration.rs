@@ -41,6 +41,9 @@ use kernel::{
     sync::Arc, //
 };
 
+/// PMUs whose interrupts the in-tree driver handles. The driver would take them for late ones of its own.
+const NEED_IN_TREE: [&CStr; 2] = [c"intel_pt", c"intel_bts"];
+
 /// What is registered for `rust_pmu`, or for the PMUs of a hybrid CPU. It is dropped in this
 /// order.
 pub(crate) struct Registrations {
@@ -69,19 +72,16 @@ enum NmiRegistration {
 /// All other failures are errors, because the user asked for something that can be
 /// had in another way, or the kernel cannot run the driver: a generation that the CPU lacks, or
 /// `primary=1` without usable counters (`ENODEV`), counters that someone else uses
-/// (`EBUSY`), functions that are missing in the kernel.
+/// (`EBUSY`), with `primary=1` PMUs that need the in-tree driver (`EBUSY`), functions that are missing
+/// in the kernel.
 pub(crate) fn register(
     options: &Options,
     place: Place,
     module: &'static ThisModule,
 ) -> Result<Option<Registrations>> {
     let in_place = matches!(place, Place::InTree);
-    if in_place && x86::has_in_tree_driver()? {
-        pr_err!(
-            "primary=1: the kernel's own driver has the counters; boot with \
-             `initcall_blacklist=init_hw_perf_events,pt_init,bts_init`\n"
-        );
-        return Err(EBUSY);
+    if in_place {
+        check_in_tree_is_absent()?;
     }
     let Detected { all, refused } = match Hardware::detect(options) {
         Ok(detected) => detected,
@@ -140,6 +140,32 @@ pub(crate) fn register(
         _pmus: pmus,
         _nmi: nmi,
     }))
+}
+
+/// Checks that neither the in-tree driver nor a PMU that needs it has come up. Otherwise fails with
+/// `EBUSY`. Task context, may sleep.
+fn check_in_tree_is_absent() -> Result {
+    if x86::has_in_tree_driver()? {
+        pr_err!(
+            "primary=1: the kernel's own driver has the counters; boot with \
+             `initcall_blacklist=init_hw_perf_events,pt_init,bts_init`\n"
+        );
+        return Err(EBUSY);
+    }
+    for name in NEED_IN_TREE {
+        let is_registered = perf::is_registered(name).inspect_err(|_| {
+            pr_err!("primary=1: perf's PMUs cannot be found (CONFIG_KALLSYMS_ALL)\n")
+        })?;
+        if is_registered {
+            pr_err!(
+                "primary=1: {} needs the kernel's own driver for its interrupts; boot with \
+                 `initcall_blacklist=init_hw_perf_events,pt_init,bts_init`\n",
+                name
+            );
+            return Err(EBUSY);
+        }
+    }
+    Ok(())
 }
 
 fn register_nmi(mut handlers: KVec<Handler>) -> Result<NmiRegistration> {

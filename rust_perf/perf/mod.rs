@@ -56,7 +56,10 @@
 //!
 //! C header: `include/linux/perf_event.h`.
 
-use crate::bindings;
+use crate::{
+    bindings,
+    system::symbols::Symbols, //
+};
 use kernel::{
     error::to_result,
     ffi::c_int,
@@ -153,6 +156,16 @@ pub fn not_supported() -> Error {
 /// `ENODATA`, which not every kernel has among its Rust constants.
 pub fn no_data() -> Error {
     Error::from_errno(-(kernel::bindings::ENODATA as i32))
+}
+
+/// Whether a PMU of this name is registered, of whatever driver. Task context, may sleep.
+///
+/// Fails with `ENOENT` if the kernel does not tell where perf's bus is (`CONFIG_KALLSYMS_ALL`).
+pub fn is_registered(name: &CStr) -> Result<bool> {
+    let bus = Symbols::find()?.address(c"pmu_bus").ok_or(ENOENT)?;
+    // SAFETY: This is perf's bus (`kernel/events/core.c`), which is registered at boot and stays. `name`
+    // is a string, and this is task context.
+    Ok(unsafe { bindings::rust_perf_has_pmu(bus, name.as_char_ptr()) })
 }
 
 /// Whether the current task may observe other tasks on a CPU (`CAP_PERFMON`).

@@ -99,6 +99,8 @@ macro_rules! with_test_groups {
             LimitsTrace = limits::TRACE, No(MACHINE);
             /// Needs that the module is not loaded, and claims.ko.
             LoadFaults = load_faults::TESTS, No(MODULES);
+            /// Needs that neither the module is loaded nor the in-tree driver there, and claims.ko.
+            LoadFaultsPrimary = load_faults::PRIMARY, No(MODULES);
             /// Needs the module in the place of the in-tree driver, and lockup.ko.
             Lockup = lockup::TESTS, No(SYSTEM);
             /// Needs `Fault::MaskLvtpc`.
@@ -170,6 +172,8 @@ macro_rules! with_test_groups {
             Stress = stress::TESTS, No(OFFLINE);
             /// Needs a PMU that counts accesses.
             Svm = svm::TESTS, No(MODULES);
+            /// Needs that neither the module is loaded nor the in-tree driver there.
+            SvmPrimary = svm::PRIMARY, No(MODULES);
             Sysfs = sysfs::TESTS, OfCounters;
             Tasks = tasks::TESTS, OfCpu0;
             Throttled = throttled::TESTS, OfCpu0;

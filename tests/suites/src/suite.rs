@@ -204,7 +204,7 @@ impl Suite {
             Some(TestModule::InTreeCounters)
         } else if self.has(&[TestGroup::Lockup]) {
             Some(TestModule::Lockup)
-        } else if self.has(&[TestGroup::LoadFaults]) {
+        } else if self.has(&[TestGroup::LoadFaults]) || self.has(&[TestGroup::LoadFaultsPrimary]) {
             Some(TestModule::Claims)
         } else {
             None

@@ -34,6 +34,12 @@ pub const TESTS: &[Test] = tests![
     each_register_is_reserved_while_an_event_is_opened,
 ];
 
+/// For a guest whose kernel has no in-tree driver.
+pub const PRIMARY: &[Test] = tests![
+    all need [Root];
+    another_pmu_needs_the_in_tree_driver,
+];
+
 /// claims.ko, until dropped.
 struct Claims;
 
@@ -214,4 +220,32 @@ fn each_register_is_reserved_while_an_event_is_opened(ctx: &Ctx) -> Result<()> {
     });
     let removed = module::remove().context("rmmod");
     result.and(removed)
+}
+
+/// With `primary=1` insmod fails with EBUSY if there is a PMU of the name intel_pt or intel_bts, whose
+/// interrupts the in-tree driver would handle. One line of the log names the PMU and the boot parameter
+/// without which there is none. With other PMUs the module loads.
+fn another_pmu_needs_the_in_tree_driver(ctx: &Ctx) -> Result<()> {
+    for name in ["intel_pt", "intel_bts"] {
+        let claimed = Claims::new(&format!("pmu_name={name}"))?;
+        let mut log = ctx.module_log()?;
+        module::expect_refused(ctx, c"primary=1", Errno::EBUSY).context(name)?;
+        let lines = log.lines()?;
+        ensure!(lines.len() == 1, "{name}: {lines:?}");
+        for word in [
+            name,
+            "initcall_blacklist=init_hw_perf_events,pt_init,bts_init",
+        ] {
+            ensure!(lines[0].contains(word), "{lines:?} without {word}");
+        }
+        drop(claimed);
+    }
+    let claimed = Claims::new("pmu_name=intel")?;
+    module::insert_with(ctx, c"primary=1")?.context("insmod primary=1")?;
+    let counts = ctx
+        .pmu()
+        .and_then(|pmu| expect_exact(&pmu, &workload::branches(10_000)));
+    let removed = module::remove().context("rmmod");
+    drop(claimed);
+    counts.and(removed)
 }

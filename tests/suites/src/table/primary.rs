@@ -20,6 +20,10 @@ pub const SUITES: &[Suite] = &[
     Suite::new("primary-watchdog", &[&[Lockup]])
         .kernel_arguments(WATCHDOG)
         .primary(),
+    Suite::new("primary-unloaded", &[&[SvmPrimary, LoadFaultsPrimary]])
+        .on(machine::AMD_V2)
+        .unloaded()
+        .primary(),
     Suite::new("primary-amd", PRIMARY)
         .on(machine::ZEN_3_DEFAULT)
         .primary()
