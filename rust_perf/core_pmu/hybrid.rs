@@ -154,16 +154,27 @@ impl Handlers {
     pub(super) fn new(handlers: KVec<Handler>) -> Self {
         Handlers(handlers)
     }
+
+    /// The handler of the PMU for the interrupted CPU, if there is one.
+    fn here(&self, interrupt: &Interrupt<'_>) -> Option<&Handler> {
+        self.0.iter().find(|handler| {
+            let on = handler.0.cpus().this(interrupt.irqs_disabled());
+            on.state().of_type.get()
+        })
+    }
 }
 
 impl nmi::Handler for Handlers {
     fn handle(&self, interrupt: &Interrupt<'_>) -> nmi::Return {
-        let is_here = |handler: &&Handler| {
-            let on = handler.0.cpus().this(interrupt.irqs_disabled());
-            on.state().of_type.get()
-        };
-        match self.0.iter().find(is_here) {
+        match self.here(interrupt) {
             Some(handler) => handler.handle(interrupt),
+            None => nmi::Return::None,
+        }
+    }
+
+    fn handle_unknown(&self, interrupt: &Interrupt<'_>) -> nmi::Return {
+        match self.here(interrupt) {
+            Some(handler) => handler.handle_unknown(interrupt),
             None => nmi::Return::None,
         }
     }

@@ -7,8 +7,12 @@
 //! recognise these. Intel's APIC masks LVTPC when it delivers a PMI. A masked LVTPC
 //! shows a PMI as long as the counters are ours. When they have been given back, it
 //! may be the next owner's PMI, and the driver claims the first one if it expected
-//! any. AMD's APIC leaves no trace. There the driver expects a late PMI for a while
-//! after anything that may cause one.
+//! any.
+//!
+//! AMD's APIC leaves no trace. There the driver expects a late PMI for a while for each
+//! overflow that it has dealt with: the NMI in which it found the overflow may have been another
+//! one, of another counter or another device. It claims as many NMIs, but only those that every other
+//! handler has left, so that the NMIs of other devices are not mistaken for late PMIs.
 
 use crate::system::{
     local::{
@@ -69,28 +73,23 @@ impl NmiWindow {
     pub(super) fn end_stopping(&self, stopping: Stopping, has_overflowed: bool) {
         let has_arrived = !self.stopping.swap(stopping.outer);
         if has_overflowed && !has_arrived {
-            self.open();
-            self.expected.add(1);
+            self.expect(1);
         }
     }
 
-    /// Expects one PMI, unless one is expected already.
-    pub(super) fn expect_one(&self) {
+    /// Expects this many PMIs more.
+    pub(super) fn expect(&self, pmis: u32) {
         self.open();
-        // An NMI in between has taken the one that was expected.
-        if self.expected.get() == 0 {
-            self.expected.set(1);
-        }
+        self.expected.add(pmis.into());
     }
 
-    /// Whether an NMI that nothing else explains may be the PMI of a counter that is
-    /// being stopped, or an expected one. NMI context.
+    /// Whether an NMI that nobody has claimed may be the PMI of a counter that is being stopped, or an
+    /// expected one. If so, that has arrived now. NMI context.
     pub(super) fn explains_nmi(&self) -> bool {
         self.stopping.swap(false) || self.take_expected()
     }
 
-    /// Whether a PMI is expected. If so, it has arrived now. NMI context.
-    pub(super) fn take_expected(&self) -> bool {
+    fn take_expected(&self) -> bool {
         self.drop_expired();
         let expected = self.expected.get();
         self.expected.set(expected.saturating_sub(1));

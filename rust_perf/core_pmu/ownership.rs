@@ -212,7 +212,7 @@ impl syscore::Handler for Handler {
         let cpu = pmu.state();
         if cpu.tenure.is_ours() {
             // A PMI may be on its way.
-            cpu.window.expect_one();
+            cpu.window.expect(1);
             cpu.tenure.set_ownership(Ownership::Asleep);
             pmu.save_counts();
         }

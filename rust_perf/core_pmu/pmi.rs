@@ -37,6 +37,11 @@ impl nmi::Handler for Handler {
             Ownership::Free | Ownership::Asleep => pmu.handle_late_pmi(),
         }
     }
+
+    fn handle_unknown(&self, interrupt: &Interrupt<'_>) -> nmi::Return {
+        self.this_cpu(interrupt.irqs_disabled())
+            .handle_unknown_nmi()
+    }
 }
 
 impl CpuPmu<'_> {
@@ -67,52 +72,68 @@ impl CpuPmu<'_> {
     /// Handles the overflows that an NMI may be about. Returns how many causes of the NMI were found.
     #[inline(always)]
     fn handle_overflows(self, interrupt: Interrupt<'_>) -> u32 {
-        let (cpu, counters) = (self.state(), self.counters());
-        cpu.run.note_nmi();
-        let has_global = self.capabilities().has_global_control();
-        let mut is_late = false;
-        let overflows = if has_global {
-            let held = cpu.run.hold();
-            counters.stop();
-            let mut found = 0u32;
-            for counter in counters.take_overflows() {
-                self.handle_overflow(interrupt, counter);
-                found = found.wrapping_add(1);
-            }
-            held.release();
-            found
+        self.state().run.note_nmi();
+        if self.capabilities().has_global_control() {
+            self.handle_by_status(interrupt)
         } else {
-            // The counters run: one that wraps after it was looked at must find LVTPC unmasked.
-            is_late = self.has_masked_pmi();
-            if is_late {
-                self.hardware().apic.deliver_pmi_as_nmi();
-            }
-            let mut found = 0u32;
-            for counter in cpu.run.active() {
-                let has_wrapped = self.handle_if_wrapped(interrupt, counter);
-                found = found.wrapping_add(has_wrapped.into());
-            }
-            found
-        };
-        let causes = match overflows {
-            0 => u32::from(is_late || self.is_late_pmi()),
-            causes => {
-                // AMD's CPUs may deliver the PMI a second time.
-                cpu.window.expect_one();
-                causes
-            }
-        };
-        if causes != 0 && has_global {
-            self.unmask_pmi();
+            self.handle_by_value(interrupt)
         }
+    }
 
+    /// [`Self::handle_overflows`] where GLOBAL_STATUS tells which counters have overflowed.
+    #[inline(always)]
+    fn handle_by_status(self, interrupt: Interrupt<'_>) -> u32 {
+        let (cpu, counters) = (self.state(), self.counters());
+        let held = cpu.run.hold();
+        counters.stop();
+        let mut found = 0u32;
+        for counter in counters.take_overflows() {
+            self.handle_overflow(interrupt, counter);
+            found = found.wrapping_add(1);
+        }
+        held.release();
+        let causes = match found {
+            0 => self.claim_masked_pmi().into(),
+            found => {
+                self.note_overflows(found);
+                self.unmask_pmi();
+                found
+            }
+        };
         // No other NMI comes in between, so that there is no need for `run_active`, which looks for one.
-        if has_global {
-            counters.leave_running(cpu.run.to_run());
-        } else if cpu.run.is_enabled() {
-            counters.run(cpu.run.active());
+        counters.leave_running(cpu.run.to_run());
+        causes
+    }
+
+    /// [`Self::handle_overflows`] where only the value of a counter tells that it has overflowed.
+    #[inline(always)]
+    fn handle_by_value(self, interrupt: Interrupt<'_>) -> u32 {
+        let run = &self.state().run;
+        // The counters run: one that wraps after it was looked at must find LVTPC unmasked.
+        let was_masked = self.claim_masked_pmi();
+        let mut found = 0u32;
+        for counter in run.active() {
+            let has_wrapped = self.handle_if_wrapped(interrupt, counter);
+            found = found.wrapping_add(has_wrapped.into());
+        }
+        let causes = match found {
+            0 => was_masked.into(),
+            found => {
+                self.note_overflows(found);
+                found
+            }
+        };
+        if run.is_enabled() {
+            self.counters().run(run.active());
         }
         causes
+    }
+
+    /// This many overflows have been handled in an NMI. Their PMIs may arrive yet, even that of this NMI a
+    /// second time.
+    #[inline(always)]
+    fn note_overflows(self, overflows: u32) {
+        self.state().window.expect(overflows);
     }
 
     /// Handles the overflow of a counter, if its value shows one. Returns whether it does.
@@ -160,14 +181,11 @@ impl CpuPmu<'_> {
     /// Handles an NMI on a CPU whose counters are not ours any more, but may have been
     /// when the NMI was on its way.
     fn handle_late_pmi(self) -> nmi::Return {
-        let window = &self.state().window;
-        let late = if self.capabilities().generation.masks_lvtpc {
-            // A masked LVTPC shows a PMI, however late. It may also be the next owner's.
-            self.hardware().apic.has_masked_pmi() && window.take_all_expected()
-        } else {
-            window.take_expected()
-        };
-        if !late {
+        // A masked LVTPC shows a PMI, however late. It may also be the next owner's.
+        let is_late = self.capabilities().generation.masks_lvtpc
+            && self.hardware().apic.has_masked_pmi()
+            && self.state().window.take_all_expected();
+        if !is_late {
             return nmi::Return::None;
         }
         // The next owner of the counters may rely on it.
@@ -175,16 +193,29 @@ impl CpuPmu<'_> {
         nmi::Return::Handled(1)
     }
 
-    /// Whether an NMI for which no counter has overflowed is a PMI all the same.
-    fn is_late_pmi(self) -> bool {
-        let is_seen_in_lvtpc = self.capabilities().generation.masks_lvtpc;
-        self.has_masked_pmi() || (!is_seen_in_lvtpc && self.state().window.explains_nmi())
+    /// Handles an NMI that nobody has claimed. Where LVTPC does not tell, it may be a PMI that arrives
+    /// late, whoever has the counters by now.
+    fn handle_unknown_nmi(self) -> nmi::Return {
+        let cpu = self.state();
+        if self.capabilities().generation.masks_lvtpc || !cpu.window.explains_nmi() {
+            return nmi::Return::None;
+        }
+        // A hypervisor may have masked LVTPC. While the counters are ours, `claim_masked_pmi` has looked. The
+        // next owner may rely on an LVTPC that is not masked.
+        if !cpu.tenure.is_ours() {
+            self.unmask_pmi();
+        }
+        nmi::Return::Handled(1)
     }
 
-    /// Whether a PMI has masked LVTPC.
-    fn has_masked_pmi(self) -> bool {
+    /// Whether a PMI has masked LVTPC. If so, unmasks it.
+    fn claim_masked_pmi(self) -> bool {
         let hardware = self.hardware();
-        hardware.may_mask_lvtpc && hardware.apic.has_masked_pmi()
+        let is_masked = hardware.may_mask_lvtpc && hardware.apic.has_masked_pmi();
+        if is_masked {
+            hardware.apic.deliver_pmi_as_nmi();
+        }
+        is_masked
     }
 
     /// Unmasks LVTPC, if delivering the PMI may have masked it.

@@ -46,6 +46,11 @@ pub(crate) trait Handler: Send + Sync + 'static {
     ///
     /// NMI context: must not allocate, lock, sleep, print or panic.
     fn handle(&self, interrupt: &Interrupt<'_>) -> Return;
+
+    /// Handles an NMI that no handler has claimed, [`Self::handle`] included.
+    ///
+    /// NMI context: must not allocate, lock, sleep, print or panic.
+    fn handle_unknown(&self, interrupt: &Interrupt<'_>) -> Return;
 }
 
 /// The address of the one [`Registration`], 0 if there is none.
@@ -53,28 +58,30 @@ pub(crate) trait Handler: Send + Sync + 'static {
 /// The kernel passes no data to NMI handlers, so the handler finds it here.
 static REGISTRATION: Atomic<usize> = Atomic::new(0);
 
-/// The name of the handler, by which the kernel unregisters it.
+/// The name of the handlers, by which the kernel unregisters them.
 const NAME: &CStr = c"rust_perf";
 
-/// Calls a [`Handler`] for NMIs, before the kernel's own handlers, until dropped.
-/// There is one at a time.
+/// Calls a [`Handler`] for NMIs, before the kernel's own handlers, and for those that no handler claims,
+/// until dropped. There is one at a time.
 ///
 /// # Invariants
 ///
-/// `REGISTRATION` is the address of this, and `action` is registered with
-/// [`handle_nmi::<H>`].
+/// `REGISTRATION` is the address of this. `action` is registered with [`handle_nmi::<H>`], and `unknown`
+/// with [`handle_unknown_nmi::<H>`].
 #[pin_data(PinnedDrop)]
 pub(crate) struct Registration<H: Handler> {
     #[pin]
     action: Opaque<bindings::nmiaction>,
+    #[pin]
+    unknown: Opaque<bindings::nmiaction>,
     handler: H,
     #[pin]
     _pin: PhantomPinned,
 }
 
-// SAFETY: Only the kernel accesses `action`, under its own lock. The handler is `Send`.
+// SAFETY: Only the kernel accesses the actions, under its own lock. The handler is `Send`.
 unsafe impl<H: Handler> Send for Registration<H> {}
-// SAFETY: Only the kernel accesses `action`, under its own lock. The handler is `Sync`.
+// SAFETY: Only the kernel accesses the actions, under its own lock. The handler is `Sync`.
 unsafe impl<H: Handler> Sync for Registration<H> {}
 
 impl<H: Handler> Registration<H> {
@@ -82,26 +89,14 @@ impl<H: Handler> Registration<H> {
     /// context, may sleep.
     pub(crate) fn register(handler: H) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
-            action <- Opaque::ffi_init(|slot: *mut bindings::nmiaction| {
-                // SAFETY: `slot` is valid for writes and stays where it is, so that its list can refer
-                // to itself.
-                unsafe {
-                    slot.write(bindings::nmiaction {
-                        handler: Some(handle_nmi::<H>),
-                        name: NAME.as_char_ptr(),
-                        flags: bindings::NMI_FLAG_FIRST as c_ulong,
-                        ..Default::default()
-                    });
-                    (*slot).list.next = &raw mut (*slot).list;
-                    (*slot).list.prev = &raw mut (*slot).list;
-                }
-            }),
+            action <- new_action(Some(handle_nmi::<H>), bindings::NMI_FLAG_FIRST),
+            unknown <- new_action(Some(handle_unknown_nmi::<H>), 0),
             handler,
             _pin: PhantomPinned,
             _: {
                 let address = this.as_ptr() as usize;
                 REGISTRATION.cmpxchg(0, address, Full).map_err(|_| EBUSY)?;
-                // SAFETY: `action` is initialised and pinned, and is unregistered before it goes away.
+                // SAFETY: The actions are initialised and pinned, and unregistered before they go away.
                 to_result(unsafe {
                     bindings::__register_nmi_handler(
                         bindings::NMI_LOCAL,
@@ -109,6 +104,17 @@ impl<H: Handler> Registration<H> {
                     )
                 })
                 .inspect_err(|_| REGISTRATION.store(0, Relaxed))?;
+                // SAFETY: As above.
+                to_result(unsafe {
+                    bindings::__register_nmi_handler(
+                        bindings::NMI_UNKNOWN,
+                        Opaque::cast_into(&raw const (*this.as_ptr()).unknown),
+                    )
+                })
+                .inspect_err(|_| {
+                    unregister(bindings::NMI_LOCAL);
+                    REGISTRATION.store(0, Relaxed);
+                })?;
             },
         }? Error)
     }
@@ -117,12 +123,37 @@ impl<H: Handler> Registration<H> {
 #[pinned_drop]
 impl<H: Handler> PinnedDrop for Registration<H> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `action` is registered under this name by the type invariant, and nothing else is:
-        // it is this module's, and there is one registration. The function waits for an RCU grace
-        // period, and NMI handlers are readers, so that no CPU is in the handler when it returns.
-        unsafe { bindings::unregister_nmi_handler(bindings::NMI_LOCAL, NAME.as_char_ptr()) };
+        unregister(bindings::NMI_UNKNOWN);
+        unregister(bindings::NMI_LOCAL);
         REGISTRATION.store(0, Relaxed);
     }
+}
+
+/// What registers `handler`, initialised.
+fn new_action(
+    handler: bindings::nmi_handler_t,
+    flags: c_uint,
+) -> impl PinInit<Opaque<bindings::nmiaction>> {
+    Opaque::ffi_init(move |slot: *mut bindings::nmiaction| {
+        // SAFETY: `slot` is valid for writes and stays where it is, so that its list can refer to itself.
+        unsafe {
+            slot.write(bindings::nmiaction {
+                handler,
+                name: NAME.as_char_ptr(),
+                flags: flags as c_ulong,
+                ..Default::default()
+            });
+            (*slot).list.next = &raw mut (*slot).list;
+            (*slot).list.prev = &raw mut (*slot).list;
+        }
+    })
+}
+
+/// Unregisters the module's handler of this type of NMIs, if there is one. Task context, may sleep. No CPU
+/// is in the handler when this returns: it waits for an RCU grace period, and NMI handlers are readers.
+fn unregister(nmi_type: c_uint) {
+    // SAFETY: What is registered under this name is this module's. The function takes any type and name.
+    unsafe { bindings::unregister_nmi_handler(nmi_type, NAME.as_char_ptr()) };
 }
 
 /// # Safety
@@ -130,6 +161,31 @@ impl<H: Handler> PinnedDrop for Registration<H> {
 /// Must be called in an NMI, with the registers that it found, while a
 /// `Registration<H>` is registered.
 unsafe extern "C" fn handle_nmi<H: Handler>(_type: c_uint, regs: *mut bindings::pt_regs) -> c_int {
+    // SAFETY: By the safety requirement.
+    unsafe { call::<H>(regs, H::handle) }
+}
+
+/// # Safety
+///
+/// As for [`handle_nmi`].
+unsafe extern "C" fn handle_unknown_nmi<H: Handler>(
+    _type: c_uint,
+    regs: *mut bindings::pt_regs,
+) -> c_int {
+    // SAFETY: By the safety requirement.
+    unsafe { call::<H>(regs, H::handle_unknown) }
+}
+
+/// Calls a method of the handler, and returns what the kernel wants to know.
+///
+/// # Safety
+///
+/// As for [`handle_nmi`].
+#[inline(always)]
+unsafe fn call<H: Handler>(
+    regs: *mut bindings::pt_regs,
+    method: impl FnOnce(&H, &Interrupt<'_>) -> Return,
+) -> c_int {
     let registration = ptr::with_exposed_provenance::<Registration<H>>(REGISTRATION.load(Relaxed));
     // SAFETY: A `Registration<H>` is registered by the safety requirement. There is only one, and
     // `REGISTRATION` is its address, by its type invariant.
@@ -140,7 +196,7 @@ unsafe extern "C" fn handle_nmi<H: Handler>(_type: c_uint, regs: *mut bindings::
     // SAFETY: This is the handler of the NMI that found these registers. `handle` takes any lifetime,
     // so that it can keep neither the value nor a copy.
     let interrupt = unsafe { Interrupt::from_raw(regs) };
-    match registration.handler.handle(&interrupt) {
+    match method(&registration.handler, &interrupt) {
         Return::None => bindings::NMI_DONE as c_int,
         Return::Handled(causes) => causes as c_int,
     }

@@ -89,6 +89,10 @@ macro_rules! with_test_groups {
             Kexec = kexec::TESTS, No(SYSTEM);
             /// Needs a machine with the PMU that QEMU gives its signature.
             Kinds = kinds::TESTS, No(MACHINE);
+            /// Needs `Fault::Delay`, and nmis.ko.
+            LateNmis = late_nmis::TESTS, No(FAULTS);
+            /// Needs a `Fault::Delay` that outlasts several overflows, and nmis.ko.
+            LateNmisLong = late_nmis::LONG, No(FAULTS);
             /// Needs that the module is not loaded.
             Lifecycle = lifecycle::TESTS, No(MODULES);
             /// rust_pmu and rust_trace.

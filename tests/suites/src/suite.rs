@@ -206,6 +206,8 @@ impl Suite {
             Some(TestModule::Lockup)
         } else if self.has(&[TestGroup::LoadFaults]) || self.has(&[TestGroup::LoadFaultsPrimary]) {
             Some(TestModule::Claims)
+        } else if self.has(&[TestGroup::LateNmis]) || self.has(&[TestGroup::LateNmisLong]) {
+            Some(TestModule::Nmis)
         } else {
             None
         }

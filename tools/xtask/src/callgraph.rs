@@ -20,6 +20,7 @@ use std::process::Command;
 /// traced, or with interrupts disabled, as they end in the disassembly.
 const ROOTS: &[&str] = &[
     "x86::nmi::handle_nmi::<rust_perf::core_pmu::Handler>",
+    "x86::nmi::handle_unknown_nmi::<rust_perf::core_pmu::Handler>",
     "callbacks::Callbacks<rust_perf::core_pmu::CorePmu>>::start",
     "callbacks::Callbacks<rust_perf::core_pmu::CorePmu>>::stop",
     "callbacks::Callbacks<rust_perf::core_pmu::CorePmu>>::read",

@@ -80,13 +80,13 @@ fn lose_every(ctx: &Ctx) -> Result<u64> {
 
 /// The late PMIs: which, and by how many instructions.
 #[derive(Clone, Copy)]
-struct Delay {
-    every: u64,
-    late: u64,
+pub(super) struct Delay {
+    pub(super) every: u64,
+    pub(super) late: u64,
 }
 
 impl Delay {
-    fn of(ctx: &Ctx) -> Result<Self> {
+    pub(super) fn of(ctx: &Ctx) -> Result<Self> {
         match ctx.suite.fault {
             Some(Fault::Delay {
                 every,
@@ -142,7 +142,7 @@ fn sample(ctx: &Ctx, period: u64, workload: &Workload) -> Result<(Records, u64)>
 }
 
 /// Runs more instructions than a PMI is late, and many in any case.
-fn wait_for_late_pmis(ctx: &Ctx) {
+pub(super) fn wait_for_late_pmis(ctx: &Ctx) {
     let late = match ctx.suite.fault {
         Some(Fault::Delay { instructions, .. } | Fault::Repeat { instructions, .. }) => {
             instructions
@@ -311,7 +311,7 @@ impl Losses {
 }
 
 /// Returns right after a late PMI.
-fn find_delay(ctx: &Ctx) -> Result<()> {
+pub(super) fn find_delay(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     find_fault(Delay::of(ctx)?.every, || {
         let (mut sampler, workload) = overflow_at_the_end(&pmu)?;
@@ -324,7 +324,7 @@ fn find_delay(ctx: &Ctx) -> Result<()> {
 }
 
 /// Whether the IP of a sample is a user address.
-fn is_user(ip: u64) -> bool {
+pub(super) fn is_user(ip: u64) -> bool {
     ip != 0 && ip >> 63 == 0
 }
 

@@ -32,6 +32,7 @@ pub mod hybrid;
 pub mod kernel_selftests;
 pub mod kexec;
 pub mod kinds;
+pub mod late_nmis;
 pub mod lifecycle;
 pub mod limits;
 pub mod load_faults;

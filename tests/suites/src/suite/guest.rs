@@ -69,6 +69,8 @@ pub enum TestModule {
     Lockup,
     /// claims.ko
     Claims,
+    /// nmis.ko
+    Nmis,
 }
 
 impl TestModule {
@@ -78,6 +80,7 @@ impl TestModule {
             Self::InTreeCounters => "in_tree_counters",
             Self::Lockup => "lockup",
             Self::Claims => "claims",
+            Self::Nmis => "nmis",
         }
     }
 
@@ -87,6 +90,7 @@ impl TestModule {
             Self::InTreeCounters => "tests/in_tree",
             Self::Lockup => "tests/lockup",
             Self::Claims => "tests/claims",
+            Self::Nmis => "tests/nmis",
         }
     }
 }

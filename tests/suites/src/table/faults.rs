@@ -80,21 +80,26 @@ pub const SUITES: &[Suite] = &[
     Suite::fault("faults-delay-v1", DELAY, &[&[FaultsDelay]])
         .on(machine::V1)
         .with_all(),
-    Suite::fault("faults-delay-amd-legacy", DELAY, &[&[FaultsDelay]]).on(machine::AMD_LEGACY),
-    Suite::fault("faults-delay-amd-v2", DELAY, &[&[FaultsDelay]])
+    Suite::fault(
+        "faults-delay-amd-legacy",
+        DELAY,
+        &[&[FaultsDelay, LateNmis]],
+    )
+    .on(machine::AMD_LEGACY),
+    Suite::fault("faults-delay-amd-v2", DELAY, &[&[FaultsDelay, LateNmis]])
         .on(machine::AMD_V2)
         .with_all(),
     Suite::fault("faults-delay-long", DELAY_LONG, &[&[FaultsDelayLong]]),
     Suite::fault(
         "faults-delay-long-amd-legacy",
         DELAY_LONG,
-        &[&[FaultsDelayLong]],
+        &[&[FaultsDelayLong, LateNmisLong]],
     )
     .on(machine::AMD_LEGACY),
     Suite::fault(
         "faults-delay-long-amd-v2",
         DELAY_LONG,
-        &[&[FaultsDelayLong]],
+        &[&[FaultsDelayLong, LateNmisLong]],
     )
     .on(machine::AMD_V2)
     .with_all(),
