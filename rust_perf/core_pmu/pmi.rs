@@ -95,7 +95,7 @@ impl CpuPmu<'_> {
         let causes = match found {
             0 => self.claim_masked_pmi().into(),
             found => {
-                self.note_overflows(found);
+                self.note_overflows(interrupt, found);
                 self.unmask_pmi();
                 found
             }
@@ -119,7 +119,7 @@ impl CpuPmu<'_> {
         let causes = match found {
             0 => was_masked.into(),
             found => {
-                self.note_overflows(found);
+                self.note_overflows(interrupt, found);
                 found
             }
         };
@@ -132,8 +132,10 @@ impl CpuPmu<'_> {
     /// This many overflows have been handled in an NMI. Their PMIs may arrive yet, even that of this NMI a
     /// second time.
     #[inline(always)]
-    fn note_overflows(self, overflows: u32) {
+    fn note_overflows(self, interrupt: Interrupt<'_>, overflows: u32) {
         self.state().window.expect(overflows);
+        // In-tree: `inc_perf_irq_stat()`, once for an NMI in which a counter is found to have overflowed.
+        nmi::count_pmi(&interrupt);
     }
 
     /// Handles the overflow of a counter, if its value shows one. Returns whether it does.

@@ -53,6 +53,12 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn handle_unknown(&self, interrupt: &Interrupt<'_>) -> Return;
 }
 
+/// Counts a PMI in the row PMI of /proc/interrupts.
+pub(crate) fn count_pmi(_: &Interrupt<'_>) {
+    // SAFETY: The function adds 1 to a word of this CPU's, in one instruction.
+    unsafe { bindings::rust_perf_count_pmi() };
+}
+
 /// The address of the one [`Registration`], 0 if there is none.
 ///
 /// The kernel passes no data to NMI handlers, so the handler finds it here.

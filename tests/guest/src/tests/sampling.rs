@@ -219,17 +219,19 @@ fn other_events(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Each sample takes exactly one NMI.
+/// Each sample takes exactly one NMI, and adds one to the row PMI of /proc/interrupts.
 fn nmi_a_sample(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 10_007;
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(10_000_000);
     let mut sampler = sampler(&pmu, Event::Instructions, PERIOD)?;
-    let before = interrupts("NMI")?;
+    let before = [interrupts("NMI")?, interrupts("PMI")?];
     let (records, count) = record(&mut sampler, &workload)?;
-    let nmis = interrupts("NMI")? - before;
+    let nmis = interrupts("NMI")? - before[0];
+    let pmis = interrupts("PMI")? - before[1];
     records.expect("period", count / PERIOD)?;
-    expect("one per sample", "NMIs", nmis, count / PERIOD)
+    expect("one per sample", "NMIs", nmis, count / PERIOD)?;
+    expect("one per sample", "PMIs", pmis, count / PERIOD)
 }
 
 /// Two events whose overflows are close together, or at the same instruction, have exact counts and
