@@ -21,7 +21,8 @@ use crate::{
     perf::Sample,
     pmc::{
         counter::Counter,
-        event::EventSel, //
+        event::EventSel,
+        LvtpcOrder, //
     },
     system::irq::Interrupt,
     x86::nmi, //
@@ -87,7 +88,8 @@ impl CpuPmu<'_> {
         let held = cpu.run.hold();
         counters.stop();
         let mut found = 0u32;
-        for counter in counters.take_overflows() {
+        let overflowed = counters.take_overflows(|| self.unmask_pmi_if(LvtpcOrder::Early));
+        for counter in overflowed {
             self.handle_overflow(interrupt, counter);
             found = found.wrapping_add(1);
         }
@@ -96,12 +98,15 @@ impl CpuPmu<'_> {
             0 => self.claim_masked_pmi().into(),
             found => {
                 self.note_overflows(interrupt, found);
-                self.unmask_pmi();
+                self.unmask_pmi_if(LvtpcOrder::Middle);
                 found
             }
         };
         // No other NMI comes in between, so that there is no need for `run_active`, which looks for one.
         counters.leave_running(cpu.run.to_run());
+        if found != 0 {
+            self.unmask_pmi_if(LvtpcOrder::Late);
+        }
         causes
     }
 
@@ -213,7 +218,7 @@ impl CpuPmu<'_> {
     /// Whether a PMI has masked LVTPC. If so, unmasks it.
     fn claim_masked_pmi(self) -> bool {
         let hardware = self.hardware();
-        let is_masked = hardware.may_mask_lvtpc && hardware.apic.has_masked_pmi();
+        let is_masked = hardware.lvtpc_order.is_some() && hardware.apic.has_masked_pmi();
         if is_masked {
             hardware.apic.deliver_pmi_as_nmi();
         }
@@ -223,7 +228,16 @@ impl CpuPmu<'_> {
     /// Unmasks LVTPC, if delivering the PMI may have masked it.
     fn unmask_pmi(self) {
         let hardware = self.hardware();
-        if hardware.may_mask_lvtpc {
+        if hardware.lvtpc_order.is_some() {
+            hardware.apic.deliver_pmi_as_nmi();
+        }
+    }
+
+    /// Unmasks LVTPC, if the CPU needs that at this time of the handler.
+    #[inline(always)]
+    fn unmask_pmi_if(self, now: LvtpcOrder) {
+        let hardware = self.hardware();
+        if hardware.lvtpc_order == Some(now) {
             hardware.apic.deliver_pmi_as_nmi();
         }
     }

@@ -15,6 +15,7 @@
 //! | How is PERF_METRICS read? | [`metrics`] |
 //! | What do some CPUs need before they count right? | `selection` |
 //! | Has someone else written the registers? | `foreign` |
+//! | When does the handler of a PMI unmask LVTPC? | `lvtpc` |
 //!
 //! Each vendor has a folder with its registers, generations, detection and events. A new model
 //! is a file there with its table of events, and a line in that folder's `mod.rs`. A new
@@ -47,6 +48,7 @@ mod files;
 mod foreign;
 mod generation;
 mod intel;
+mod lvtpc;
 pub mod metrics;
 mod msr;
 mod named;
@@ -100,6 +102,7 @@ pub use self::{
         CoreType,
         PERF_CAPABILITIES, //
     },
+    lvtpc::LvtpcOrder,
     msr::Msr,
     named::{
         EventName,

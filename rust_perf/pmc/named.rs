@@ -14,6 +14,7 @@ use super::{
     constraint::Constraints,
     event::EventSel,
     extra::ExtraEvents,
+    lvtpc::LvtpcOrder,
     period::PeriodLimit,
     topdown::Topdown,
     transactions, //
@@ -41,6 +42,8 @@ pub(super) struct Events {
     pub(super) period_limit: PeriodLimit,
     /// Whether GP counters must be cleared before they count a new event.
     pub(super) needs_clearing: bool,
+    /// When the handler of a PMI unmasks LVTPC.
+    pub(super) lvtpc_order: LvtpcOrder,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
 }
@@ -207,6 +210,23 @@ impl Events {
     pub(super) const fn with_clearing(self) -> Self {
         Events {
             needs_clearing: true,
+            ..self
+        }
+    }
+
+    /// These events, if the handler of a PMI unmasks LVTPC last.
+    pub(super) const fn with_late_unmasking(self) -> Self {
+        Events {
+            lvtpc_order: LvtpcOrder::Late,
+            ..self
+        }
+    }
+
+    /// These events, if the handler of a PMI unmasks LVTPC between the overflows and the start of the
+    /// counters.
+    pub(super) const fn with_middle_unmasking(self) -> Self {
+        Events {
+            lvtpc_order: LvtpcOrder::Middle,
             ..self
         }
     }

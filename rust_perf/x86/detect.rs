@@ -167,6 +167,8 @@ impl Hardware {
         } in found
         {
             let user_rdpmc = UserRdpmc::find()?;
+            let may_mask_lvtpc = generation.masks_lvtpc || hypervisor;
+            let lvtpc_order = may_mask_lvtpc.then(|| capabilities.lvtpc_order());
             let hardware = Hardware {
                 core_type,
                 capabilities,
@@ -178,7 +180,7 @@ impl Hardware {
                 apic: apic()?,
                 in_tree: InTree::find(&user_rdpmc, both_count)?,
                 user_rdpmc,
-                may_mask_lvtpc: generation.masks_lvtpc || hypervisor,
+                lvtpc_order,
             };
             all.push(hardware, GFP_KERNEL).map_err(Error::from)?;
         }

@@ -20,6 +20,7 @@ use crate::{
         Capabilities,
         CoreType,
         Counters,
+        LvtpcOrder,
         Shadow, //
     },
     system::irq::{
@@ -66,9 +67,9 @@ pub(crate) struct Hardware {
     pub(crate) in_tree: InTree,
     /// Controls who may read them in user mode.
     pub(crate) user_rdpmc: UserRdpmc,
-    /// Whether a PMI may leave LVTPC masked, so that its handler must unmask it: on
-    /// Intel's CPUs, and under a hypervisor, because older KVM does so on AMD, too.
-    pub(crate) may_mask_lvtpc: bool,
+    /// When the handler of a PMI must unmask LVTPC. `None` if no PMI leaves it masked. It does on Intel's
+    /// CPUs, and perhaps under a hypervisor, because older KVM does so on AMD, too.
+    pub(crate) lvtpc_order: Option<LvtpcOrder>,
 }
 
 /// What the module's parameters ask for.

@@ -17,6 +17,7 @@ use super::super::{
     },
     event::EventSel,
     extra::ExtraEvents,
+    lvtpc::LvtpcOrder,
     named::{
         always,
         EventName,
@@ -49,6 +50,8 @@ const fn zen(named: &'static [&'static [NamedEvent]]) -> Events {
         transactions: &[],
         period_limit: PeriodLimit::NONE,
         needs_clearing: false,
+        // Of these CPUs' APICs only one that older KVM emulates masks LVTPC.
+        lvtpc_order: LvtpcOrder::Middle,
         format: EventSel::AMD,
     }
 }

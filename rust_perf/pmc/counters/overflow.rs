@@ -23,12 +23,23 @@ impl<R: Registers> Counters<'_, R> {
     /// On other CPUs it finds none: there only the value of a counter shows an overflow, see
     /// [`Self::wrapped`].
     ///
-    /// No overflow is lost between this and the unmasking of LVTPC, although
-    /// GLOBAL_STATUS is read once: no counter is running, and WRMSR to GLOBAL_CTRL
-    /// is serializing (SDM vol. 3, "Serializing Instructions"), so no bit can be set
-    /// after the read. A generation that must run the counters to clear the status
-    /// is read again until no new bit appears.
-    pub fn take_overflows(self) -> CounterSet {
+    /// Calls `found` when the status has shown an overflow, before it is cleared.
+    ///
+    /// The in-tree driver reads GLOBAL_STATUS again after the overflows have been handled, until it is 0.
+    /// Here it is read once, and no PMI is lost:
+    ///
+    /// - No bit is set after the read. WRMSR to GLOBAL_CTRL is serializing (SDM vol. 3, "Serializing
+    ///   Instructions"): a counter that the write stops has counted what came before, and RDMSR of the
+    ///   status comes after it. What the in-tree driver may find are the bits of precise events and of
+    ///   Processor Trace, whose buffers the CPU goes on to fill. The driver uses neither.
+    /// - If a CPU set a bit late all the same, the bit would stay: only the bits that were read are
+    ///   cleared ("IA32_PERF_GLOBAL_OVF_CTRL MSR"). So the next PMI of the CPU would find it. The count
+    ///   is that of the counter, whatever the status says.
+    ///
+    /// A generation that must run the counters to clear the status is read again until no new bit
+    /// appears.
+    #[inline(always)]
+    pub fn take_overflows(self, mut found: impl FnMut()) -> CounterSet {
         let Some(global) = self.caps.generation.global else {
             return CounterSet::EMPTY;
         };
@@ -41,6 +52,7 @@ impl<R: Registers> Counters<'_, R> {
                 return overflowed;
             }
             overflowed = overflowed | new;
+            found();
             self.clear_status(global, new.bits() | status & CTR_FRZ);
             if !global.clears_while_on {
                 return overflowed;

@@ -58,7 +58,8 @@ pub(super) static ARCTIC_WOLF: Events = with(Constraints {
     &NO_SUCH_OPERATION,
 ])
 .with_extra(EXTRA)
-.with_topdown(topdown::DARKMONT);
+.with_topdown(topdown::DARKMONT)
+.with_middle_unmasking();
 
 /// The bits that are valid in each MSR_OMR.
 const OMR: u64 = 0xc0ff_ffff_ffff_ffff;

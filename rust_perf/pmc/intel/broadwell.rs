@@ -49,6 +49,7 @@ pub(super) static BROADWELL: Events = with(Constraints {
 .with_extra(sandy_bridge::SERVER_EXTRA)
 .with_topdown(topdown::SANDY_BRIDGE)
 .with_transactions(transactions::HASWELL)
+.with_late_unmasking()
 // Errata BDM11 and BDM55. In-tree: `bdw_limit_period()`.
 .with_period_limit(PeriodLimit::NONE.inst_retired_at_least(128, 64));
 

@@ -39,7 +39,8 @@ pub(super) static DARKMONT: Events = with(CONSTRAINTS)
         &NO_SUCH_OPERATION,
     ])
     .with_extra(gracemont::CRESTMONT_EXTRA)
-    .with_topdown(topdown::DARKMONT);
+    .with_topdown(topdown::DARKMONT)
+    .with_middle_unmasking();
 
 /// The efficient cores of hybrid CPUs: Skymont, and Darkmont in Panther Lake.
 pub(super) static SKYMONT: Events = with(CONSTRAINTS)
@@ -51,7 +52,8 @@ pub(super) static SKYMONT: Events = with(CONSTRAINTS)
         &NO_SUCH_OPERATION,
     ])
     .with_extra(gracemont::CRESTMONT_EXTRA)
-    .with_topdown(topdown::DARKMONT);
+    .with_topdown(topdown::DARKMONT)
+    .with_middle_unmasking();
 
 /// In-tree: `intel_skt_event_constraints`.
 const CONSTRAINTS: Constraints = Constraints {

@@ -21,6 +21,7 @@ use super::super::{
     },
     event::EventSel,
     extra::ExtraEvents,
+    lvtpc::LvtpcOrder,
     named::{
         architectural,
         fixed,
@@ -53,6 +54,7 @@ pub(super) const fn with(constraints: Constraints) -> Events {
         transactions: &[],
         period_limit: PeriodLimit::NONE,
         needs_clearing: false,
+        lvtpc_order: LvtpcOrder::Early,
         // PC is ignored. It is named because the in-tree driver names it.
         format: EventSel::COMMON | EventSel::PC.mask(),
     }

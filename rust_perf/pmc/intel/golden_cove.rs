@@ -73,6 +73,7 @@ const fn model(extra: ExtraEvents) -> Events {
         .with_extra(extra)
         .with_topdown(topdown::GOLDEN_COVE)
         .with_transactions(transactions::GOLDEN_COVE)
+        .with_late_unmasking()
 }
 
 const fn hybrid(extra: ExtraEvents) -> Events {
@@ -82,6 +83,7 @@ const fn hybrid(extra: ExtraEvents) -> Events {
         .with_extra(extra)
         .with_topdown(topdown::GOLDEN_COVE)
         .with_transactions(transactions::GOLDEN_COVE)
+        .with_late_unmasking()
 }
 
 /// In-tree: `intel_glc_event_constraints`.

@@ -55,6 +55,7 @@ const fn gracemont() -> Events {
             &NO_SUCH_OPERATION,
         ])
         .with_extra(EXTRA)
+        .with_middle_unmasking()
 }
 
 const fn crestmont() -> Events {
@@ -67,6 +68,7 @@ const fn crestmont() -> Events {
             &NO_SUCH_OPERATION,
         ])
         .with_extra(CRESTMONT_EXTRA)
+        .with_middle_unmasking()
 }
 
 /// In-tree: `intel_grt_event_constraints`.

@@ -52,6 +52,7 @@ pub(super) static HASWELL: Events = with(Constraints {
 .with_extra(sandy_bridge::SERVER_EXTRA)
 .with_topdown(topdown::SANDY_BRIDGE)
 .with_transactions(transactions::HASWELL)
+.with_late_unmasking()
 // Erratum HSW11. With less than 32 of other events, one NMI may find two overflows. In-tree:
 // `hsw_limit_period()`.
 .with_period_limit(PeriodLimit::at_least(32).inst_retired_at_least(128, 1));

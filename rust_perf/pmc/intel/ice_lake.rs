@@ -43,7 +43,8 @@ pub(super) static ICE_LAKE: Events = with(CONSTRAINTS)
     ])
     .with_extra(EXTRA)
     .with_topdown(topdown::ICE_LAKE)
-    .with_transactions(transactions::ICE_LAKE);
+    .with_transactions(transactions::ICE_LAKE)
+    .with_late_unmasking();
 
 /// The server's.
 pub(super) static ICE_LAKE_SERVER: Events = with(CONSTRAINTS)
@@ -55,7 +56,8 @@ pub(super) static ICE_LAKE_SERVER: Events = with(CONSTRAINTS)
     ])
     .with_extra(EXTRA)
     .with_topdown(topdown::ICE_LAKE)
-    .with_transactions(transactions::ICE_LAKE);
+    .with_transactions(transactions::ICE_LAKE)
+    .with_late_unmasking();
 
 /// In-tree: `intel_icl_event_constraints`.
 const CONSTRAINTS: Constraints = Constraints {

@@ -39,7 +39,8 @@ pub(super) static LUNAR_LAKE: Events = with(CONSTRAINTS)
     .with_cache(&[&golden_cove::CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
     .with_extra(EXTRA)
     .with_topdown(topdown::GOLDEN_COVE)
-    .with_transactions(transactions::GOLDEN_COVE);
+    .with_transactions(transactions::GOLDEN_COVE)
+    .with_late_unmasking();
 
 /// Arrow Lake.
 pub(super) static ARROW_LAKE: Events = with(CONSTRAINTS)
@@ -51,7 +52,8 @@ pub(super) static ARROW_LAKE: Events = with(CONSTRAINTS)
     ])
     .with_extra(EXTRA)
     .with_topdown(topdown::GOLDEN_COVE)
-    .with_transactions(transactions::GOLDEN_COVE);
+    .with_transactions(transactions::GOLDEN_COVE)
+    .with_late_unmasking();
 
 /// All ten GP counters.
 const ALL: u32 = 0x3ff;

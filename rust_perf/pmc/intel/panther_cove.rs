@@ -52,6 +52,7 @@ const fn model(cache: &'static [&'static [CacheEvents]]) -> Events {
         .with_extra(EXTRA)
         .with_topdown(topdown::GOLDEN_COVE)
         .with_transactions(transactions::GOLDEN_COVE)
+        .with_late_unmasking()
 }
 
 /// In-tree: `intel_pnc_event_constraints`.

@@ -50,7 +50,8 @@ pub(super) static SKYLAKE: Events = with(Constraints {
 .with_cache(&[&CACHE, &TLB_CACHE, &OFFCORE_CACHE, &NO_SUCH_OPERATION])
 .with_extra(EXTRA)
 .with_topdown(topdown::SKYLAKE)
-.with_transactions(transactions::HASWELL);
+.with_transactions(transactions::HASWELL)
+.with_late_unmasking();
 
 /// In-tree: `intel_skl_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_cpu(&[

@@ -36,7 +36,8 @@ pub(super) static TREMONT: Events = with(SIMPLE)
         &NO_SUCH_OPERATION,
     ])
     .with_extra(EXTRA)
-    .with_topdown(topdown::TREMONT);
+    .with_topdown(topdown::TREMONT)
+    .with_late_unmasking();
 
 /// In-tree: `intel_tnt_extra_regs`.
 const EXTRA: ExtraEvents = ExtraEvents::per_core(&[

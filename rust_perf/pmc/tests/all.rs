@@ -14,6 +14,7 @@ mod files;
 mod foreign;
 mod hybrid;
 mod intel_models;
+mod lvtpc;
 mod metrics;
 mod misses;
 mod model_events;

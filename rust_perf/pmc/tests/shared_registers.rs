@@ -38,7 +38,7 @@ fn the_zxc_clears_its_status_while_on() {
         let cpu = Cpuid::new(b"  Shanghai  ", family, model, 0).with(0xa, 0, leaf);
         let caps = cpu.detect().unwrap();
         let log = Log::default();
-        Counters::new(&Shadow::default(), &caps, &log).take_overflows();
+        Counters::new(&Shadow::default(), &caps, &log).take_overflows(|| ());
         log.0.into_inner()
     };
     let all = 0x7_0000_000f;
@@ -74,7 +74,7 @@ impl Registers for &Zxc {
     }
 }
 
-/// LVTPC is still masked when the second counter overflows, so its PMI is lost.
+/// LVTPC may still be masked when the second counter overflows, so that its PMI is lost.
 #[test]
 fn an_overflow_while_the_zxc_clears_its_status_is_not_lost() {
     let leaf = [0x0730_0402, 0, 0, 0x603];
@@ -87,7 +87,7 @@ fn an_overflow_while_the_zxc_clears_its_status_is_not_lost() {
         overflows: Cell::new(true),
     };
     let shadow = Shadow::default();
-    let overflowed = Counters::new(&shadow, &caps, &zxc).take_overflows();
+    let overflowed = Counters::new(&shadow, &caps, &zxc).take_overflows(|| ());
     assert_eq!(overflowed.bits(), 0b11);
     assert_eq!(zxc.status.get(), 0);
 }

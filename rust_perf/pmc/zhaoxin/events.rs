@@ -17,6 +17,7 @@ use super::super::{
     },
     event::EventSel,
     extra::ExtraEvents,
+    lvtpc::LvtpcOrder,
     named::{
         always,
         architectural,
@@ -46,6 +47,7 @@ pub(in super::super) static ZXC: Events = Events {
     transactions: &[],
     period_limit: PeriodLimit::NONE,
     needs_clearing: false,
+    lvtpc_order: LvtpcOrder::Early,
     format: EventSel::COMMON,
 };
 
@@ -59,6 +61,7 @@ pub(in super::super) static ZXD: Events = Events {
     transactions: &[],
     period_limit: PeriodLimit::NONE,
     needs_clearing: false,
+    lvtpc_order: LvtpcOrder::Early,
     format: EventSel::COMMON,
 };
 
@@ -72,6 +75,7 @@ pub(in super::super) static ZXE: Events = Events {
     transactions: &[],
     period_limit: PeriodLimit::NONE,
     needs_clearing: false,
+    lvtpc_order: LvtpcOrder::Early,
     format: EventSel::COMMON,
 };
 

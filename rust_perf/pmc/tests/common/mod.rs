@@ -328,7 +328,7 @@ pub fn take_overflows<R: Registers>(
     active: CounterSet,
 ) -> CounterSet {
     if caps.has_global_control() {
-        return counters.take_overflows();
+        return counters.take_overflows(|| ());
     }
     let has_wrapped = |&counter: &Counter| counters.wrapped(counter).is_some();
     active.into_iter().filter(has_wrapped).collect()
