@@ -23,15 +23,12 @@ use crate::{
         CacheEvent,
         Extra,
         ExtraError,
-        ExtraInUse, //
+        ExtraInUse,
+        Rate, //
     }, //
 };
 use core::num::NonZeroU64;
 use kernel::prelude::*;
-
-/// The event rate that is assumed for an event that is sampled at a frequency. perf
-/// works out the right period from the first samples.
-const EVENTS_PER_SECOND: u64 = 1 << 28;
 
 /// The registers from XMM0 on, which only precise samples of some CPUs have
 /// (`arch/x86/include/uapi/asm/perf_regs.h`).
@@ -96,10 +93,14 @@ impl CorePmu {
         }));
 
         if !event.is_sampling() {
-            event.set_period(self.hardware.capabilities.max_period());
+            event.set_period(capabilities.max_period());
         } else if attr.is_frequency() {
-            let period = EVENTS_PER_SECOND.checked_div(attr.sample_freq());
-            event.set_period(period.map_or(1, |period| period.max(1)));
+            let rate = match attr.selector() {
+                Selector::Config(_) => Rate::UNKNOWN,
+                Selector::Hardware(id) => capabilities.hardware_rate(id),
+                Selector::HwCache(_) => Rate::CACHE,
+            };
+            event.set_period(capabilities.first_period(eventsel, rate, attr.sample_freq()));
         }
         NonZeroU64::new(eventsel.into_raw()).map(Word).ok_or(EINVAL)
     }

@@ -177,7 +177,7 @@ impl Capabilities {
     }
 
     /// The named events, except for those that CPUID declares missing. Each name has one.
-    fn known_events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
+    pub(super) fn known_events(&self) -> impl Iterator<Item = &'static NamedEvent> + '_ {
         let known = || {
             let rows = self.events.named.iter().copied().flatten();
             rows.filter(|event| match event.presence {

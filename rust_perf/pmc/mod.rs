@@ -46,6 +46,7 @@ pub mod event;
 mod extra;
 mod files;
 mod foreign;
+mod frequency;
 mod generation;
 mod intel;
 mod lvtpc;
@@ -96,6 +97,7 @@ pub use self::{
         EventFile,
         FileText, //
     },
+    frequency::Rate,
     generation::Generation,
     intel::{
         is_hybrid,

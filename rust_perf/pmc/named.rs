@@ -46,6 +46,9 @@ pub(super) struct Events {
     pub(super) lvtpc_order: LvtpcOrder,
     /// The bits of `attr.config` that `format/` in sysfs names.
     pub(super) format: u64,
+    /// Whether the first period of an event that is sampled at a frequency depends on its rate, if
+    /// there is a global control: see [`frequency`](super::frequency).
+    pub(super) assumes_rates: bool,
 }
 
 /// The name of an event. Up to [`Self::RefCycles`] the numbers are those of

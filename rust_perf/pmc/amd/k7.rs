@@ -53,6 +53,7 @@ pub(super) const fn before_zen(gp: &'static [Constraint]) -> Events {
         // Of these CPUs' APICs only one that older KVM emulates masks LVTPC.
         lvtpc_order: LvtpcOrder::Middle,
         format: EventSel::AMD,
+        assumes_rates: false,
     }
 }
 

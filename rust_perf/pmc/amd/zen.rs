@@ -53,6 +53,7 @@ const fn zen(named: &'static [&'static [NamedEvent]]) -> Events {
         // Of these CPUs' APICs only one that older KVM emulates masks LVTPC.
         lvtpc_order: LvtpcOrder::Middle,
         format: EventSel::AMD,
+        assumes_rates: false,
     }
 }
 

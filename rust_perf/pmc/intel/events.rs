@@ -57,6 +57,7 @@ pub(super) const fn with(constraints: Constraints) -> Events {
         lvtpc_order: LvtpcOrder::Early,
         // PC is ignored. It is named because the in-tree driver names it.
         format: EventSel::COMMON | EventSel::PC.mask(),
+        assumes_rates: true,
     }
 }
 

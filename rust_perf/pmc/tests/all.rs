@@ -12,6 +12,7 @@ mod extra_registers;
 mod extra_writes;
 mod files;
 mod foreign;
+mod frequency;
 mod hybrid;
 mod intel_models;
 mod lvtpc;

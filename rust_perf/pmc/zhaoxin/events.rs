@@ -49,6 +49,7 @@ pub(in super::super) static ZXC: Events = Events {
     needs_clearing: false,
     lvtpc_order: LvtpcOrder::Early,
     format: EventSel::COMMON,
+    assumes_rates: false,
 };
 
 /// The ZXD: family 7, model 1BH.
@@ -63,6 +64,7 @@ pub(in super::super) static ZXD: Events = Events {
     needs_clearing: false,
     lvtpc_order: LvtpcOrder::Early,
     format: EventSel::COMMON,
+    assumes_rates: false,
 };
 
 /// The ZXE: family 7, model 3BH.
@@ -77,6 +79,7 @@ pub(in super::super) static ZXE: Events = Events {
     needs_clearing: false,
     lvtpc_order: LvtpcOrder::Early,
     format: EventSel::COMMON,
+    assumes_rates: false,
 };
 
 /// `zxd_event_constraints`
