@@ -38,6 +38,19 @@ const EXTENDED_REGISTERS: u64 = !0 << 32;
 /// (`include/uapi/linux/perf_event.h`).
 const PERF_COUNT_HW_MAX: u64 = 10;
 
+/// The event that a user has selected.
+struct Selection {
+    /// By its number, also if it has been selected by name.
+    selector: Selector,
+    /// The bits of `config2` that have selected it by name: see
+    /// [`Naming::Apart`](super::place::Naming::Apart).
+    names: u64,
+    /// What the name stands for in `config1`, which the user must leave 0 then.
+    config1: u64,
+    /// How often it is assumed to occur.
+    rate: Rate,
+}
+
 impl CorePmu {
     /// Checks an event that is being opened, sets its period and its extra register, and
     /// returns its EVENTSEL. Task context.
@@ -48,7 +61,8 @@ impl CorePmu {
         if attr.precise_ip() != 0 {
             return Err(perf::not_supported());
         }
-        let (selector, names) = self.selector(attr);
+        let selection = self.selection(attr);
+        let selector = selection.selector;
         if event.is_sampling() && !attr.is_frequency() {
             let config = match selector {
                 Selector::Config(config) => EventSel::from_raw(config),
@@ -60,17 +74,18 @@ impl CorePmu {
         if attr.sampled_registers() & EXTENDED_REGISTERS != 0 {
             return Err(EINVAL);
         }
-        let (config, extra) = self.resolve(attr, selector)?;
+        let (config, extra) = self.resolve(attr, &selection)?;
         if attr.wants_branch_stack() {
             return Err(perf::not_supported());
         }
         self.check_topdown(event, selector)?;
         let clears_metrics = self.wants_metrics_clear(attr, selector);
         let known = match selector {
+            Selector::Config(_) if selection.config1 != 0 => 0,
             Selector::Config(_) => extra.map_or(clears_metrics.into(), |extra| extra.value),
             Selector::Hardware(_) | Selector::HwCache(_) => 0,
         };
-        if attr.extended_config() != [known, 0, names, 0] {
+        if attr.extended_config() != [known, selection.names, 0, 0] {
             return Err(EINVAL);
         }
         self.has_auxiliary(event, config)?;
@@ -95,12 +110,8 @@ impl CorePmu {
         if !event.is_sampling() {
             event.set_period(capabilities.max_period());
         } else if attr.is_frequency() {
-            let rate = match attr.selector() {
-                Selector::Config(_) => Rate::UNKNOWN,
-                Selector::Hardware(id) => capabilities.hardware_rate(id),
-                Selector::HwCache(_) => Rate::CACHE,
-            };
-            event.set_period(capabilities.first_period(eventsel, rate, attr.sample_freq()));
+            let frequency = attr.sample_freq();
+            event.set_period(capabilities.first_period(eventsel, selection.rate, frequency));
         }
         NonZeroU64::new(eventsel.into_raw()).map(Word).ok_or(EINVAL)
     }
@@ -112,28 +123,43 @@ impl CorePmu {
         allowed.then_some(()).ok_or(EINVAL)
     }
 
-    /// The event that is selected, by its number if it is selected by name, and the bits of
-    /// `config3` that have selected it: see [`Naming::Apart`](super::place::Naming::Apart).
-    fn selector(&self, attr: &Attr) -> (Selector, u64) {
-        let [_, _, names, _] = attr.extended_config();
+    /// The event that is selected. Bits of `config2` that select none are left for
+    /// [`Self::check`] to refuse.
+    fn selection(&self, attr: &Attr) -> Selection {
+        let capabilities = &self.hardware.capabilities;
         let selector = attr.selector();
-        let Selector::Config(config) = selector else {
-            return (selector, 0);
+        let by_number = |rate| Selection {
+            selector,
+            names: 0,
+            config1: 0,
+            rate,
         };
-        let has_code = config & self.hardware.capabilities.code_mask() != 0;
+        let config = match selector {
+            Selector::Config(config) => config,
+            Selector::Hardware(id) => return by_number(capabilities.hardware_rate(id)),
+            Selector::HwCache(_) => return by_number(Rate::CACHE),
+        };
+        let [_, names, ..] = attr.extended_config();
+        let has_code = config & capabilities.code_mask() != 0;
         if !names.is_power_of_two() || has_code {
-            return (selector, 0);
+            return by_number(Rate::UNKNOWN);
         }
         match self.named.get(names.trailing_zeros() as usize) {
-            Some(event) => (Selector::Config(event | config), names),
-            None => (selector, 0),
+            Some(event) => Selection {
+                selector: Selector::Config(event.config | config),
+                names,
+                config1: event.config1,
+                rate: event.rate,
+            },
+            None => by_number(Rate::UNKNOWN),
         }
     }
 
     /// The encoding of an event in `attr.config`, and the extra register that it needs.
-    fn resolve(&self, attr: &Attr, selector: Selector) -> Result<(u64, Option<Extra>)> {
+    fn resolve(&self, attr: &Attr, selection: &Selection) -> Result<(u64, Option<Extra>)> {
         let capabilities = &self.hardware.capabilities;
-        let (config, value) = match selector {
+        let (config, value) = match selection.selector {
+            Selector::Config(config) if selection.config1 != 0 => (config, selection.config1),
             Selector::Config(config) => {
                 let [config1, ..] = attr.extended_config();
                 (config, config1)

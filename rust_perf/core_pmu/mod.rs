@@ -131,7 +131,10 @@ use crate::{
         TaskContext,
         Word, //
     },
-    pmc::counter::MAX_COUNTERS,
+    pmc::{
+        counter::MAX_COUNTERS,
+        Selectable, //
+    },
     system::{
         ftrace::Alive,
         irq::IrqsDisabled,
@@ -179,8 +182,8 @@ pub(crate) struct CorePmu {
     cores: KVec<Pin<KBox<Core>>>,
     #[pin]
     owner: Mutex<Owner>,
-    /// The encodings of the events that bits of `config3` select by name.
-    named: KVec<u64>,
+    /// The events that bits of `config2` select by name.
+    named: KVec<Selectable>,
     /// The largest number of events before the wrap at which a counter is started.
     max_period: u64,
     /// Whether the system is shutting down: no counters may be taken over any more.

@@ -30,11 +30,15 @@ pub(crate) enum Place {
 pub(super) enum Naming {
     /// As the in-tree driver names them. perf itself knows the other names of an event.
     InTree,
-    /// As the in-tree driver names them, and by the other names. There is always a file `cpus`.
+    /// As the in-tree driver names them, with the other names and those of cache events. There is always a
+    /// file `cpus`.
     OfCore,
     /// Apart from the names of the in-tree driver, so that an event without a PMU is not opened on
     /// this one: the files have a [prefix](Self::prefix). For each name, `format/` has a bit of
-    /// `config3`, as the terms of an event may be fields: `rust_pmu/instructions/`.
+    /// `config2`, as the terms of an event may be fields: `rust_pmu/instructions/`.
+    ///
+    /// A CPU can have 44 names, so that `config` has no room for them. Programs that read `format/`
+    /// know `config2`. perf knows `config3` only since 6.3.
     Apart,
 }
 

@@ -8,7 +8,10 @@ use crate::{
         AttributeGroups,
         File, //
     },
-    pmc::Capabilities,
+    pmc::{
+        Capabilities,
+        Selectable, //
+    },
     system::cpumask::CpuMask, //
 };
 use core::ops::ControlFlow;
@@ -44,7 +47,7 @@ pub(crate) fn attribute_groups(
 
     if naming == Naming::Apart {
         finished(capabilities.for_each_selectable(&mut |bit, (name, _)| {
-            push(&mut format, File::new(name, fmt!("config3:{bit}")))
+            push(&mut format, File::new(name, fmt!("config2:{bit}")))
         }))?;
     }
 
@@ -80,14 +83,13 @@ pub(crate) fn attribute_groups(
     AttributeGroups::with_files(files, folders)
 }
 
-/// The encodings of the events that bits of `config3` select by name, by these bits. Task context,
-/// may sleep.
-pub(super) fn named(capabilities: &Capabilities, naming: Naming) -> Result<KVec<u64>> {
+/// The events that bits of `config2` select by name, by these bits. Task context, may sleep.
+pub(super) fn named(capabilities: &Capabilities, naming: Naming) -> Result<KVec<Selectable>> {
     let mut named = KVec::new();
     if naming == Naming::Apart {
         finished(capabilities.for_each_selectable(&mut |_, (_, text)| {
-            let config = capabilities.config_of(text).ok_or(EINVAL);
-            flow(config.and_then(|config| Ok(named.push(config, GFP_KERNEL)?)))
+            let event = capabilities.event_of(text).ok_or(EINVAL);
+            flow(event.and_then(|event| Ok(named.push(event, GFP_KERNEL)?)))
         }))?;
     }
     Ok(named)

@@ -4,6 +4,8 @@
 //!
 //! The tables are in the vendors' folders.
 
+use core::ffi::CStr;
+
 /// `enum perf_hw_cache_id` (`include/uapi/linux/perf_event.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cache {
@@ -69,6 +71,85 @@ pub(super) const fn counted(
         access: event(access),
         miss: event(miss),
     }
+}
+
+/// perf's names of an operation of a cache: for accesses and misses.
+type Names = [&'static CStr; 2];
+
+/// The names by which perf lists cache events (`tools/perf/pmu-events/make_legacy_cache.py`), in lower
+/// case: perf finds a file of mixed case in no spelling.
+static NAMES: [[Names; 3]; 7] = {
+    const fn name(text: &'static str) -> &'static CStr {
+        match CStr::from_bytes_with_nul(text.as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!(),
+        }
+    }
+    macro_rules! names {
+        ($cache:literal) => {
+            [
+                [
+                    name(concat!($cache, "-loads\0")),
+                    name(concat!($cache, "-load-misses\0")),
+                ],
+                [
+                    name(concat!($cache, "-stores\0")),
+                    name(concat!($cache, "-store-misses\0")),
+                ],
+                [
+                    name(concat!($cache, "-prefetches\0")),
+                    name(concat!($cache, "-prefetch-misses\0")),
+                ],
+            ]
+        };
+    }
+    [
+        names!("l1-dcache"),
+        names!("l1-icache"),
+        names!("llc"),
+        names!("dtlb"),
+        names!("itlb"),
+        names!("branch"),
+        names!("node"),
+    ]
+};
+
+/// A cache event with perf's name of it.
+#[derive(Clone, Copy)]
+pub(super) struct NamedCacheEvent {
+    pub(super) name: &'static CStr,
+    /// `attr.config`.
+    pub(super) config: u64,
+    /// `attr.config1`.
+    pub(super) config1: u64,
+}
+
+/// The cache events of a table that are counted.
+pub(super) fn named(
+    table: &'static [&'static [CacheEvents]],
+) -> impl Iterator<Item = NamedCacheEvent> {
+    let rows = table.iter().copied().flatten();
+    rows.flat_map(|row| {
+        let names = NAMES.get(row.cache as usize);
+        let names = names.and_then(|names| names.get(row.operation as usize));
+        let events = [row.access, row.miss];
+        names
+            .into_iter()
+            .flatten()
+            .zip(events)
+            .filter_map(|(name, event)| {
+                let (config, config1) = match event {
+                    CacheEvent::Config(config) => (config, 0),
+                    CacheEvent::Extra { config, config1 } => (config, config1),
+                    CacheEvent::Missing | CacheEvent::Invalid => return None,
+                };
+                Some(NamedCacheEvent {
+                    name,
+                    config,
+                    config1,
+                })
+            })
+    })
 }
 
 /// An operation that the cache does not have.

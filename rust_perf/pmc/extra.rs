@@ -231,6 +231,13 @@ impl ExtraEvents {
             .map_or(event, |code| event.with_code(code.code))
     }
 
+    /// The field of `attr.config1` for `event`.
+    pub(super) fn field(&self, event: EventSel) -> Option<&'static ExtraField> {
+        let row = self.row(event);
+        let is_of = |field: &&ExtraField| row.iter().any(|code| code.register == field.register);
+        FIELDS.iter().find(is_of)
+    }
+
     /// The fields of `attr.config1`.
     pub(super) fn fields(&self) -> impl Iterator<Item = &'static ExtraField> + '_ {
         FIELDS.iter().filter(|field| self.need(field.register))

@@ -3,8 +3,13 @@
 //! The files of events in sysfs, and the events that are selected by name.
 
 use super::{
+    cache::{
+        self,
+        NamedCacheEvent, //
+    },
     capabilities::Capabilities,
     event::EventSel,
+    frequency::Rate,
     named::{
         EventName,
         Terms, //
@@ -19,8 +24,17 @@ use core::{
 /// What a file of `events/` reads as.
 #[derive(Clone, Copy)]
 pub enum FileText {
-    /// An event that has a number.
-    Event(Terms),
+    /// An event that has a number, and its assumed rate.
+    Event(Terms, Rate),
+    /// A cache event that needs a value in a further register.
+    Extra {
+        /// What it is without the register.
+        terms: Terms,
+        /// The field of `attr.config1`.
+        field: &'static CStr,
+        /// The value.
+        config1: u64,
+    },
     /// An event by the fields of `format/`, or what its counts are to be multiplied by.
     Static(&'static str),
 }
@@ -28,7 +42,15 @@ pub enum FileText {
 impl fmt::Display for FileText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Event(terms) => terms.fmt(f),
+            Self::Event(terms, _) => terms.fmt(f),
+            Self::Extra {
+                terms,
+                field,
+                config1,
+            } => {
+                let field = field.to_str().map_err(|_| fmt::Error)?;
+                write!(f, "{terms},{field}={config1:#x}")
+            }
             Self::Static(text) => f.write_str(text),
         }
     }
@@ -37,9 +59,21 @@ impl fmt::Display for FileText {
 /// A file of `events/`: name and contents.
 pub type EventFile = (&'static CStr, FileText);
 
+/// An event that can be selected by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selectable {
+    /// `attr.config`.
+    pub config: u64,
+    /// `attr.config1`.
+    pub config1: u64,
+    /// How often it is assumed to occur.
+    pub rate: Rate,
+}
+
 impl Capabilities {
     /// Calls `f` with the files of all events that the CPU can count, and of their scales, until it
-    /// breaks. An event has one file for each of its names if `all_names`, otherwise one.
+    /// breaks. If `all_names`, an event has one file for each of its names, and perf's cache events have
+    /// files. Otherwise an event has one file, and cache events have none.
     pub fn for_each_file<B>(
         &self,
         all_names: bool,
@@ -59,14 +93,46 @@ impl Capabilities {
             }
             let most = if all_names { usize::MAX } else { 1 };
             for name in event.name.files().iter().take(most) {
-                f((name, FileText::Event(event.terms())))?;
+                f((name, FileText::Event(event.terms(), Rate::of(event.name))))?;
             }
         }
         if let Some(code) = self.auxiliary() {
             let event = EventSel::from_raw(u16::from_be_bytes(code).into());
-            f((c"mem-loads-aux", FileText::Event(Terms(event))))?;
+            f((
+                c"mem-loads-aux",
+                FileText::Event(Terms(event), Rate::UNKNOWN),
+            ))?;
+        }
+        if all_names {
+            for event in cache::named(self.events.cache) {
+                if let Some(text) = self.cache_text(&event) {
+                    f((event.name, text))?;
+                }
+            }
         }
         ControlFlow::Continue(())
+    }
+
+    /// What the file of a cache event reads as. `None` if the CPU cannot count the event, or if
+    /// `format/` has no field for the value of its register.
+    fn cache_text(&self, event: &NamedCacheEvent) -> Option<FileText> {
+        let &NamedCacheEvent {
+            config, config1, ..
+        } = event;
+        let event = EventSel::from_raw(config);
+        if self.counters_for(event).is_empty() {
+            return None;
+        }
+        let terms = Terms(event);
+        match self.extra(event, config1).ok()? {
+            None => Some(FileText::Event(terms, Rate::CACHE)),
+            Some(_) if self.names_extra => Some(FileText::Extra {
+                terms,
+                field: self.events.extra.field(event)?.name,
+                config1,
+            }),
+            Some(_) => None,
+        }
     }
 
     /// Calls `f` with the events of these files that can be selected by name, and the bit that
@@ -103,12 +169,22 @@ impl Capabilities {
         has_scale.is_continue()
     }
 
-    /// The encoding in `attr.config` of an event by the contents of its file.
-    pub fn config_of(&self, text: FileText) -> Option<u64> {
-        match text {
-            FileText::Event(Terms(event)) => Some(event.into_raw()),
-            FileText::Static(text) => self.encode(text),
-        }
+    /// An event by the contents of its file. `None` if these are no event.
+    pub fn event_of(&self, text: FileText) -> Option<Selectable> {
+        let (config, config1, rate) = match text {
+            FileText::Event(Terms(event), rate) => (event.into_raw(), 0, rate),
+            FileText::Extra {
+                terms: Terms(event),
+                config1,
+                ..
+            } => (event.into_raw(), config1, Rate::CACHE),
+            FileText::Static(text) => (self.encode(text)?, 0, Rate::UNKNOWN),
+        };
+        Some(Selectable {
+            config,
+            config1,
+            rate,
+        })
     }
 
     /// The bits of `attr.config` that say which event it is: an event that is selected by name

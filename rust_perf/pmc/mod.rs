@@ -95,7 +95,8 @@ pub use self::{
     },
     files::{
         EventFile,
-        FileText, //
+        FileText,
+        Selectable, //
     },
     frequency::Rate,
     generation::Generation,

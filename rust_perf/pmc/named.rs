@@ -127,6 +127,9 @@ impl fmt::Display for Terms {
         if umask != 0 {
             write!(f, ",umask={umask:#04x}")?;
         }
+        if event.has(EventSel::EDGE) {
+            write!(f, ",edge")?;
+        }
         if event.has(EventSel::INV) {
             write!(f, ",inv")?;
         }

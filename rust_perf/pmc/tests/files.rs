@@ -8,8 +8,10 @@ use crate::common::{
     events::fields,
     Cpuid,
 };
-use pmc::{counter::Counter, Capabilities, FileText};
-use std::collections::BTreeSet;
+use pmc::{
+    counter::Counter, event::EventSel, CacheEvent, Capabilities, FileText, Rate, Selectable,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use suites::CPUS;
 
@@ -54,15 +56,22 @@ fn with_tsx() -> Capabilities {
         .unwrap()
 }
 
-/// `attr.config` of a file's terms, as the perf tool computes it.
-fn encode(caps: &Capabilities, terms: &str) -> u64 {
-    let mut config = 0;
+/// `attr.config` and `attr.config1` of a file's terms, as the perf tool computes them.
+fn encode(caps: &Capabilities, terms: &str) -> [u64; 2] {
+    let [mut config, mut config1] = [0; 2];
     for term in terms.split(',') {
         let (name, value) = term.split_once('=').unwrap_or((term, "1"));
         let value = match value.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).unwrap(),
             None => value.parse().unwrap(),
         };
+        let mut extra = caps.extra_format();
+        if let Some(field) = extra.find(|field| field.name.to_str() == Ok(name)) {
+            // All of them begin at bit 0.
+            assert_eq!(field.bits, "0-63", "{term}");
+            config1 |= value;
+            continue;
+        }
         let fields = fields(caps);
         let (_, bits) = fields.iter().find(|(field, _)| *field == name).unwrap();
         let mut rest = value;
@@ -75,7 +84,7 @@ fn encode(caps: &Capabilities, terms: &str) -> u64 {
         }
         assert_eq!(rest, 0, "{term}");
     }
-    config
+    [config, config1]
 }
 
 #[test]
@@ -86,7 +95,9 @@ fn each_name_stands_for_the_event_of_its_file() {
         let _ = caps.for_each_selectable::<()>(&mut |_, (name, text)| {
             let name = name.to_str().unwrap();
             let (_, terms) = files.iter().find(|(file, _)| file == name).unwrap();
-            assert_eq!(caps.config_of(text), Some(encode(&caps, terms)), "{name}");
+            let event = caps.event_of(text).unwrap();
+            let found = [event.config, event.config1];
+            assert_eq!(found, encode(&caps, terms), "{name}: {terms}");
             compared += 1;
             ControlFlow::Continue(())
         });
@@ -135,13 +146,90 @@ fn files_have_one_name_where_perf_knows_the_others() {
     for caps in all() {
         let (one, all) = (files(&caps, false), files(&caps, true));
         let added: Vec<_> = all.iter().filter(|file| !one.contains(file)).collect();
+        let caches = cache_names();
         assert!(added
             .iter()
-            .all(|(it, _)| it == "cycles" || it == "branches"));
+            .all(|(it, _)| it == "cycles" || it == "branches" || caches.contains(it)));
         assert_eq!(added.len(), all.len() - one.len());
         let names: BTreeSet<_> = all.iter().map(|(it, _)| it).collect();
         assert_eq!(names.len(), all.len(), "a name is there twice");
     }
+}
+
+/// perf's names of caches, in the order of `enum perf_hw_cache_id`.
+const CACHES: [&str; 7] = [
+    "l1-dcache",
+    "l1-icache",
+    "llc",
+    "dtlb",
+    "itlb",
+    "branch",
+    "node",
+];
+
+/// The names by which perf lists cache events, in lower case.
+fn cache_names() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for cache in CACHES {
+        for (accesses, misses) in [
+            ("loads", "load-misses"),
+            ("stores", "store-misses"),
+            ("prefetches", "prefetch-misses"),
+        ] {
+            names.extend([accesses, misses].map(|it| format!("{cache}-{it}")));
+        }
+    }
+    names
+}
+
+/// Each cache event that the CPU has is in a file, with the value of its further register, and at the
+/// rate of a cache event. An event without a file cannot be opened in-tree either, or has no counter.
+#[test]
+fn cache_events_have_files() {
+    const OPERATIONS: [&str; 3] = ["load", "store", "prefetch"];
+    let [mut with_value, mut without] = [0; 2];
+    for caps in all() {
+        let mut found = BTreeMap::new();
+        let _ = caps.for_each_selectable::<()>(&mut |_, (name, text)| {
+            let event = caps.event_of(text).unwrap();
+            found.insert(name.to_str().unwrap().to_owned(), event);
+            ControlFlow::Continue(())
+        });
+        for (i, cache) in (0..).zip(CACHES) {
+            for (j, operation) in (0..).zip(OPERATIONS) {
+                for (k, missing) in [(0, false), (1, true)] {
+                    let (config, config1) = match caps.cache_event(i | (j << 8) | (k << 16)) {
+                        CacheEvent::Config(config) => (config, 0),
+                        CacheEvent::Extra { config, config1 } => (config, config1),
+                        CacheEvent::Missing | CacheEvent::Invalid => continue,
+                    };
+                    let name = match (missing, operation) {
+                        (true, _) => format!("{cache}-{operation}-misses"),
+                        (false, "prefetch") => format!("{cache}-prefetches"),
+                        (false, _) => format!("{cache}-{operation}s"),
+                    };
+                    let event = EventSel::from_raw(config);
+                    let Some(found) = found.get(&name) else {
+                        let is_extra = config1 != 0 && caps.extra_format().next().is_none();
+                        // Sandy Bridge does not have all bits of some values.
+                        let is_refused = caps.extra(event, config1).is_err();
+                        let is_counted = !caps.counters_for(event).is_empty();
+                        assert!(!is_counted || is_refused || is_extra, "{name}");
+                        without += 1;
+                        continue;
+                    };
+                    let want = Selectable {
+                        config,
+                        config1,
+                        rate: Rate::CACHE,
+                    };
+                    assert_eq!(*found, want, "{name}");
+                    with_value += usize::from(config1 != 0);
+                }
+            }
+        }
+    }
+    assert!(with_value > 100 && without > 0, "{with_value}, {without}");
 }
 
 /// With metrics, slots are one of their files. Without them it is a file like those of other events.
@@ -158,7 +246,7 @@ fn slots_have_one_file() {
 
 #[test]
 fn a_value_that_does_not_fit_is_refused() {
-    let config = |terms| with_tsx().config_of(FileText::Static(terms));
+    let config = |terms| Some(with_tsx().event_of(FileText::Static(terms))?.config);
     assert_eq!(config("event=0xff,umask=0xff,edge"), Some(0x4_ffff));
     for terms in [
         "event=0x100",
