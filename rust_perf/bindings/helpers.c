@@ -10,6 +10,7 @@
 #include <linux/err.h>
 #include <linux/irqflags.h>
 #include <linux/kprobes.h>
+#include <linux/nospec.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/slab.h>
@@ -174,6 +175,11 @@ void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
 				void (*func)(void *info), void *info)
 {
 	on_each_cpu_cond(cond, func, info, true);
+}
+
+size_t rust_perf_array_index_nospec(size_t index, size_t size)
+{
+	return array_index_nospec(index, size);
 }
 
 void rust_perf_sysfs_attr_init(struct attribute *attr)

@@ -53,6 +53,7 @@ void *rust_perf_per_cpu_ptr(void __percpu *ptr, unsigned int cpu);
 unsigned int rust_perf_next_possible_cpu(unsigned int from);
 void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
 				void (*func)(void *info), void *info);
+size_t rust_perf_array_index_nospec(size_t index, size_t size);
 void rust_perf_sysfs_attr_init(struct attribute *attr);
 bool rust_perf_has_pmu(unsigned long bus, const char *name);
 ssize_t rust_perf_show_online_cpus(struct device *dev,

@@ -25,7 +25,8 @@ use crate::{
         ExtraError,
         ExtraInUse,
         Rate, //
-    }, //
+    },
+    system::nospec, //
 };
 use core::num::NonZeroU64;
 use kernel::prelude::*;
@@ -144,7 +145,7 @@ impl CorePmu {
         if !names.is_power_of_two() || has_code {
             return by_number(Rate::UNKNOWN);
         }
-        match self.named.get(names.trailing_zeros() as usize) {
+        match nospec::get(&self.named, names.trailing_zeros() as usize) {
             Some(event) => Selection {
                 selector: Selector::Config(event.config | config),
                 names,

@@ -3,7 +3,8 @@
 //! Kernel services that the drivers need and the `kernel` crate does not have:
 //! calls of its functions, interrupt contexts, a lock for them, words that one CPU accesses, data
 //! of each CPU, sets of CPUs, CPU hotplug, the detector of hard lockups, the system's sleep and
-//! shutdown, tasks, trace points and probes, and what says where a probe is.
+//! shutdown, tasks, indexes that users choose, trace points and probes, and what says where a
+//! probe is.
 
 pub mod address_space;
 pub mod cpumask;
@@ -13,6 +14,7 @@ pub mod irq;
 pub mod kprobe;
 pub mod local;
 pub mod lockup;
+pub mod nospec;
 pub mod path;
 pub mod percpu;
 pub mod raw_spinlock;

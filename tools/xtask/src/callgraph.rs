@@ -61,6 +61,13 @@ const FORBIDDEN: &[&str] = &[
     LOCKED,
 ];
 
+/// What must be reached: an index into a table that a user chooses is masked
+/// (`rust_perf/system/nospec.rs`).
+const REQUIRED: &[(&str, &str)] = &[(
+    "callbacks::Callbacks<rust_perf::core_pmu::CorePmu>>::event_init",
+    "rust_perf_array_index_nospec",
+)];
+
 /// What stands for a locked instruction in the graph.
 const LOCKED: &str = "a locked instruction";
 
@@ -94,6 +101,13 @@ impl<'a> CallGraph<'a> {
 
     /// The first path from `root` to a function that is forbidden.
     fn forbidden_path(&self, root: &'a str) -> Option<Vec<&'a str>> {
+        self.path(root, |function| {
+            FORBIDDEN.iter().any(|word| function.contains(word))
+        })
+    }
+
+    /// The first path from `root` to a function of this kind.
+    fn path(&self, root: &'a str, is_searched: impl Fn(&str) -> bool) -> Option<Vec<&'a str>> {
         let mut seen = HashSet::from([root]);
         let mut paths = vec![vec![root]];
         while let Some(path) = paths.pop() {
@@ -104,7 +118,7 @@ impl<'a> CallGraph<'a> {
                     continue;
                 }
                 let longer: Vec<_> = path.iter().copied().chain([function]).collect();
-                if FORBIDDEN.iter().any(|word| function.contains(word)) {
+                if is_searched(function) {
                     return Some(longer);
                 }
                 if self.0.contains_key(function) {
@@ -115,12 +129,18 @@ impl<'a> CallGraph<'a> {
         None
     }
 
-    /// Fails if a root is missing or reaches what it must not.
+    /// The function whose name ends like this.
+    fn function(&self, end: &str) -> Result<&'a str> {
+        let name = self.0.keys().find(|name| name.ends_with(end));
+        let name = name.with_context(|| format!("the module has no function …{end}"))?;
+        Ok(name)
+    }
+
+    /// Fails if a root is missing, reaches what it must not, or does not reach what it must.
     fn check(&self) -> Result<()> {
         let mut bad = Vec::new();
         for root in ROOTS {
-            let name = self.0.keys().find(|name| name.ends_with(root));
-            let name = name.with_context(|| format!("the module has no function …{root}"))?;
+            let name = self.function(root)?;
             if let Some(path) = self.forbidden_path(name) {
                 bad.push(path.join("\n    calls "));
             }
@@ -130,6 +150,10 @@ impl<'a> CallGraph<'a> {
             "code that runs in any context can reach what must not be called there:\n  {}",
             bad.join("\n  ")
         );
+        for (root, required) in REQUIRED {
+            let path = self.path(self.function(root)?, |function| function == *required);
+            ensure!(path.is_some(), "…{root} does not call {required}");
+        }
         Ok(())
     }
 }
@@ -253,6 +277,14 @@ mod tests {
         assert_eq!(path[..2], ["<a::B<c>>::start", "helper"]);
         assert_eq!(path.len(), 3);
         assert_eq!(graph.forbidden_path("quiet"), None);
+    }
+
+    #[test]
+    fn what_is_called_is_found_behind_a_call() {
+        let graph = CallGraph::parse(DISASSEMBLY);
+        let path = |root| graph.path(root, |function| function == "__fentry__");
+        assert!(path("<a::B<c>>::start").is_some());
+        assert!(path("helper").is_none());
     }
 
     #[test]
