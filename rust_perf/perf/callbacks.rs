@@ -118,12 +118,15 @@ impl<T: Pmu> Callbacks<T> {
                 if generic => {}
             _ => return ENOENT.to_errno(),
         }
-        // SAFETY: perf sets it before it opens the event.
-        let is_inherited = unsafe { !(*event).parent.is_null() };
-        if let (Some(only_on), Some(cpu)) = (only_on, new.cpu()) {
+        // SAFETY: This is `event_init`.
+        let opening = match unsafe { NewEvent::new(new) } {
+            Ok(opening) => opening,
+            Err(error) => return error.to_errno(),
+        };
+        if let (Some(only_on), Some(cpu), None) = (only_on, new.cpu(), opening.parent()) {
             // The parent was on one of these CPUs. That may be offline now: a task can be
             // forked all the same.
-            if !is_inherited && !only_on.opens_on.contains_online(cpu) {
+            if !only_on.opens_on.contains_online(cpu) {
                 return ENOENT.to_errno();
             }
         }
@@ -131,8 +134,6 @@ impl<T: Pmu> Callbacks<T> {
         new.set_extra_register(None);
         new.set_user_index(None);
         new.clear_scratch();
-        // SAFETY: This is `event_init`.
-        let opening = unsafe { NewEvent::new(new) };
         match opening
             .leader_can_lead()
             .and_then(|()| driver.event_init(&opening))

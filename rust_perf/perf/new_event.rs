@@ -24,44 +24,69 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The PMU's `event_init` is running for the event.
-pub struct NewEvent<'a, T>(&'a Event<T>);
+/// The PMU's `event_init` is running for the event. The parent is an event of the same PMU.
+pub struct NewEvent<'a, T> {
+    event: &'a Event<T>,
+    parent: Option<&'a Event<T>>,
+}
 
 impl<'a, T: Pmu> NewEvent<'a, T> {
+    /// Fails with `ENOENT` if the event is inherited from one of another PMU.
+    ///
+    /// perf asks the parent's PMU first. If that refuses the event, perf offers it to other PMUs.
+    /// None of them can continue what the parent counts.
+    ///
     /// # Safety
     ///
     /// The value must exist only while the PMU's `event_init` runs for `event`.
-    pub(super) unsafe fn new(event: &'a Event<T>) -> Self {
-        // INVARIANT: By the safety requirement.
-        NewEvent(event)
+    pub(super) unsafe fn new(event: &'a Event<T>) -> Result<Self> {
+        // SAFETY: perf sets both before it opens the event.
+        let (parent, pmu) = unsafe { ((*event.as_raw()).parent, (*event.as_raw()).pmu) };
+        if parent.is_null() {
+            // INVARIANT: By the safety requirement. There is no parent.
+            return Ok(NewEvent {
+                event,
+                parent: None,
+            });
+        }
+        // SAFETY: perf holds a reference to the parent, and does not change the PMU of an open event
+        // that has a child.
+        if unsafe { (*parent).pmu } != pmu {
+            return Err(ENOENT);
+        }
+        // SAFETY: The parent is an event of `pmu`, the `Registration<T>` of `event`. It is open, and
+        // `event` keeps it.
+        let parent = unsafe { Event::from_raw(parent) };
+        // INVARIANT: By the safety requirement. The PMUs have been compared.
+        Ok(NewEvent {
+            event,
+            parent: Some(parent),
+        })
     }
 
     pub(super) fn event(&self) -> &Event<T> {
-        self.0
+        self.event
     }
 
     /// What the user asks for.
     pub fn attr(&self) -> &Attr {
-        self.0.attr()
+        self.event.attr()
     }
 
     /// Whether the event takes samples.
     pub fn is_sampling(&self) -> bool {
-        self.0.is_sampling()
+        self.event.is_sampling()
     }
 
-    /// The event of a parent task that this one is inherited from. It has passed all checks.
+    /// The event of the same PMU that a child task inherits as this one. It has passed all checks.
     pub fn parent(&self) -> Option<&Event<T>> {
-        // SAFETY: perf sets it before it opens the event, and the event keeps its parent.
-        let parent = unsafe { (*self.0.as_raw()).parent };
-        // SAFETY: The parent is an event of the same PMU, and is open: its `event_init` has returned.
-        (!parent.is_null()).then(|| unsafe { Event::from_raw(parent) })
+        self.parent
     }
 
     /// The leader of the group that the event is to join, of whatever PMU. perf holds a reference to
     /// it while the event is being opened.
     pub(super) fn any_leader(&self) -> Option<*mut bindings::perf_event> {
-        let event = self.0.as_raw();
+        let event = self.event.as_raw();
         // SAFETY: perf sets `group_leader` before `event_init`, to the event itself or to one that
         // it holds a reference to.
         let leader = unsafe { (*event).group_leader };
@@ -100,20 +125,20 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
 
     /// Whether the event is bound to a task.
     pub fn is_of_task(&self) -> bool {
-        self.0.is_of_task()
+        self.event.is_of_task()
     }
 
     /// The PMU that the event is being opened on.
     pub(super) fn pmu(&self) -> *mut bindings::pmu {
         // SAFETY: perf sets it before it opens the event.
-        unsafe { (*self.0.as_raw()).pmu }
+        unsafe { (*self.event.as_raw()).pmu }
     }
 
     /// The task that the event is bound to.
     pub fn task(&self) -> Option<ARef<Task>> {
         // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet. perf has
         // set the field. It is null if there is no task.
-        let task = unsafe { (*self.0.as_raw()).hw.target };
+        let task = unsafe { (*self.event.as_raw()).hw.target };
         let task = NonNull::new(task)?.cast::<Task>();
         // SAFETY: The event has a reference to its task. `Task` is a transparent wrapper of it.
         Some(unsafe { task.as_ref() }.into())
@@ -122,7 +147,7 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
     /// The CPU that the event is bound to.
     pub fn cpu(&self) -> Option<u32> {
         // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
-        let cpu = unsafe { (*self.0.as_raw()).cpu };
+        let cpu = unsafe { (*self.event.as_raw()).cpu };
         u32::try_from(cpu).ok()
     }
 
@@ -130,9 +155,9 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
     /// until perf changes it.
     pub fn set_period(&self, period: u64) {
         // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
-        unsafe { addr_of_mut!((*self.0.as_raw()).hw.sample_period).write(period) };
-        self.0.set_last_period(period);
-        self.0.period_left().set(period);
+        unsafe { addr_of_mut!((*self.event.as_raw()).hw.sample_period).write(period) };
+        self.event.set_last_period(period);
+        self.event.period_left().set(period);
     }
 
     /// Replaces what the user asked for by a fixed period. If that was a frequency, perf
@@ -140,7 +165,7 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
     pub fn fix_period(&self, period: u64) {
         // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
         unsafe {
-            let attr = addr_of_mut!((*self.0.as_raw()).attr);
+            let attr = addr_of_mut!((*self.event.as_raw()).attr);
             (*attr).__bindgen_anon_1.sample_period = period;
             (*attr).set_freq(0);
         }
@@ -171,7 +196,7 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         const {
             assert!(T::TASK_CONTEXT.locks_group());
         }
-        let event = self.0.as_raw();
+        let event = self.event.as_raw();
         let Some(leader) = self.any_leader() else {
             return Ok(());
         };
