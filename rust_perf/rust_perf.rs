@@ -53,7 +53,8 @@ module! {
         named_events: u8 {
             default: 0,
             description: "Whether the perf tool takes the PMUs for those of types of cores, and offers \
-                          its named events and metrics of this CPU for rust_pmu: 0, the default, or 1",
+                          its named events and metrics of this CPU for rust_pmu: 0, the default, or 1. \
+                          Not on hybrid CPUs",
         },
         primary: u8 {
             default: 0,

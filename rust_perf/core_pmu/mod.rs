@@ -236,8 +236,7 @@ impl Handler {
 #[vtable]
 impl Pmu for CorePmu {
     const TASK_CONTEXT: TaskContext = TaskContext::HARDWARE;
-    const CAPABILITIES: Capabilities =
-        Capabilities::EXTENDED_HW_TYPE.and(Capabilities::MEDIATED_VPMU);
+    const CAPABILITIES: Capabilities = Capabilities::MEDIATED_VPMU;
 
     /// The event's EVENTSEL, without EN. INT is set, so it is not 0.
     type EventData = Word;

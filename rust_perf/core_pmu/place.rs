@@ -4,7 +4,10 @@
 //! and types.
 
 use crate::{
-    perf::PmuType,
+    perf::{
+        GenericEvents,
+        PmuType, //
+    },
     pmc::CoreType, //
 };
 use kernel::prelude::*;
@@ -32,6 +35,11 @@ pub(super) enum Naming {
     InTree,
     /// As the in-tree driver names them, with the other names and those of cache events. There is always a
     /// file `cpus`.
+    ///
+    /// Not on hybrid CPUs. If several PMUs have such a file, perf opens its generic events with the
+    /// PMU's number in `config` only if all of them take these. This PMU [does
+    /// not](Place::generic_events). perf would open those of `cpu_atom` without a number, and
+    /// `cpu_core` would count them.
     OfCore,
     /// Apart from the names of the in-tree driver, so that an event without a PMU is not opened on
     /// this one: the files have a [prefix](Self::prefix). For each name, `format/` has a bit of
@@ -85,6 +93,35 @@ impl Place {
             Self::Beside {
                 named_events: false,
             } => Naming::Apart,
+        }
+    }
+
+    /// Whether the PMUs take generic events.
+    ///
+    /// Beside the in-tree driver they refuse them, and have no `PERF_PMU_CAP_EXTENDED_HW_TYPE`, for two
+    /// reasons:
+    ///
+    /// - perf offers a generic event that no PMU has taken to all PMUs, the newest first. It may be
+    ///   one of the in-tree driver: `cpu_core` refuses the events of an efficient core, and ours are
+    ///   asked before `cpu_atom`, which takes them.
+    /// - The in-tree driver takes each PMU with the capability for its own (`is_x86_event()`). If a
+    ///   group has our event and one of the in-tree driver is to join it, `collect_events()` would
+    ///   schedule ours, and write into it; `validate_group()` would compare our PMU with its own;
+    ///   `check_leader_group()` would take a word of our leader for its flags; and
+    ///   `intel_pmu_hw_config()`, for auto counter reload on a hybrid CPU, would read the structure of
+    ///   its own that it expects around our `struct pmu`.
+    ///
+    /// Without the capability these functions skip our events, and perf then refuses the group, as it
+    /// does any group with events of two hardware PMUs.
+    ///
+    /// `intel_pmu_hw_config()` also treats the leader of a group without that check, whatever its PMU
+    /// is: for branch counters, precise samples and metrics it sets bits of `hw.flags` and clears bits
+    /// of `hw.dyn_constraint`. This driver uses neither word, but for one bit of `hw.flags`
+    /// (`PERF_EVENT_FLAG_USER_READ_CNT`) that the in-tree driver leaves alone.
+    pub(super) fn generic_events(self) -> GenericEvents {
+        match self {
+            Self::InTree => GenericEvents::Taken,
+            Self::Beside { .. } => GenericEvents::Refused,
         }
     }
 

@@ -71,9 +71,9 @@ enum NmiRegistration {
 ///
 /// All other failures are errors, because the user asked for something that can be
 /// had in another way, or the kernel cannot run the driver: a generation that the CPU lacks, or
-/// `primary=1` without usable counters (`ENODEV`), counters that someone else uses
-/// (`EBUSY`), with `primary=1` PMUs that need the in-tree driver (`EBUSY`), functions that are missing
-/// in the kernel.
+/// `primary=1` without usable counters (`ENODEV`), `named_events=1` on a hybrid CPU (`EINVAL`, see
+/// [`Naming::OfCore`]), counters that someone else uses (`EBUSY`), with `primary=1` PMUs that need
+/// the in-tree driver (`EBUSY`), functions that are missing in the kernel.
 pub(crate) fn register(
     options: &Options,
     place: Place,
@@ -110,6 +110,12 @@ pub(crate) fn register(
         return Err(ENODEV);
     }
     let naming = place.naming();
+    if naming == Naming::OfCore && all.iter().any(|it| it.core_type.is_some()) {
+        pr_err!(
+            "named_events=1: not on a hybrid CPU: perf would mistake `cpu_atom` for `cpu_core`\n"
+        );
+        return Err(EINVAL);
+    }
     let mut parts = KVec::new();
     for hardware in &all {
         parts.push(Part::of(hardware, &all, &refused, naming)?, GFP_KERNEL)?;
@@ -118,9 +124,12 @@ pub(crate) fn register(
     let mut handlers = KVec::new();
     for (hardware, part) in all.into_iter().zip(parts) {
         let cpus = part.as_ref().map(|part| part.cpus.clone());
-        let only_on = part.as_ref().map(Part::only_on);
+        let scope = perf::Scope {
+            only_on: part.as_ref().map(Part::only_on),
+            generic_events: place.generic_events(),
+        };
         let driver = CorePmu::new(hardware, sampling, part, naming);
-        let instance = perf::Instance::only_on(driver, only_on)?;
+        let instance = perf::Instance::with_scope(driver, scope)?;
         handlers.push(Handler(instance.clone()), GFP_KERNEL)?;
         instances.push((instance, cpus), GFP_KERNEL)?;
     }

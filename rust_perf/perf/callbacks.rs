@@ -5,9 +5,10 @@
 use super::{
     cpu_event::AddedEvent,
     pmu::{
-        Capabilities,
+        GenericEvents,
         Instance,
-        Pmu, //
+        Pmu,
+        Scope, //
     },
     registration::Registration,
     CpuEvent,
@@ -90,54 +91,31 @@ impl<T: Pmu> Callbacks<T> {
     /// See [`Callbacks`].
     pub(super) unsafe extern "C" fn filter(pmu: *mut bindings::pmu, cpu: c_int) -> bool {
         // SAFETY: perf passes a PMU of a `Registration<T>`.
-        let Instance { only_on, .. } = unsafe { Self::instance(pmu) };
-        only_on
-            .as_ref()
-            .is_some_and(|it| !it.cpus.contains(cpu as u32))
+        let Instance { scope, .. } = unsafe { Self::instance(pmu) };
+        let only_on = scope.only_on.as_ref();
+        only_on.is_some_and(|it| !it.cpus.contains(cpu as u32))
     }
 
+    /// perf opens an event, on this PMU or on the first that takes it. Task context, may sleep.
+    ///
     /// # Safety
     ///
     /// See [`Callbacks`].
     pub(super) unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
         // SAFETY: perf passes an event of a `Registration<T>`, which is initialised but for what
         // the PMU adds to it. Nothing reads that before this returns.
-        let (
-            Instance {
-                driver, only_on, ..
-            },
-            new,
-        ) = unsafe { Self::event(event) };
-        // SAFETY: The PMU's number does not change while it is registered.
-        let own_type = unsafe { (*(*event).pmu).type_ } as u32;
-        let generic = T::CAPABILITIES.contains(Capabilities::EXTENDED_HW_TYPE);
-        match new.attr().event_type() {
-            event_type if event_type == own_type => {}
-            bindings::perf_type_id_PERF_TYPE_HARDWARE
-            | bindings::perf_type_id_PERF_TYPE_HW_CACHE
-                if generic => {}
-            _ => return ENOENT.to_errno(),
-        }
+        let (instance, new) = unsafe { Self::event(event) };
         // SAFETY: This is `event_init`.
-        let opening = match unsafe { NewEvent::new(new) } {
-            Ok(opening) => opening,
-            Err(error) => return error.to_errno(),
-        };
-        if let (Some(only_on), Some(cpu), None) = (only_on, new.cpu(), opening.parent()) {
-            // The parent was on one of these CPUs. That may be offline now: a task can be
-            // forked all the same.
-            if !only_on.opens_on.contains_online(cpu) {
-                return ENOENT.to_errno();
-            }
-        }
-        new.set_index(None);
-        new.set_extra_register(None);
-        new.set_user_index(None);
-        new.clear_scratch();
-        match opening
-            .leader_can_lead()
-            .and_then(|()| driver.event_init(&opening))
-        {
+        let opened = unsafe { NewEvent::new(new) }.and_then(|opening| {
+            Self::check_scope(&instance.scope, &opening)?;
+            new.set_index(None);
+            new.set_extra_register(None);
+            new.set_user_index(None);
+            new.clear_scratch();
+            opening.leader_can_lead()?;
+            instance.driver.event_init(&opening)
+        });
+        match opened {
             Ok(data) => {
                 // SAFETY: This is the only call for this event, which is being opened.
                 unsafe { new.set_data(data) };
@@ -147,6 +125,30 @@ impl<T: Pmu> Callbacks<T> {
             }
             Err(error) => error.to_errno(),
         }
+    }
+
+    /// Fails with `ENOENT` if an event is none of this PMU's, so that perf asks another PMU. Task
+    /// context.
+    fn check_scope(scope: &Scope, event: &NewEvent<'_, T>) -> Result {
+        let is_own = match event.attr().event_type() {
+            event_type if event_type == event.pmu_type() => true,
+            bindings::perf_type_id_PERF_TYPE_HARDWARE
+            | bindings::perf_type_id_PERF_TYPE_HW_CACHE => {
+                scope.generic_events == GenericEvents::Taken
+            }
+            _ => false,
+        };
+        if !is_own {
+            return Err(ENOENT);
+        }
+        // The CPU of an inherited event may be offline: its parent was on it, and a task can be
+        // forked all the same.
+        if let (Some(only_on), Some(cpu), None) = (&scope.only_on, event.cpu(), event.parent()) {
+            if !only_on.opens_on.contains_online(cpu) {
+                return Err(ENOENT);
+            }
+        }
+        Ok(())
     }
 
     /// # Safety

@@ -209,8 +209,8 @@ impl<T: Pmu> Event<T> {
     /// On an architecture that does, call this in `event_init` only.
     pub fn set_user_readable(&self) {
         let flags = self.flags() | bindings::PERF_EVENT_FLAG_USER_READ_CNT;
-        // SAFETY: An aligned word of the event. No other flag is ever set, so that concurrent calls
-        // write the same value.
+        // SAFETY: An aligned word of the event. No other flag means anything for this PMU, so that
+        // concurrent calls may write any of them back.
         unsafe {
             addr_of_mut!((*self.hw()).__bindgen_anon_1.__bindgen_anon_1.flags)
                 .write_volatile(flags as c_int)

@@ -110,10 +110,12 @@ pub use self::{
     },
     pmu::{
         Capabilities,
+        GenericEvents,
         Instance,
         OnlyOn,
         Pmu,
         PmuType,
+        Scope,
         TaskContext, //
     },
     record::{

@@ -134,6 +134,12 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         unsafe { (*self.event.as_raw()).pmu }
     }
 
+    /// The number of that PMU.
+    pub(super) fn pmu_type(&self) -> u32 {
+        // SAFETY: The PMU is registered, and keeps its number while it is.
+        unsafe { (*self.pmu()).type_ as u32 }
+    }
+
     /// The task that the event is bound to.
     pub fn task(&self) -> Option<ARef<Task>> {
         // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet. perf has

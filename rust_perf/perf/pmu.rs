@@ -61,9 +61,6 @@ impl Capabilities {
     pub const NO_NMI: Self = Capabilities(bindings::PERF_PMU_CAP_NO_NMI);
     /// The PMU cannot exclude any privilege level.
     pub const NO_EXCLUDE: Self = Capabilities(bindings::PERF_PMU_CAP_NO_EXCLUDE);
-    /// The PMU has generic events. perf passes it events of `PERF_TYPE_HARDWARE` and
-    /// `PERF_TYPE_HW_CACHE` with the PMU's number in the upper half of `config`.
-    pub const EXTENDED_HW_TYPE: Self = Capabilities(bindings::PERF_PMU_CAP_EXTENDED_HW_TYPE);
     /// KVM may hand the PMU's hardware to a guest (mediated vPMU). perf takes the
     /// events off the CPU meanwhile, or refuses one of the two.
     pub const MEDIATED_VPMU: Self = Capabilities(bindings::PERF_PMU_CAP_MEDIATED_VPMU);
@@ -77,10 +74,30 @@ impl Capabilities {
     pub const fn and(self, other: Self) -> Self {
         Capabilities(self.0 | other.0)
     }
+}
 
-    /// Whether all of `other` are among these.
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
+/// Whether a PMU takes perf's generic events (`PERF_TYPE_HARDWARE` and `PERF_TYPE_HW_CACHE`) besides
+/// those of its own type.
+///
+/// perf offers a PMU generic events that have its number in the upper half of `config`. It masks the
+/// number before [`Pmu::event_init`]. It also offers every PMU the generic events that no PMU has
+/// taken. So a PMU that takes them cannot tell which one the user meant.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum GenericEvents {
+    /// It refuses them with `ENOENT`.
+    #[default]
+    Refused,
+    /// It takes them, as the PMU of a type of core (`PERF_PMU_CAP_EXTENDED_HW_TYPE`).
+    Taken,
+}
+
+impl GenericEvents {
+    /// The capability that tells perf.
+    pub(super) const fn capability(self) -> Capabilities {
+        match self {
+            Self::Refused => Capabilities::NONE,
+            Self::Taken => Capabilities(bindings::PERF_PMU_CAP_EXTENDED_HW_TYPE),
+        }
     }
 }
 
@@ -228,7 +245,16 @@ pub struct Instance<T: Pmu> {
     #[pin]
     pub(super) driver: T,
     pub(super) cpus: PerCpu<T>,
-    pub(super) only_on: Option<OnlyOn>,
+    pub(super) scope: Scope,
+}
+
+/// The events that perf may put on a PMU. By default, those of its own type on all CPUs.
+#[derive(Default)]
+pub struct Scope {
+    /// The CPUs, if not all.
+    pub only_on: Option<OnlyOn>,
+    /// Whether there are generic events.
+    pub generic_events: GenericEvents,
 }
 
 /// The CPUs that a PMU is on, if that is not all of them. perf puts its events on no other CPU.
@@ -246,11 +272,11 @@ impl<T: Pmu> Instance<T> {
     where
         Error: From<E>,
     {
-        Self::only_on(driver, None)
+        Self::with_scope(driver, Scope::default())
     }
 
-    /// Allocates the data for each CPU, for a PMU that is on all CPUs or [only on](OnlyOn) some.
-    pub fn only_on<E>(driver: impl PinInit<T, E>, only_on: Option<OnlyOn>) -> Result<Arc<Self>>
+    /// Allocates the data for each CPU, for a PMU of another scope. Task context, may sleep.
+    pub fn with_scope<E>(driver: impl PinInit<T, E>, scope: Scope) -> Result<Arc<Self>>
     where
         Error: From<E>,
     {
@@ -258,7 +284,7 @@ impl<T: Pmu> Instance<T> {
             try_pin_init!(Self {
                 driver <- driver,
                 cpus: PerCpu::new()?,
-                only_on,
+                scope,
             }? Error),
             GFP_KERNEL,
         )

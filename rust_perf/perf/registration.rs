@@ -78,7 +78,9 @@ impl<T: Pmu> Registration<T> {
                 let pmu = bindings::pmu {
                     module: module.as_ptr().cast(),
                     attr_groups: groups.as_ptr(),
-                    capabilities: T::CAPABILITIES.into_raw(),
+                    capabilities: T::CAPABILITIES
+                        .and(instance.scope.generic_events.capability())
+                        .into_raw(),
                     task_ctx_nr: T::TASK_CONTEXT.into_raw(),
                     pmu_enable: T::HAS_ENABLE.then_some(Callbacks::<T>::pmu_enable),
                     pmu_disable: T::HAS_DISABLE.then_some(Callbacks::<T>::pmu_disable),
@@ -98,6 +100,7 @@ impl<T: Pmu> Registration<T> {
                     event_unmapped: T::HAS_EVENT_UNMAPPED
                         .then_some(Callbacks::<T>::event_unmapped),
                     filter: instance
+                        .scope
                         .only_on
                         .is_some()
                         .then_some(Callbacks::<T>::filter),

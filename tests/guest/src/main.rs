@@ -15,6 +15,7 @@ mod bench;
 mod bpf;
 mod clocks;
 mod ctx;
+mod generic_events;
 mod keeper;
 mod kmsg;
 mod ktap;

@@ -148,20 +148,34 @@ impl Pmu {
             .exists()
     }
 
-    /// The `config` of the events that bits of `config3` select by name, by these bits.
-    pub fn named(&self) -> Result<Vec<u64>> {
+    /// The `config` and `config1` of the events that bits of `config2` select by name, by these bits.
+    pub fn named(&self) -> Result<Vec<[u64; 2]>> {
         let mut named = BTreeMap::new();
         for file in fs::read_dir(self.dir().join("format"))? {
             let file = file?;
             let text = fs::read_to_string(file.path())?;
-            if let Some(bit) = text.trim_end().strip_prefix("config3:") {
+            if let Some(bit) = text.trim_end().strip_prefix("config2:") {
                 let name = file.file_name().to_string_lossy().into_owned();
                 let terms = fs::read_to_string(self.event_file(&name)).context(name)?;
-                named.insert(bit.parse::<usize>()?, self.encode(terms.trim_end())?);
+                named.insert(bit.parse::<usize>()?, self.encode_all(terms.trim_end())?);
             }
         }
         ensure!(named.keys().copied().eq(0..named.len()), "gaps: {named:?}");
         Ok(named.into_values().collect())
+    }
+
+    /// The bit of `config2` that selects an event by name, if one does.
+    pub fn named_config2(&self, name: &str) -> Result<Option<u32>> {
+        let file = self.dir().join("format").join(name);
+        if !file.exists() {
+            return Ok(None);
+        }
+        let text = fs::read_to_string(file)?;
+        let bit = text
+            .trim_end()
+            .strip_prefix("config2:")
+            .context("not in config2")?;
+        Ok(Some(bit.parse()?))
     }
 
     /// The bits of `config` that make up a field of `format/`, the lowest first.
@@ -185,13 +199,25 @@ impl Pmu {
 
     /// The `config` of `event=0x…,umask=0x…`, by the fields of `format/`.
     pub fn encode(&self, terms: &str) -> Result<u64> {
-        let mut config = 0;
+        let [config, config1] = self.encode_all(terms)?;
+        ensure!(config1 == 0, "{terms} needs config1");
+        Ok(config)
+    }
+
+    /// The `config` and `config1` of `event=0x…,offcore_rsp=0x…`, by the fields of `format/`.
+    pub(crate) fn encode_all(&self, terms: &str) -> Result<[u64; 2]> {
+        let [mut config, mut config1] = [0; 2];
         for term in terms.split(',') {
             let (name, value) = term.split_once('=').unwrap_or((term, "0x1"));
             let value = match value.strip_prefix("0x") {
                 Some(digits) => u64::from_str_radix(digits, 16)?,
                 None => value.parse()?,
             };
+            let file = self.dir().join("format").join(name);
+            if fs::read_to_string(file)?.trim_end() == "config1:0-63" {
+                config1 |= value;
+                continue;
+            }
             let bits = self.field(name)?;
             ensure!(
                 value.checked_shr(bits.len() as u32).unwrap_or(0) == 0,
@@ -201,7 +227,7 @@ impl Pmu {
                 config |= ((value >> i) & 1) << bit;
             }
         }
-        Ok(config)
+        Ok([config, config1])
     }
 
     /// The events in its `events/` directory.

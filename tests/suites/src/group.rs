@@ -70,6 +70,8 @@ macro_rules! with_test_groups {
             /// Needs a `Fault::Status` with the bits of all counters.
             FaultsStatus = faults::STATUS, No(FAULTS);
             ForeignWrites = foreign_writes::TESTS, No(MSRS);
+            /// Needs the in-tree driver.
+            Generic = generic::TESTS, No(MODULES);
             /// Needs a `Fault::Gp` of GLOBAL_STATUS or the register that clears it.
             GpFault = gp_fault::TESTS, No(FAULTS);
             Groups = groups::TESTS, OfCounters;

@@ -12,11 +12,12 @@ use perf_event_open_sys::bindings::{
     PERF_SAMPLE_BRANCH_CALL_STACK, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_BRANCH_USER,
     PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_DATA_SRC, PERF_SAMPLE_IP, PERF_SAMPLE_PHYS_ADDR,
     PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_INTR, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER,
-    PERF_SAMPLE_TRANSACTION, PERF_SAMPLE_WEIGHT, PERF_TYPE_HARDWARE, PERF_TYPE_RAW,
+    PERF_SAMPLE_TRANSACTION, PERF_SAMPLE_WEIGHT, PERF_TYPE_RAW,
 };
 
 use super::expect;
 use crate::ctx::{Ctx, Test, IN_TREE};
+use crate::generic_events::PERF_TYPE_HARDWARE;
 use crate::pmu::{CpuPmu, Event, Pmu, Vendor, UNKNOWN_EVENT};
 use crate::tests;
 use crate::workload;
@@ -279,6 +280,7 @@ fn reserved_bits(ctx: &Ctx) -> Result<()> {
     for bit in [0, 1, 31, 63] {
         let ours = errno(open(&pmu, |a| a.__bindgen_anon_3.config1 = 1 << bit));
         differences.compare(&format!("config1 bit {bit}"), ours, libc::EINVAL);
+        // With a code, also those that select an event by name.
         let ours = errno(open(&pmu, |a| a.__bindgen_anon_4.config2 = 1 << bit));
         differences.compare(&format!("config2 bit {bit}"), ours, libc::EINVAL);
         let ours = errno(open(&pmu, |a| a.config3 = 1 << bit));
@@ -352,18 +354,18 @@ fn address_filter(ctx: &Ctx) -> Result<()> {
 }
 
 /// The PMU must not take events of other types: PERF_TYPE_RAW and PERF_TYPE_HARDWARE go to the
-/// in-tree driver, unless the module is in its place, and an unknown type is ENOENT.
+/// in-tree driver, or to the module if that is in its place. Without either they are ENOENT, as an
+/// unknown type is.
 fn other_types(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     let mut differences = Differences::default();
     let unknown = errno(Builder::new(Raw::new(0xc0)).build_of_type(pmu.type_ + 1_000));
     differences.compare("an unknown type", unknown, libc::ENOENT);
-    // Without a PMU of that name no PMU takes raw events, but rust_pmu takes generic ones.
-    let raw = match Pmu::find(IN_TREE) {
+    let due = match Pmu::find(IN_TREE) {
         Ok(_) => 0,
         Err(_) => libc::ENOENT,
     };
-    for (type_, due) in [(PERF_TYPE_RAW, raw), (PERF_TYPE_HARDWARE, 0)] {
+    for type_ in [PERF_TYPE_RAW, PERF_TYPE_HARDWARE] {
         let ours = errno(Builder::new(Raw::new(0)).build_of_type(type_));
         differences.compare(&format!("type {type_}"), ours, due);
     }
@@ -381,26 +383,29 @@ impl OfType for Builder<'_> {
     }
 }
 
-/// PERF_TYPE_HARDWARE events with the PMU's type in the upper half of `config` have the in-tree
-/// driver's errno.
+/// perf's hardware events, by name, have the in-tree driver's errno. What that refuses has no name.
+/// With the PMU's type in the upper half of `config` all of them are ENOENT.
 fn generic_events(ctx: &Ctx) -> Result<()> {
     let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     let mut differences = Differences::default();
     for config in 0..12 {
-        let try_on = |pmu: &Pmu| {
-            let config = (u64::from(pmu.type_) << 32) | config;
-            errno(
-                Builder::new(Raw::new(config))
-                    .exclude_hv(false)
-                    .build_of_type(0),
-            )
+        let try_on = |pmu: &Pmu| -> Result<i32> {
+            Ok(errno(pmu.generic(PERF_TYPE_HARDWARE, config)?.build()))
         };
-        let (theirs, ours) = (try_on(&in_tree), try_on(&pmu));
+        let (theirs, ours) = (try_on(&in_tree)?, try_on(&pmu)?);
         let theirs = match config == u64::from(PERF_COUNT_HW_REF_CPU_CYCLES) {
             true => stricter_errno("ref-cycles").unwrap_or(theirs),
             false => theirs,
         };
-        differences.compare(&format!("hardware event {config}"), ours, theirs);
+        if !pmu.has_names_only() {
+            differences.compare(&format!("hardware event {config}"), ours, theirs);
+            continue;
+        }
+        let due = if theirs == 0 { 0 } else { libc::ENOENT };
+        differences.compare(&format!("hardware event {config}"), ours, due);
+        let numbered = errno(pmu.generic_by_number(PERF_TYPE_HARDWARE, config).build());
+        let what = format!("hardware event {config} with the type of the PMU");
+        differences.compare(&what, numbered, libc::ENOENT);
     }
     differences.check()
 }

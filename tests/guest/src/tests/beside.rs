@@ -9,6 +9,7 @@ use anyhow::{ensure, Context, Result};
 
 use super::hybrid::on_each_type;
 use crate::ctx::{Ctx, Test};
+use crate::generic_events::cache_event_names;
 use crate::module;
 use crate::pmu::{Pmu, APART};
 use crate::program::LOOP;
@@ -134,8 +135,8 @@ fn default_events(ctx: &Ctx) -> Result<()> {
     expect_same(ctx, &[vec![], vec!["-d".into()]])
 }
 
-/// An event of rust_pmu has both names: that of its file, and the in-tree driver's. They count the
-/// same.
+/// An event of rust_pmu has both names: that of its file, and the in-tree driver's, or perf's in lower
+/// case if it is a cache event. They count the same.
 fn names_with_the_pmu(ctx: &Ctx) -> Result<()> {
     module::insert(ctx)?.context("insmod")?;
     let result = on_each_type(ctx, |ctx| both_names(ctx, &ctx.pmu()?));
@@ -151,7 +152,8 @@ fn both_names(ctx: &Ctx, pmu: &Pmu) -> Result<()> {
         stat.args([program.path()]).rows()
     };
     let event = |name: &str| format!("{}/{name}/u", pmu.name);
-    for name in in_tree_names(ctx)? {
+    let caches = cache_event_names().map(|(_, name)| name);
+    for name in in_tree_names(ctx)?.into_iter().chain(caches) {
         // Metrics count in a group only, see below. An event with a scale has the file's name only.
         // One counter counts ref-cycles, so that two of these events do not count at once.
         let is_other = ["topdown", "slots", "mem-", "ref-cycles"]

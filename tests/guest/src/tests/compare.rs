@@ -26,6 +26,7 @@ use self::differences::{
 };
 use self::report::{name, Report};
 use crate::ctx::{Ctx, Test};
+use crate::generic_events::{cache_event_names, PERF_TYPE_HW_CACHE};
 use crate::ktap::about;
 use crate::pmu::Pmu;
 use crate::tests;
@@ -224,8 +225,8 @@ fn random_attrs(ctx: &Ctx) -> Result<()> {
     comparison.finish()
 }
 
-/// All PERF_TYPE_HARDWARE and PERF_TYPE_HW_CACHE events, and some that do not exist, with the PMU's
-/// type in `config`, have the same result on both drivers.
+/// All PERF_TYPE_HARDWARE and PERF_TYPE_HW_CACHE events, and some that do not exist, have the same
+/// result on both drivers: by number in-tree, and by name on rust_pmu.
 fn generic_events(ctx: &Ctx) -> Result<()> {
     let mut comparison = Comparison::new(ctx)?;
     let hardware = (0..16).chain([1 << 8, 1 << 31, u64::from(u32::MAX)]);
@@ -409,22 +410,30 @@ fn files(pmu: &Pmu) -> Result<BTreeMap<String, String>> {
     Ok(files)
 }
 
-/// Takes the fields of `config3` out of the files, and returns their names. Each is one bit.
+/// Takes the fields of `config2` out of the files, and returns their names. Each is one bit.
 fn take_bits(files: &mut BTreeMap<String, String>) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let mut bits = BTreeSet::new();
     for (file, text) in files.iter() {
-        if let Some(bit) = text.strip_prefix("config3:") {
+        if let Some(bit) = text.strip_prefix("config2:") {
             let bit: u32 = bit.trim_end().parse()?;
             ensure!(bit < 64 && bits.insert(bit), "{file}: bit {bit}");
             names.insert(file.trim_start_matches("format/").to_owned());
         }
     }
-    files.retain(|_, text| !text.starts_with("config3:"));
+    files.retain(|_, text| !text.starts_with("config2:"));
     Ok(names)
 }
 
-/// Both PMUs have the same `format`, `events` and `caps` in sysfs, apart from [`FILES`].
+/// Whether the in-tree driver has a cache event that core counters count.
+fn has_cache_event(in_tree: &Pmu, cpu: &Cpu, id: u64) -> Result<bool> {
+    let is_northbridge = id & 0xff == differences::CACHE_NODE
+        && (cpu.shares_northbridge() || cpu.perfmon.is_family_15h());
+    Ok(!is_northbridge && in_tree.generic(PERF_TYPE_HW_CACHE, id)?.build().is_ok())
+}
+
+/// Both PMUs have the same `format`, `events` and `caps` in sysfs, apart from [`FILES`] and from the
+/// files of the cache events that the in-tree driver has by number.
 fn sysfs(ctx: &Ctx) -> Result<()> {
     let mut ours = files(&ctx.pmu()?)?;
     let mut due = files(&ctx.in_tree()?)?;
@@ -452,6 +461,14 @@ fn sysfs(ctx: &Ctx) -> Result<()> {
                 None => due.remove(*file),
             };
             ensure!(theirs != text, "{what}: {file} does not differ");
+        }
+        for (id, name) in cache_event_names() {
+            // What is in the file of an event is compared by `model_events::cache_events`.
+            if has_cache_event(&ctx.in_tree()?, &cpu, id)? {
+                let text = fs::read_to_string(ctx.pmu()?.event_file(&name))
+                    .with_context(|| name.clone())?;
+                due.insert(format!("events/{name}"), format!("{}\n", text.trim_end()));
+            }
         }
         if ctx.pmu()?.has_names_apart() {
             let bits;

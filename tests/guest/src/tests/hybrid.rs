@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
+use nix::errno::Errno;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter, CounterData};
 
@@ -17,6 +18,7 @@ use super::{
     topdown, user_read,
 };
 use crate::ctx::{in_tree_name, Ctx, Skipped, Test, RUST_PMU};
+use crate::generic_events::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use crate::kmsg::{set_judged, Kmsg};
 use crate::ktap::about_cores;
 use crate::module;
@@ -40,7 +42,7 @@ pub const TESTS: &[Test] = tests![
     counts_a_task_that_moves,
     samples_on_each_cpu,
     events_of_cpus,
-    as_a_pmu_of_a_core: [PerfTool],
+    no_pmu_of_a_core,
     groups_of_two_types,
     group_on_the_wrong_cpu,
     generic_events_as_in_tree,
@@ -252,7 +254,7 @@ fn cores_of_each_type(ctx: &Ctx) -> Result<()> {
 }
 
 /// `format/` and `caps/` are the in-tree driver's, but for the names of events that are bits of
-/// `config3`. What is in `events/` has the in-tree driver, too, under the same name or the one that
+/// `config2`. What is in `events/` has the in-tree driver, too, under the same name or the one that
 /// docs/differences.md lists.
 fn files_as_in_tree(ctx: &Ctx) -> Result<()> {
     for Part { ours, in_tree, .. } in parts(ctx)? {
@@ -264,7 +266,7 @@ fn files_as_in_tree(ctx: &Ctx) -> Result<()> {
                     let name = file.file_name().to_string_lossy().into_owned();
                     files.push((name, content(&file.path())?));
                 }
-                files.retain(|(_, text)| !text.starts_with("config3:"));
+                files.retain(|(_, text)| !text.starts_with("config2:"));
                 files.sort();
                 Ok(files)
             };
@@ -562,29 +564,18 @@ fn expect_running(what: &str, data: &CounterData, always: bool) -> Result<()> {
     Ok(())
 }
 
-/// With `named_events=1` each PMU is one of a type of core for perf, and has the CPUs and the names
-/// that the in-tree driver's has.
-fn as_a_pmu_of_a_core(ctx: &Ctx) -> Result<()> {
+/// `named_events=1` is refused, with a line in the kernel log. With files `cpus` of PMUs that refuse
+/// generic events perf would open those of `cpu_atom` on `cpu_core`.
+fn no_pmu_of_a_core(ctx: &Ctx) -> Result<()> {
     module::remove()?;
-    module::insert_with(ctx, c"named_events=1")??;
     let result = (|| {
-        for part in parts(ctx)? {
-            for pmu in [&part.ours, &part.in_tree] {
-                let cpus = listed(pmu, "cpus")?;
-                ensure!(cpus == part.cpus, "{}: {cpus:?}", pmu.name);
-                for cpu in 0..ctx.suite.cpus as usize {
-                    let here = part.cpus.contains(&cpu);
-                    expect_errno(pmu, cpu, if here { 0 } else { libc::ENOENT })?;
-                }
-            }
-            ensure!(!part.ours.has_names_apart(), "{}", part.ours.name);
-            let (rows, others) = system_wide(&part.ours)?;
-            expect_places(&rows, &part.cpus)?;
-            ensure!(others.is_empty(), "not counted on {others:?}");
-        }
+        let mut log = ctx.module_log()?;
+        module::expect_refused(ctx, c"named_events=1", Errno::EINVAL)?;
+        let lines = log.lines()?;
+        let told = lines.iter().filter(|line| line.contains("named_events=1: "));
+        ensure!(told.count() == 1, "{lines:?}");
         Ok(())
     })();
-    module::remove()?;
     module::insert(ctx)??;
     result
 }
@@ -604,30 +595,28 @@ fn groups_of_two_types(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// perf's generic events with the number of the PMU: all open or fail as in-tree, and the
-/// instructions are exact.
+/// perf's generic events, which have the number of the in-tree PMU and the names of ours: all open or
+/// fail as in-tree, and the instructions are exact. What the in-tree PMU refuses has no name.
 fn generic_events_as_in_tree(ctx: &Ctx) -> Result<()> {
-    const HARDWARE: u32 = 0;
-    const HW_CACHE: u32 = 3;
-    let open = |pmu: &Pmu, type_, id: u64| {
-        let mut event = pmu.raw((u64::from(pmu.type_) << 32) | id);
-        event.attrs_mut().type_ = type_;
-        event.build()
-    };
     let caches = (0..8u64).flat_map(|cache| {
         (0..4u64).flat_map(move |operation| {
             (0..3u64).map(move |result| cache | (operation << 8) | (result << 16))
         })
     });
-    let hardware = (0..11).map(|id| (HARDWARE, id));
-    let all: Vec<_> = hardware.chain(caches.map(|id| (HW_CACHE, id))).collect();
+    let hardware = (0..11).map(|id| (PERF_TYPE_HARDWARE, id));
+    let all: Vec<_> = hardware
+        .chain(caches.map(|id| (PERF_TYPE_HW_CACHE, id)))
+        .collect();
     let workload = workload::tight_loop(1_000_000);
     for part in parts(ctx)? {
         let _affinity = Affinity::pinned_to(part.cpus[0])?;
         let mut opened = 0;
         for &(type_, id) in &all {
-            let want = errno(open(&part.in_tree, type_, id))?;
-            let found = errno(open(&part.ours, type_, id))?;
+            let want = match errno(part.in_tree.generic(type_, id)?.build())? {
+                0 => 0,
+                _ => libc::ENOENT,
+            };
+            let found = errno(part.ours.generic(type_, id)?.build())?;
             ensure!(
                 found == want,
                 "{} type {type_} event {id:#x}: errno {found}, in-tree {want}",
@@ -636,7 +625,7 @@ fn generic_events_as_in_tree(ctx: &Ctx) -> Result<()> {
             opened += usize::from(want == 0);
         }
         ensure!(opened >= 12, "{}: only {opened} events", part.in_tree.name);
-        let mut instructions = open(&part.ours, HARDWARE, 1)?;
+        let mut instructions = part.ours.generic(PERF_TYPE_HARDWARE, 1)?.build()?;
         workload.measure(&instructions)?;
         expect(
             &part.ours.name,

@@ -15,14 +15,15 @@ mod stat;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{ensure, Context, Result};
+use libc::ENOENT;
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter};
 
 use self::model::{due, Due, Model, PERF_TYPE_RAW};
 use self::stat::{calls, metric_groups, metrics, stat, Attr, Call, Row, Stat};
 use super::compare::report::{name, Report};
-use super::model_events::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use crate::ctx::{Ctx, Test, IN_TREE};
+use crate::generic_events::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use crate::module;
 use crate::pmu::Pmu;
 use crate::program::{Installed, PATTERN};
@@ -277,17 +278,28 @@ fn replay(ctx: &Ctx, calls: &[Call]) -> Result<()> {
     let mut files: HashMap<i32, Counter> = HashMap::new();
     for call in calls {
         let Attr {
-            type_,
+            mut type_,
             mut config,
-            config1,
+            mut config1,
             config2,
             exclude_host,
         } = call.attr;
+        let mut due = call.result.err().unwrap_or(0);
         if let Ok(file) = call.result {
             files.remove(&file);
         }
         if matches!(type_, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE) {
-            config |= u64::from(pmu.type_) << 32;
+            match pmu.generic_by_name(type_, config)? {
+                Some(event) => {
+                    type_ = PERF_TYPE_RAW;
+                    [config, config1] = event;
+                }
+                None => {
+                    // An event that the in-tree driver refuses has no name.
+                    config |= u64::from(pmu.type_) << 32;
+                    due = if due == 0 { 0 } else { ENOENT };
+                }
+            }
         }
         let mut builder = Builder::new(Raw::new(config));
         let attrs = builder.attrs_mut();
@@ -312,7 +324,6 @@ fn replay(ctx: &Ctx, calls: &[Call]) -> Result<()> {
             Ok(_) => 0,
             Err(error) => error.raw_os_error().context("no errno")?,
         };
-        let due = call.result.err().unwrap_or(0);
         report.called(errno);
         refused += usize::from(due != 0 && call.group.is_some());
         if errno != due {

@@ -5,11 +5,13 @@
 use std::time::Instant;
 
 use anyhow::{ensure, Context, Result};
-use perf_event::events::{Hardware, Software};
+use perf_event::events::Software;
 use perf_event::{Builder, Counter, ReadFormat};
+use perf_event_open_sys::bindings::{PERF_COUNT_HW_CACHE_MISSES, PERF_COUNT_HW_CPU_CYCLES};
 
 use super::{alone, expect};
 use crate::ctx::{Ctx, Test};
+use crate::generic_events::PERF_TYPE_HARDWARE;
 use crate::pmu::Pmu;
 use crate::tests;
 use crate::workload::{self, Workload};
@@ -36,23 +38,17 @@ use Member::*;
 const GROUP: [Member; 5] = [Cycles, CacheMisses, PageFaults, CpuClock, TaskClock];
 
 impl Member {
-    /// The event of the calling thread, disabled. Generic hardware events name
-    /// the PMU in the upper half of `config`.
-    fn builder(self, pmu: &Pmu) -> Builder<'static> {
-        let hardware = |event| {
-            let mut builder = Builder::new(event);
-            builder.attrs_mut().config |= u64::from(pmu.type_) << 32;
-            builder.exclude_hv(false);
-            builder
-        };
+    /// The event of the calling thread, disabled. A generic hardware event is that of the PMU.
+    fn builder(self, pmu: &Pmu) -> Result<Builder<'static>> {
+        let hardware = |event: u32| pmu.generic(PERF_TYPE_HARDWARE, event.into());
         let software = |event| {
             let mut builder = Builder::new(event);
             builder.include_kernel();
-            builder
+            Ok(builder)
         };
         match self {
-            Cycles => hardware(Hardware::CPU_CYCLES),
-            CacheMisses => hardware(Hardware::CACHE_MISSES),
+            Cycles => hardware(PERF_COUNT_HW_CPU_CYCLES),
+            CacheMisses => hardware(PERF_COUNT_HW_CACHE_MISSES),
             PageFaults => software(Software::PAGE_FAULTS),
             CpuClock => software(Software::CPU_CLOCK),
             TaskClock => software(Software::TASK_CLOCK),
@@ -61,7 +57,7 @@ impl Member {
 
     /// The count of the event outside of a group.
     fn by_itself(self, pmu: &Pmu, workload: impl Fn() -> Result<Workload>) -> Result<u64> {
-        let mut counter = self.builder(pmu).build()?;
+        let mut counter = self.builder(pmu)?.build()?;
         alone(|| {
             let workload = workload()?;
             counter.reset()?;
@@ -83,7 +79,7 @@ fn measure(
         | ReadFormat::TOTAL_TIME_RUNNING;
     let mut group: Vec<Counter> = Vec::new();
     for member in order {
-        let mut builder = member.builder(pmu);
+        let mut builder = member.builder(pmu)?;
         builder.read_format(format);
         let counter = match group.first_mut() {
             None => builder.build(),

@@ -25,6 +25,7 @@ pub mod faults;
 pub mod foreign_fault;
 pub mod foreign_writes;
 pub mod garbage;
+pub mod generic;
 pub mod gp_fault;
 pub mod groups;
 pub mod hotplug;

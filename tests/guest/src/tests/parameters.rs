@@ -169,7 +169,9 @@ fn named_events_file(ctx: &Ctx) -> Result<()> {
     })
 }
 
-/// perf offers its own names of this CPU's events. It has this one for AMD's Zen.
+/// perf offers its own names of this CPU's events. It has the first for AMD's Zen, and those of generic
+/// events for every CPU, in any spelling of their case. While rust_pmu has the counters, the in-tree
+/// driver cannot count: so they are counted by rust_pmu.
 fn named_events(ctx: &Ctx) -> Result<()> {
     const EVENT: &str = "rust_pmu/ex_ret_instr/u";
     let program = LOOP.install()?;
@@ -181,7 +183,20 @@ fn named_events(ctx: &Ctx) -> Result<()> {
         let rows = stat()?;
         let row = rows.iter().find(|row| row.event == EVENT);
         let row = row.with_context(|| format!("no {EVENT} in {rows:?}"))?;
-        expect(EVENT, "counted", row.value as u64, LOOP.instructions)
+        expect(EVENT, "counted", row.value as u64, LOOP.instructions)?;
+        let _holds_the_counters = ctx.pmu()?.open(Event::CpuCycles, Mode::User)?;
+        for event in [
+            "rust_pmu/instructions/u",
+            "rust_pmu/branches/u",
+            "rust_pmu/l1-dcache-loads/u",
+            "rust_pmu/L1-dcache-loads/u",
+            "rust_pmu/dTLB-load-misses/u",
+        ] {
+            let stat = Perf::stat().args(["-e", event]).args([program.path()]);
+            let rows = stat.rows().context(event)?;
+            expect(event, "rows", rows.len() as u64, 1)?;
+        }
+        Ok(())
     })?;
     loaded(ctx, c"named_events=0", |_| {
         ensure!(stat().is_err(), "perf knows {EVENT}");

@@ -17,7 +17,7 @@ pub const SUITES: &[Suite] = &[
     Suite::new("one-cpu", &[&[PerfTool, Counting, Modes, Events, Sampling]])
         .cpus(1)
         .with_all(),
-    Suite::new("lifecycle", &[&[Lifecycle, Parameters, Beside]])
+    Suite::new("lifecycle", &[&[Lifecycle, Parameters, Beside, Generic]])
         .unloaded()
         .also_on(&[Older]),
     Suite::new("sleep", &[&[Sleep]]).event(SystemEvent::Sleep),

@@ -13,7 +13,7 @@ pub const SUITES: &[Suite] = &[
         .on(machine::ALDER_LAKE)
         .cpus(4)
         .with_all(),
-    Suite::new("models-alder-lake-hybrid", &[&[Hybrid, HybridCpu]])
+    Suite::new("models-alder-lake-hybrid", &[&[Hybrid, HybridCpu, Generic]])
         .on(machine::ALDER_LAKE)
         .cpus(4),
     Suite::new("lifecycle-hybrid", &[&[Beside]])
@@ -23,15 +23,15 @@ pub const SUITES: &[Suite] = &[
     Suite::new("models-alder-lake-alone", HYBRID_CPU)
         .on(machine::ALDER_LAKE_ALONE)
         .with_all(),
-    Suite::new("models-meteor-lake-hybrid", &[&[Hybrid]])
+    Suite::new("models-meteor-lake-hybrid", &[&[Hybrid, Generic]])
         .on(machine::METEOR_LAKE)
         .cpus(4)
         .with_all(),
-    Suite::new("models-lunar-lake-hybrid", &[&[Hybrid]])
+    Suite::new("models-lunar-lake-hybrid", &[&[Hybrid, Generic]])
         .on(machine::LUNAR_LAKE)
         .cpus(4)
         .with_all(),
-    Suite::new("models-nova-lake-hybrid", &[&[Hybrid]])
+    Suite::new("models-nova-lake-hybrid", &[&[Hybrid, Generic]])
         .on(machine::NOVA_LAKE)
         .cpus(4)
         .with_all(),

@@ -11,7 +11,7 @@ use crate::suite::{OtherKernel::Checking, Suite, SystemEvent};
 pub const SUITES: &[Suite] = &[
     Suite::new("kexec", &[&[Kexec, CountingQuick]]).event(SystemEvent::Kexec),
     Suite::new("watchdog", &[&[Watchdog]]).kernel_arguments("nmi_watchdog=1"),
-    Suite::new("parameters-amd", &[&[Parameters, Beside]])
+    Suite::new("parameters-amd", &[&[Parameters, Beside, Generic]])
         .unloaded()
         .on(machine::AMD_V2),
     Suite::new("unreserved", &[&[Unreserved]])

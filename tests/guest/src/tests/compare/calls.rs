@@ -225,8 +225,8 @@ pub const CHANGES: &[Change] = &[
     |case| case.attr.add(attr::READ_FORMAT, 3),
     |case| case.attr.set(attr::SIZE, 64),
     |case| case.attr.set(attr::CONFIG1, 1),
-    |case| case.attr.set(attr::CONFIG2, 1 << 63),
-    |case| case.attr.set(attr::CONFIG3, 1),
+    |case| case.attr.set(attr::CONFIG2, 1),
+    |case| case.attr.set(attr::CONFIG3, 1 << 63),
     |case| case.attr.set(attr::CONFIG4, 1),
     |case| {
         case.whose = Whose::Everyone;

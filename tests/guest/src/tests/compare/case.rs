@@ -2,6 +2,8 @@
 //! Calls of perf_event_open() and their results.
 
 use std::arch::x86_64::__cpuid;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -20,17 +22,20 @@ use perf_event_open_sys::ioctls;
 use tempfile::TempDir;
 
 use super::attr::{self, bits, Attr, Field};
+use crate::generic_events::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use crate::pmu::{CpuPmu, Pmu};
 use crate::workload::{self, Workload};
 
 /// The `type` of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The PMU's own type.
     Own,
-    /// PERF_TYPE_HARDWARE, with the PMU's type in the upper half of `config`.
+    /// PERF_TYPE_HARDWARE, with the PMU's type in the upper half of `config`. rust_pmu's own event of
+    /// this name.
     Hardware,
-    /// PERF_TYPE_HW_CACHE, with the PMU's type in the upper half of `config`.
+    /// PERF_TYPE_HW_CACHE, with the PMU's type in the upper half of `config`. rust_pmu's own event of
+    /// this name.
     HwCache,
 }
 
@@ -85,7 +90,13 @@ pub struct Side {
     leader: Attr,
     /// The `config` of cases and that of this PMU, if they differ.
     configs: Option<Configs>,
+    /// The PMU's own events for generic ones, by their types and numbers, if it has these by name
+    /// only.
+    names: RefCell<HashMap<(Kind, u64), Option<ByName>>>,
 }
+
+/// The `config` and `config1` of an event that a PMU has by name.
+type ByName = [u64; 2];
 
 /// The numbers that a PMU has for the events that are compared.
 struct Configs {
@@ -103,6 +114,7 @@ impl Side {
             pmu,
             leader: Case::own(leader).attr,
             configs: None,
+            names: RefCell::default(),
         }
     }
 
@@ -117,12 +129,30 @@ impl Side {
                 events: events.to_vec(),
                 unknown,
             }),
+            names: RefCell::default(),
         }
     }
 
     /// The PMU, with `leader` to lead groups.
     pub fn led_by(self, leader: Attr) -> Self {
         Self { leader, ..self }
+    }
+
+    /// The `config` and `config1` of this PMU's own event for a generic one. `None` if the PMU takes
+    /// generic events, or has no such event.
+    pub fn by_name(&self, case: &Case) -> Option<ByName> {
+        let type_ = match case.kind {
+            Kind::Hardware => PERF_TYPE_HARDWARE,
+            Kind::HwCache => PERF_TYPE_HW_CACHE,
+            Kind::Own => return None,
+        };
+        if !self.pmu.has_names_only() {
+            return None;
+        }
+        let id = case.config();
+        let mut names = self.names.borrow_mut();
+        let find = || self.pmu.generic_by_name(type_, id).ok().flatten();
+        *names.entry((case.kind, id)).or_insert_with(find)
     }
 
     /// This PMU's number for `config` of a case.
@@ -200,15 +230,24 @@ impl Case {
 
     /// The attr for a PMU.
     fn attr_for(&self, side: &Side) -> Attr {
-        const HARDWARE: u64 = 0;
-        const HW_CACHE: u64 = 3;
         let own = u64::from(side.pmu.type_);
-        let (type_, config) = match self.kind {
-            Kind::Own => (own, side.config(self.config())),
-            Kind::Hardware => (HARDWARE, (own << 32) | self.config()),
-            Kind::HwCache => (HW_CACHE, (own << 32) | self.config()),
-        };
         let mut attr = self.attr;
+        let generic = |type_: u32| (u64::from(type_), (own << 32) | self.config());
+        let (type_, config) = match (self.kind, side.by_name(self)) {
+            (Kind::Own, _) => (own, side.config(self.config())),
+            (_, Some([config, 0])) => (own, config),
+            (_, Some([config, config1])) => {
+                // A value of the case's own would be that of another event.
+                let value = match self.seen(attr::CONFIG1) {
+                    0 => config1,
+                    _ => u64::MAX,
+                };
+                attr.set(attr::CONFIG1, value);
+                (own, config)
+            }
+            (Kind::Hardware, None) => generic(PERF_TYPE_HARDWARE),
+            (Kind::HwCache, None) => generic(PERF_TYPE_HW_CACHE),
+        };
         attr.set(attr::TYPE, type_);
         attr.set(attr::CONFIG, config);
         attr

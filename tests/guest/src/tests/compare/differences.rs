@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 use super::attr::{self, bits};
-use super::case::{eventsel, Case, Cpu, Kind};
+use super::case::{eventsel, Case, Cpu, Kind, Side};
 use crate::ctx::RUST_PMU;
 use crate::pmu::{core_type, Pmu, Vendor, APART};
 use crate::tests::topdown::metrics_of_model;
@@ -61,13 +61,15 @@ const RESERVED_CONFIG: &str = "`config` bits from 32 on that no field of `format
 const MORE_CONFIG: &str = "`config1` … `config4`";
 const ANY_THREAD: &str = "AnyThread (`config` bit 21)";
 const PSEUDO: &str = "event select 0 with a unit mask that no fixed counter counts (Intel)";
-const NAMED: &str = "`config3`, one of its bits in `format/` and no event select or unit mask";
+const NAMED: &str = "`config2`, one of its bits in `format/` and no event select or unit mask";
+const NO_NAME: &str =
+    "`PERF_TYPE_HARDWARE` and `PERF_TYPE_HW_CACHE`, with the PMU's number in `config`";
 const PERIOD_1: &str = "sample period 1";
 const BRANCH_STACK: &str = "branch stacks, branch counters";
 const AUX_OUTPUT: &str = "`aux_output`";
 const NORTHBRIDGE: &str = "AMD's legacy counters: events of a northbridge that cores share";
 
-static DIFFERENCES: [Difference; 12] = [
+static DIFFERENCES: [Difference; 13] = [
     Difference::new(
         NAMED,
         "it selects an event by name, which the in-tree driver does not have",
@@ -75,10 +77,22 @@ static DIFFERENCES: [Difference; 12] = [
         |cpu, case| name_of(cpu, case).is_some(),
         Ours::TakesAs(|case| {
             if let Some(event) = name_of(&Cpu::probe(), case) {
-                case.attr.set(attr::CONFIG, event | case.config());
-                case.attr.set(attr::CONFIG3, 0);
+                let [config, config1] = event;
+                case.attr.set(attr::CONFIG, config | case.config());
+                case.attr.set(attr::CONFIG2, 0);
+                if config1 != 0 {
+                    case.attr.set(attr::CONFIG1, config1);
+                }
             }
         }),
+    ),
+    Difference::new(
+        NO_NAME,
+        "the in-tree driver takes all PMUs that have them for its own. rust_pmu has its own events \
+         of these names, but for what the CPU does not have",
+        |_| names_only(),
+        |_, case| case.kind != Kind::Own && !has_name(case),
+        Ours::Refuses(&[libc::ENOENT]),
     ),
     Difference::new(
         RESERVED_CONFIG,
@@ -102,9 +116,9 @@ static DIFFERENCES: [Difference; 12] = [
         "an unknown request should not count something else",
         |_| true,
         |cpu, case| {
-            let config3 = case.seen(attr::CONFIG3) != 0 && name_of(cpu, case).is_none();
-            let others = [attr::CONFIG1, attr::CONFIG2, attr::CONFIG4];
-            config3 || others.iter().any(|field| case.seen(*field) != 0)
+            let config2 = case.seen(attr::CONFIG2) != 0 && name_of(cpu, case).is_none();
+            let others = [attr::CONFIG1, attr::CONFIG3, attr::CONFIG4];
+            config2 || others.iter().any(|field| case.seen(*field) != 0)
         },
         Ours::Refuses(&[libc::EINVAL]),
     ),
@@ -209,9 +223,25 @@ static DIFFERENCES: [Difference; 12] = [
     ),
 ];
 
-/// The events that rust_pmu selects by bits of `config3`.
-fn named() -> &'static [u64] {
-    static NAMED: OnceLock<Vec<u64>> = OnceLock::new();
+/// Whether the PMU under test has perf's generic events by name only.
+fn names_only() -> bool {
+    Pmu::find(RUST_PMU).is_ok_and(|pmu| pmu.has_names_only())
+}
+
+/// Whether rust_pmu has an event of its own for a generic one.
+fn has_name(case: &Case) -> bool {
+    thread_local! {
+        static OURS: Option<Side> = Pmu::find(RUST_PMU).ok().map(|pmu| Side::new(pmu, 0));
+    }
+    OURS.with(|ours| {
+        let ours = ours.as_ref();
+        ours.is_some_and(|ours| ours.by_name(case).is_some())
+    })
+}
+
+/// The events that rust_pmu selects by bits of `config2`.
+fn named() -> &'static [[u64; 2]] {
+    static NAMED: OnceLock<Vec<[u64; 2]>> = OnceLock::new();
     NAMED.get_or_init(|| {
         let pmu = Pmu::find(RUST_PMU);
         pmu.and_then(|pmu| pmu.named()).unwrap_or_default()
@@ -219,8 +249,8 @@ fn named() -> &'static [u64] {
 }
 
 /// The event that a case selects by name.
-fn name_of(cpu: &Cpu, case: &Case) -> Option<u64> {
-    let bits = case.seen(attr::CONFIG3);
+fn name_of(cpu: &Cpu, case: &Case) -> Option<[u64; 2]> {
+    let bits = case.seen(attr::CONFIG2);
     let code = if cpu.amd() {
         eventsel::EVENT_UMASK | eventsel::AMD_EVENT_HIGH
     } else if cpu.is_version(6..) {
@@ -344,6 +374,9 @@ pub enum Text {
 const ALIASES: &str = "`events/cycles`, `events/branches`";
 const NO_FIXED_COUNTER: &str = "`events/ref-cycles` without a fixed counter for it";
 const SLOTS: &str = "`events/slots` with a fixed counter for it, but without PERF_METRICS";
+/// See `compare::sysfs`.
+#[cfg(test)]
+const CACHE_EVENTS: &str = "`events/NAME`, for each NAME of perf's cache events";
 const MEM_EVENTS: &str = "`events/mem-loads`, `events/mem-stores` on hybrid CPUs";
 const NO_ANY_THREAD: &str = "`format/any` below version 3";
 const HYGON: &str = "`events/cache-*`, `events/stalled-cycles-*` on Hygon's CPUs";
@@ -410,7 +443,7 @@ pub static FILES: &[FileDifference] = &[
 ];
 
 /// rust_pmu's files for the in-tree driver's, with its events apart from those of another PMU: the
-/// files of events begin with `hw-`, and each event without a scale is a bit of `config3` as well.
+/// files of events begin with `hw-`, and each event without a scale is a bit of `config2` as well.
 /// Returns the files without these bits, and the names of the bits.
 pub fn apart(files: BTreeMap<String, String>) -> (BTreeMap<String, String>, BTreeSet<String>) {
     let event = |file: &str| file.strip_prefix("events/").map(str::to_owned);
@@ -456,7 +489,7 @@ mod tests {
         let files = FILES.iter().map(|file| file.what);
         // See `apart()`.
         let names = "`events/hw-NAME` and `format/NAME`, for each event NAME";
-        for what in calls.chain(files).chain([names]) {
+        for what in calls.chain(files).chain([names, CACHE_EVENTS]) {
             assert!(table.contains(&format!("\n| {what} |")), "{what}");
         }
     }

@@ -8,8 +8,8 @@ use libc::{EINVAL, ENOENT};
 use pmu_model::event::PATTERN_INSTRUCTIONS;
 use pmu_model::{msr, Config, Retired, Signature};
 
-use super::super::model_events::{FILES, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use super::stat::Attr;
+use crate::generic_events::{HARDWARE_EVENTS, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use crate::pmu::{signature, CpuPmu, Pmu};
 use crate::program::{PATTERN, PATTERN_ROUNDS};
 
@@ -264,7 +264,9 @@ pub fn due(pmu: &Pmu, model: &Model, attr: &Attr) -> Result<Due> {
     let attr = match attr.type_ {
         PERF_TYPE_RAW => *attr,
         PERF_TYPE_HARDWARE => {
-            let file = FILES.get(attr.config as usize).context("no such event")?;
+            let file = HARDWARE_EVENTS
+                .get(attr.config as usize)
+                .context("no such event")?;
             let file = pmu.dir().join("events").join(file);
             match fs::read_to_string(file) {
                 Ok(terms) => raw(pmu.encode(terms.trim_end())?, 0),
