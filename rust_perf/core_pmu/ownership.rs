@@ -102,6 +102,8 @@ impl CpuPmu<'_> {
         if !cpu.tenure.is_ours() {
             hardware.in_tree.pause(self.irqs_disabled());
             self.counters().take_over();
+            // What is in them is not known. `take_over` programs them, but does not write them.
+            cpu.dirty.add(hardware.capabilities.readable());
             hardware.apic.deliver_pmi_as_nmi();
             cpu.tenure.set_ownership(Ownership::Ours);
         }
@@ -124,7 +126,8 @@ impl CpuPmu<'_> {
         // Another CPU may get this one's number. It may be a thread of another core.
         cpu.core.forget();
         self.counters().give_back();
-        // That has cleared all of them.
+        // That has cleared what this driver's events have counted. They are dirty again once they are
+        // taken over.
         cpu.dirty.remove_all();
         self.hardware().in_tree.resume(self.irqs_disabled());
     }

@@ -6,8 +6,9 @@
 //! tasks have counted. Who may use it is the kernel's matter: those that have an event of any PMU
 //! mapped, their children, or all. CR4.PCE says whether the present address space may.
 //!
-//! A counter that an event has left is dirty. As long as nobody may read it, it stays so: the next
-//! event on it may run on from there, and nothing need be written. Dirty counters are cleared
+//! A counter that an event has left is dirty, and so are all that the driver has just taken over. As long
+//! as nobody may read it, it stays so: the next event on it may run on from there, and nothing need be
+//! written. Dirty counters are cleared
 //!
 //! - before CR4.PCE is set, by [`CpuPmu::hide_counts`];
 //! - while CR4.PCE is set, when perf enables the PMU after a change, as it does after any event

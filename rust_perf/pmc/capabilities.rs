@@ -310,9 +310,15 @@ impl Capabilities {
         auxiliary.is_some_and(|(_, code)| code == event.code())
     }
 
+    /// The registers that the driver uses and RDPMC reads: the counters, and PERF_METRICS if there are
+    /// metrics.
+    pub fn readable(&self) -> CounterSet {
+        self.counters | self.metrics.global()
+    }
+
     /// The counters, and PERF_METRICS if there are metrics: what has a bit in GLOBAL_STATUS.
     pub(super) fn with_status(&self) -> CounterSet {
-        self.counters | self.metrics.global()
+        self.readable()
     }
 
     /// The number of bits of a counter.

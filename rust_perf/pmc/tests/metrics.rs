@@ -90,6 +90,12 @@ fn models_have_their_metrics() {
         assert_eq!(caps.metrics, CounterSet::first_metrics(n), "{model:#x}");
         let register = caps.metrics_register().map(|msr| msr.address());
         assert_eq!(register, (n != 0).then_some(PERF_METRICS), "{model:#x}");
+        // No register that is missing may be cleared.
+        let registers = match n {
+            0 => CounterSet::EMPTY,
+            _ => CounterSet::of(Counter::PERF_METRICS),
+        };
+        assert_eq!(caps.readable(), caps.counters | registers, "{model:#x}");
         for i in 0..16 {
             let metric = event(0x8000 + (i << 8));
             let expected = match i < n.into() {

@@ -2,9 +2,16 @@
 //! Whatever tasks open, map, unmap, close and fork, and in whatever order: none reads with RDPMC, or
 //! in the page of an event, what the events of another have counted.
 
+pub(super) mod machine;
+mod steps;
+
+use machine::{
+    count_in_tree, fresh_page, has_metrics, open_topdown, Machine, EVENTS, METRICS, SLOTS,
+};
+use steps::{sequences, Step, Turn};
+
 use std::arch::asm;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process;
@@ -16,9 +23,9 @@ use nix::unistd::{fork, gettid, pipe, ForkResult};
 use perf_event::Counter;
 use pmc::period::sign_extend;
 
-use super::user_read::{counters, expect_child_succeeds, KilledProcess, Page, SETTING};
+use super::user_read::{expect_child_succeeds, KilledProcess, Page, SETTING};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::{Event, Mode, Pmu};
+use crate::pmu::{Event, Mode};
 use crate::setting::{pin, Setting};
 use crate::tests;
 use crate::workload;
@@ -32,99 +39,6 @@ pub const TESTS: &[Test] = tests![
 
 /// The number of steps of a sequence.
 const STEPS: usize = 4;
-
-/// The events of each task: a fixed counter counts the first one, if there is any.
-const EVENTS: [Event; 2] = [Event::Instructions, Event::Branches];
-
-/// What a task does.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Step {
-    /// Opens its events, and enables them.
-    Open,
-    /// Maps the page of the last one.
-    Map,
-    Unmap,
-    Close,
-    /// Only runs.
-    Run,
-    /// Forks, and waits for the child.
-    Fork,
-    /// Ends, and the next step is the first one of another task.
-    Exit,
-}
-
-impl Step {
-    const ALL: [Self; 7] = [
-        Self::Open,
-        Self::Map,
-        Self::Unmap,
-        Self::Close,
-        Self::Run,
-        Self::Fork,
-        Self::Exit,
-    ];
-}
-
-/// How far a task is.
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    Idle,
-    Open,
-    Mapped,
-}
-
-impl State {
-    /// The state after a step, which must be possible.
-    fn after(self, step: Step) -> Option<Self> {
-        match (self, step) {
-            (Self::Idle, Step::Open) | (Self::Mapped, Step::Unmap) => Some(Self::Open),
-            (Self::Open, Step::Map) => Some(Self::Mapped),
-            (Self::Open | Self::Mapped, Step::Close | Step::Exit) => Some(Self::Idle),
-            (state, Step::Run | Step::Fork) => Some(state),
-            _ => None,
-        }
-    }
-}
-
-/// A step of one of the two tasks.
-#[derive(Clone, Copy)]
-struct Turn {
-    task: usize,
-    step: Step,
-}
-
-impl fmt::Display for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.step_name(), ["A", "B"][self.task])
-    }
-}
-
-impl Turn {
-    fn step_name(&self) -> String {
-        format!("{:?}", self.step).to_lowercase()
-    }
-}
-
-/// All sequences of so many steps of two tasks, of which A does the first one.
-fn sequences(length: usize) -> Vec<Vec<Turn>> {
-    let mut all = vec![(Vec::new(), [State::Idle; 2])];
-    for _ in 0..length {
-        let longer = |(turns, states): &(Vec<Turn>, [State; 2])| {
-            let tasks = if turns.is_empty() { 0..1 } else { 0..2 };
-            let (turns, states) = (turns.clone(), *states);
-            let next = tasks.flat_map(|task| Step::ALL.map(|step| Turn { task, step }));
-            let possible = next.filter_map(move |turn| {
-                let mut states = states;
-                states[turn.task] = states[turn.task].after(turn.step)?;
-                let turns = turns.iter().copied().chain([turn]).collect();
-                Some((turns, states))
-            });
-            possible.collect::<Vec<_>>()
-        };
-        all = all.iter().flat_map(longer).collect();
-    }
-    all.into_iter().map(|(turns, _)| turns).collect()
-}
 
 /// How often RDPMC has faulted in this process.
 static FAULTS: AtomicU32 = AtomicU32::new(0);
@@ -149,21 +63,25 @@ fn try_rdpmc(index: u32) -> Option<u64> {
 
 /// A task that does what it is told.
 struct Task<'a> {
-    pmu: &'a Pmu,
-    counters: &'a [u32],
-    /// `offset` of an event that has been started afresh, and the width of the counters.
-    fresh: (i64, u16),
+    machine: &'a Machine,
+    /// Whether it has slots and metrics besides its events, where there are metrics.
+    opens_topdown: bool,
     events: Vec<Counter>,
+    topdown: Vec<Counter>,
     page: Option<Page>,
 }
 
 impl Task<'_> {
-    /// Does a step, and looks at all counters.
-    fn take(&mut self, step: Step) -> Result<()> {
+    /// Does a step, and then looks at all registers, if `looks`.
+    fn take(&mut self, step: Step, looks: bool) -> Result<()> {
+        let Machine { pmu, registers, .. } = self.machine;
         match step {
             Step::Open => {
-                for event in EVENTS {
-                    let mut event = self.pmu.open(event, Mode::User)?;
+                if self.opens_topdown && has_metrics(pmu) {
+                    self.topdown = open_topdown(pmu)?;
+                }
+                for event in EVENTS.into_iter().filter(|event| pmu.has(*event)) {
+                    let mut event = pmu.open(event, Mode::User)?;
                     event.enable()?;
                     self.events.push(event);
                 }
@@ -173,25 +91,38 @@ impl Task<'_> {
                 self.page = Some(Page::map(event)?);
             }
             Step::Unmap => self.page = None,
-            Step::Close => (self.page, self.events) = (None, Vec::new()),
+            Step::Close => {
+                (self.page, self.events, self.topdown) = (None, Vec::new(), Vec::new());
+            }
             Step::Run | Step::Exit => {}
             // Its parent's events do not count the child.
-            Step::Fork => expect_child_succeeds(|| look(self.counters, |_| false))?,
+            Step::Fork => expect_child_succeeds(|| match looks {
+                true => look(registers, |_, _| false),
+                false => Ok(()),
+            })?,
+            Step::InTree => count_in_tree(&self.machine.in_tree)?,
         }
         workload::branches(100).run();
-        self.look()
+        match looks {
+            true => self.look(),
+            false => Ok(()),
+        }
     }
 
-    /// Fails if a counter has anything but what an event of this task has counted.
+    /// Fails if a register has anything but what an event of this task has counted.
     fn look(&mut self) -> Result<()> {
         let read = |events: &mut Vec<Counter>| -> Result<Vec<u64>> {
             events.iter_mut().map(|it| Ok(it.read()?)).collect()
         };
-        let (start, width) = self.fresh;
+        let (start, width) = self.machine.fresh;
         let before = read(&mut self.events)?;
         let mut values = Vec::new();
-        look(self.counters, |value| {
-            values.push(value);
+        // Slots and metrics are counted anew after each read.
+        let has_topdown = !self.topdown.is_empty();
+        look(&self.machine.registers, |index, value| {
+            if !(has_topdown && [SLOTS, METRICS].contains(&index)) {
+                values.push(value);
+            }
             true
         })?;
         let after = read(&mut self.events)?;
@@ -220,13 +151,13 @@ impl Task<'_> {
     }
 }
 
-/// Reads all counters, as far as that is allowed. Fails if one that is not 0 is not `expected`.
-fn look(counters: &[u32], mut expected: impl FnMut(u64) -> bool) -> Result<()> {
-    for &index in counters {
+/// Reads registers, as far as that is allowed. Fails if one that is not 0 is not `expected`.
+fn look(registers: &[u32], mut expected: impl FnMut(u32, u64) -> bool) -> Result<()> {
+    for &index in registers {
         let Some(value) = try_rdpmc(index) else {
             return Ok(());
         };
-        if value != 0 && !expected(value) {
+        if value != 0 && !expected(index, value) {
             bail!("counter {index:#x} is {value:#x}, left by another task");
         }
     }
@@ -241,17 +172,17 @@ struct Worker {
 }
 
 impl Worker {
-    fn spawn(pmu: &Pmu, counters: &[u32], fresh: (i64, u16)) -> Result<Self> {
+    fn spawn(machine: &Machine, opens_topdown: bool) -> Result<Self> {
         let ((steps, to_worker), (from_worker, answers)) = (pipe()?, pipe()?);
         // SAFETY: this program has only one thread here, so that no lock is held in the child.
         match unsafe { fork() }? {
             ForkResult::Child => {
                 drop((to_worker, from_worker));
                 let task = Task {
-                    pmu,
-                    counters,
-                    fresh,
+                    machine,
+                    opens_topdown,
                     events: Vec::new(),
+                    topdown: Vec::new(),
                     page: None,
                 };
                 let served = serve(task, steps.into(), answers.into());
@@ -265,9 +196,9 @@ impl Worker {
         }
     }
 
-    /// Has the process do a step, and waits for it.
-    fn take(&mut self, step: Step) -> Result<()> {
-        self.steps.write_all(&[step as u8])?;
+    /// Has the process do a step, and then look at the registers if it `looks`, and waits for it.
+    fn take(&mut self, step: Step, looks: bool) -> Result<()> {
+        self.steps.write_all(&[step as u8, looks.into()])?;
         let mut length = [0];
         self.answers.read_exact(&mut length)?;
         let mut message = vec![0; length[0].into()];
@@ -285,9 +216,10 @@ fn serve(mut task: Task<'_>, mut steps: File, mut answers: File) -> Result<()> {
     // SAFETY: the handler changes an atomic and its own context only.
     unsafe { sigaction(Signal::SIGSEGV, &action) }?;
     loop {
-        let mut step = [0];
-        steps.read_exact(&mut step)?;
-        let result = task.take(Step::ALL[usize::from(step[0])]);
+        let mut told = [0; 2];
+        steps.read_exact(&mut told)?;
+        let [step, looks] = told;
+        let result = task.take(Step::ALL[usize::from(step)], looks != 0);
         let mut message = result.err().map_or(String::new(), |it| format!("{it:#}"));
         message.truncate(u8::MAX.into());
         answers.write_all(&[message.len() as u8])?;
@@ -295,39 +227,38 @@ fn serve(mut task: Task<'_>, mut steps: File, mut answers: File) -> Result<()> {
     }
 }
 
-/// `offset` in the page of an event that begins to count, and the width of the counters.
-fn fresh_page(pmu: &Pmu) -> Result<(i64, u16)> {
-    let mut event = pmu.open(Event::Branches, Mode::User)?;
-    let page = Page::map(&event)?;
-    event.enable()?;
-    let (offset, _) = page.offset_with_index().context("no index in the page")?;
-    Ok((offset, page.width()))
-}
-
 /// Runs all sequences of steps. Their tasks have CPU 0 for themselves and for this one.
 fn run_sequences(ctx: &Ctx) -> Result<()> {
-    let pmu = ctx.pmu()?;
     pin(gettid(), 0)?;
-    let counters = counters(&pmu)?;
-    let fresh = fresh_page(&pmu)?;
+    let machine = Machine::new(ctx)?;
+    machine.check()?;
     let sequences = sequences(STEPS);
+    // Whether the in-tree driver has had the counters last. What it shows then is its own matter: it does
+    // not clear PERF_METRICS.
+    let mut is_in_tree = true;
     for (done, turns) in sequences.iter().enumerate() {
         // So often that a slow guest is not taken for one that hangs.
         if done % 50 == 0 {
             println!("# {done} of {} sequences of {STEPS} steps", sequences.len());
         }
-        let spawn = || Worker::spawn(&pmu, &counters, fresh);
-        let mut workers = [spawn()?, spawn()?];
+        // Task B has no slots and metrics, and must not find those of A.
+        let spawn = |task| Worker::spawn(&machine, task == 0);
+        let mut workers = [spawn(0)?, spawn(1)?];
         let mut run = || -> Result<()> {
             for Turn { task, step } in turns {
-                workers[*task].take(*step)?;
+                match step {
+                    Step::InTree => is_in_tree = true,
+                    Step::Open => is_in_tree = false,
+                    _ => {}
+                }
+                workers[*task].take(*step, !is_in_tree)?;
                 if *step == Step::Exit {
-                    workers[*task] = spawn()?;
+                    workers[*task] = spawn(*task)?;
                 }
             }
             // Both once more, after all the steps.
             for worker in &mut workers {
-                worker.take(Step::Run)?;
+                worker.take(Step::Run, !is_in_tree)?;
             }
             Ok(())
         };
@@ -339,12 +270,14 @@ fn run_sequences(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Two tasks that have mapped events, or not, take turns in every way.
+/// Two tasks that have mapped events, or not, take turns in every way, also after in-tree events have
+/// counted on all counters. None finds another's counts in a GP counter, in a fixed counter or in
+/// PERF_METRICS.
 fn no_order_of_steps_shows_counts_of_others(ctx: &Ctx) -> Result<()> {
     run_sequences(ctx)
 }
 
-/// Two tasks that have mapped events, or not, take turns in every way, while all tasks may use RDPMC.
+/// No task finds another's counts in any register either if all tasks may use RDPMC.
 fn no_order_of_steps_shows_counts_to_all_tasks(ctx: &Ctx) -> Result<()> {
     let _setting = Setting::change(SETTING, 2)?;
     run_sequences(ctx)
@@ -358,7 +291,7 @@ fn pages_show_no_counts_of_others(ctx: &Ctx) -> Result<()> {
     pin(gettid(), 1)?;
     let (fresh, _) = fresh_page(&pmu)?;
     let (shown, other) = (run_forever()?, run_forever()?);
-    for event in EVENTS {
+    for event in [Event::Instructions, Event::Branches] {
         let open = |task: &KilledProcess| -> Result<Counter> {
             let mut event = pmu
                 .event(event)

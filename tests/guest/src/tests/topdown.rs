@@ -2,6 +2,10 @@
 //! Top-down analysis: the events that say how a CPU used its slots. From Ice Lake on they
 //! are metrics, that is, fields of PERF_METRICS, and need the event of slots as their leader.
 
+mod in_tree;
+
+use in_tree::in_tree_events_leave_nothing;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,6 +45,7 @@ pub const TESTS: &[Test] = tests![
     rdpmc_of_metrics,
     rdpmc_that_clears_metrics,
     cleared_for_other_tasks,
+    in_tree_events_leave_nothing,
     overflow_of_metrics,
     read_by_samples,
     perf_stat,

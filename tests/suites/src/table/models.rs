@@ -2,7 +2,7 @@
 
 //! Models: their constraints and registers, and threads that share a core.
 
-use super::shared::{MODEL, MODEL_HIDES};
+use super::shared::{MODEL, MODEL_HIDES, MODEL_WITH_METRICS};
 use crate::group::TestGroup::*;
 use crate::machine;
 use crate::suite::Suite;
@@ -54,7 +54,7 @@ pub const SUITES: &[Suite] = &[
     Suite::new("models-ice-lake", MODEL)
         .on(machine::ICE_LAKE)
         .with_all(),
-    Suite::new("models-sapphire-rapids", MODEL)
+    Suite::new("models-sapphire-rapids", MODEL_WITH_METRICS)
         .on(machine::SAPPHIRE_RAPIDS)
         .hyper_threading()
         .with_all(),

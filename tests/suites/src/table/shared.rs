@@ -69,6 +69,9 @@ pub const MODEL: &[&[TestGroup]] = &[&[
     Topdown,
 ]];
 
+/// A model with PERF_METRICS, which RDPMC reads, too.
+pub const MODEL_WITH_METRICS: &[&[TestGroup]] = &[MODEL[0], &[RdpmcOrders]];
+
 /// What [`MODEL`] has, of a model with RDPMC_USER_DISABLE.
 pub const MODEL_HIDES: &[&[TestGroup]] = &[MODEL[0], &[UserReadHidden]];
 
