@@ -171,6 +171,12 @@ unsigned int rust_perf_next_possible_cpu(unsigned int from)
 	return cpumask_next((int)from - 1, cpu_possible_mask);
 }
 
+/* The type of the last argument depends on the kernel's version. */
+void rust_perf_on_cpu(unsigned int cpu, void (*func)(void *info), void *info)
+{
+	smp_call_function_single(cpu, func, info, true);
+}
+
 void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
 				void (*func)(void *info), void *info)
 {

@@ -51,6 +51,7 @@ void __percpu *rust_perf_alloc_percpu(size_t size, size_t align);
 void rust_perf_free_percpu(void __percpu *ptr);
 void *rust_perf_per_cpu_ptr(void __percpu *ptr, unsigned int cpu);
 unsigned int rust_perf_next_possible_cpu(unsigned int from);
+void rust_perf_on_cpu(unsigned int cpu, void (*func)(void *info), void *info);
 void rust_perf_on_each_cpu_cond(bool (*cond)(int cpu, void *info),
 				void (*func)(void *info), void *info);
 size_t rust_perf_array_index_nospec(size_t index, size_t size);

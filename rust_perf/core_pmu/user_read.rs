@@ -35,7 +35,13 @@ use crate::{
     },
     pmc::event::EventSel, //
 };
-use core::ptr;
+use core::{
+    ptr,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::Relaxed, //
+    }, //
+};
 use kernel::mm::Mm;
 
 impl CorePmu {
@@ -48,6 +54,13 @@ impl CorePmu {
 
     /// Allows RDPMC to the tasks of `mm`, into which an event has been mapped. Task
     /// context, may sleep.
+    ///
+    /// From then on the event's page says that its counter may be read, and, while it is on one, where
+    /// that is. The in-tree driver says so for the same events (`x86_pmu_event_init()` and
+    /// `arch_perf_update_userpage()` in `arch/x86/events/core.c`). It interrupts the CPUs that use `mm`,
+    /// including those that are idle or run a kernel thread meanwhile, if this is the first event that is
+    /// mapped into `mm`. This driver also interrupts the CPU that counts the event, if that is another
+    /// one.
     pub(super) fn allow_rdpmc(&self, event: &Event<Self>, mm: &Mm, cpus: &PerCpu<Self>) {
         if !self.is_readable() {
             return;
@@ -59,16 +72,31 @@ impl CorePmu {
             return;
         }
         event.set_user_readable();
-        // The event's CPU may be programming a counter for it, without knowing that yet.
-        cpus.on_each_of(event, |on| {
+        if !self.show_counter(event, cpus) {
+            // perf has filled in the page of an event that was not readable.
+            event.update_userpage();
+            // Meanwhile another CPU may have begun to count the event, without knowing that it is
+            // readable.
+            self.show_counter(event, cpus);
+        }
+    }
+
+    /// If the event, which user mode may read from now on, is on a counter, has its page say where. Returns
+    /// whether it is. Task context.
+    fn show_counter(&self, event: &Event<Self>, cpus: &PerCpu<Self>) -> bool {
+        let is_shown = AtomicBool::new(false);
+        cpus.on_cpu_of(event, |on| {
             let pmu = self.on(*on);
             let found = event.counter().and_then(|counter| pmu.event_on(counter));
             if let Some(found) = found.filter(|found| ptr::eq::<Event<Self>>(&***found, event)) {
+                // It may run on from what others have left.
                 pmu.clear_dirty();
                 found.set_user_index(found.rdpmc_index());
                 found.update_userpage();
+                is_shown.store(true, Relaxed);
             }
         });
+        is_shown.into_inner()
     }
 
     /// Undoes one [`Self::allow_rdpmc`]. Task context, may sleep.

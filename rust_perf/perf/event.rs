@@ -87,6 +87,14 @@ impl<T: Pmu> Event<T> {
         u32::try_from(cpu).ok()
     }
 
+    /// The CPU that perf has put the event on, or is putting it on (`perf_event.oncpu`). Another CPU may
+    /// see an old value. Any context.
+    pub fn on_cpu(&self) -> Option<u32> {
+        // SAFETY: An aligned word of the event, which perf changes on the event's CPU.
+        let cpu = unsafe { addr_of_mut!((*self.as_raw()).oncpu).read_volatile() };
+        u32::try_from(cpu).ok()
+    }
+
     /// Whether the event is bound to a task.
     pub fn is_of_task(&self) -> bool {
         // SAFETY: An aligned word of the event. This bit is set before the event gets to its PMU.

@@ -20,7 +20,11 @@ use crate::system::{
 };
 use core::{
     cell::UnsafeCell,
-    ptr::NonNull, //
+    ptr::NonNull,
+    sync::atomic::{
+        fence,
+        Ordering::SeqCst, //
+    }, //
 };
 use kernel::prelude::*;
 
@@ -137,16 +141,20 @@ impl<T: Pmu> PerCpu<T> {
         f(&on, schedule)
     }
 
-    /// Calls `f` on each online CPU that `event` may be put on, as [`Self::on_each`] does.
-    pub fn on_each_of<F>(&self, event: &Event<T>, f: F)
+    /// Calls `f` on the CPU that `event` is on, with interrupts disabled there, and waits for it. No other
+    /// CPU is interrupted. If the event is on no CPU, `f` is not called. Task context, may sleep.
+    ///
+    /// By the time that `f` is called, the event may have left that CPU.
+    pub fn on_cpu_of<F>(&self, event: &Event<T>, f: F)
     where
         F: Fn(&OnCpu<'_, T>) + Sync,
     {
-        let only_on = event.cpu();
-        irq::on_each_cpu(
-            |cpu| only_on.is_none_or(|it| it == cpu),
-            |irqs| f(&self.this(irqs)),
-        );
+        // What the caller has written to the event must be written before the event is found to be on no
+        // CPU: a CPU that puts it on a counter later reads that.
+        fence(SeqCst);
+        if let Some(cpu) = event.on_cpu() {
+            irq::on_cpu(cpu, |irqs| f(&self.this(irqs)));
+        }
     }
 
     /// Calls `f` on each online CPU for whose state `wanted` holds, with interrupts

@@ -164,6 +164,33 @@ impl<'a> Interrupt<'a> {
     }
 }
 
+/// Calls `f` with interrupts disabled on `cpu`, and waits for it. No other CPU is interrupted. `f` is not
+/// called if the CPU is offline, or if there is none of this number.
+///
+/// Task context.
+pub fn on_cpu<F>(cpu: u32, f: F)
+where
+    F: Fn(IrqsDisabled<'_>) + Sync,
+{
+    /// # Safety
+    ///
+    /// `info` must point to an `F`, and interrupts must be disabled.
+    unsafe extern "C" fn call<F: Fn(IrqsDisabled<'_>) + Sync>(info: *mut c_void) {
+        // SAFETY: `info` is an `F` by the safety requirement. It is `Sync`, so that another CPU may use
+        // it.
+        let f = unsafe { &*info.cast::<F>() };
+        // SAFETY: Interrupts are disabled by the safety requirement, until this returns.
+        f(unsafe { IrqsDisabled::new() });
+    }
+
+    // SAFETY: `f` is the `F` that the function expects, and lives until the CPU is done with it, which is
+    // waited for. The function is called by IPI, or here with interrupts disabled. Any number of a CPU may
+    // be passed.
+    unsafe {
+        bindings::rust_perf_on_cpu(cpu, Some(call::<F>), ptr::from_ref(&f).cast_mut().cast())
+    };
+}
+
 /// Calls `f` with interrupts disabled on each online CPU for which `wanted`
 /// holds, and waits for all of them. The other CPUs are not interrupted.
 ///

@@ -219,6 +219,23 @@ fn interrupts(row: &str) -> Result<u64> {
         .sum())
 }
 
+/// A row of /proc/interrupts for one CPU.
+fn interrupts_of(row: &str, cpu: usize) -> Result<u64> {
+    let text = fs::read_to_string("/proc/interrupts")?;
+    let mut lines = text.lines();
+    // Each CPU that is online has a column.
+    let heading = lines.next().context("/proc/interrupts is empty")?;
+    let name = format!("CPU{cpu}");
+    let column = heading.split_whitespace().position(|it| it == name);
+    let label = format!("{row}:");
+    let line = lines.find_map(|line| line.trim_start().strip_prefix(&label));
+    let line = line.with_context(|| format!("no {row} in /proc/interrupts"))?;
+    let number = column.and_then(|column| line.split_whitespace().nth(column));
+    Ok(number
+        .with_context(|| format!("no {name} in /proc/interrupts"))?
+        .parse()?)
+}
+
 /// The number of online CPUs.
 pub fn cpus() -> Result<usize> {
     Ok(std::thread::available_parallelism()?.get())

@@ -2,6 +2,10 @@
 //! Reading counters in user mode: the mapped page, RDPMC, and which tasks may use
 //! it.
 
+mod pages;
+
+use pages::{mapping_interrupts_no_other_cpu, pages_are_as_in_tree};
+
 use std::arch::asm;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -37,6 +41,8 @@ pub const TESTS: &[Test] = tests![
     all need [Counters];
     rdpmc_is_exact: [InTree, ExactCounts],
     page_is_as_in_tree,
+    pages_are_as_in_tree: [Root, InTree, Cpus(2)],
+    mapping_interrupts_no_other_cpu: [Guest("counts all interrupts of a CPU"), InTree, Cpus(2)],
     no_index_while_stopped: [InTree, ExactCounts],
     across_overflows: [InTree, ExactCounts],
     rdpmc_in_every_thread: [InTree, Cpus(2)],
