@@ -168,6 +168,8 @@ macro_rules! with_test_groups {
             Security = security::TESTS, No("takes samples without perf's limit");
             /// Needs `-icount`.
             SecurityCost = security::COST, No(ICOUNT);
+            /// Needs several CPUs.
+            SecurityStorm = security::STORM, No("counts all interrupts of other CPUs");
             /// Needs a machine whose threads share a core and OFFCORE_RSP_0.
             SharedRegisters = shared_registers::TESTS, No(MACHINE);
             Sharing = sharing::TESTS, No("expects that nobody else uses the counters");

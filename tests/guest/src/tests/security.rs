@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What an unprivileged user cannot do with the PMUs: see docs/security.md.
 
+mod storm;
+
+use storm::storm_leaves_other_cpus_alone;
+
 use std::io;
 
 use anyhow::{ensure, Context, Result};
@@ -24,6 +28,12 @@ pub const TESTS: &[Test] = tests![
     kernel_mode_and_cpus_need_privileges,
     user_cannot_starve_an_event_of_a_cpu,
     log_is_not_flooded: [InTree],
+];
+
+/// For a machine with several CPUs.
+pub const STORM: &[Test] = tests![
+    all need [Root, InTree, Cpus(2)];
+    storm_leaves_other_cpus_alone,
 ];
 
 /// These need `-icount`, so that time is instructions.

@@ -27,6 +27,7 @@ pub const DEFAULT: &[TestGroup] = &[
     RotationMany,
     UserRead,
     RdpmcOrders,
+    SecurityStorm,
     Hotplug,
     Sharing,
     Offline,
