@@ -15,6 +15,7 @@ mod foreign;
 mod frequency;
 mod hybrid;
 mod intel_models;
+mod intel_quirks;
 mod lvtpc;
 mod metrics;
 mod misses;
