@@ -138,6 +138,11 @@ impl GuestLogs {
         self.file("stderr.log")
     }
 
+    /// Where the time of the guest went.
+    pub fn times(&self) -> PathBuf {
+        self.file("times")
+    }
+
     /// The registers and local APICs of a guest that timed out.
     pub fn registers(&self) -> PathBuf {
         self.file("registers.log")

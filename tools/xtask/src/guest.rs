@@ -13,6 +13,7 @@ mod files;
 mod for_user;
 mod options;
 mod settings;
+mod times;
 mod wait;
 
 use anyhow::{Context as _, Result};
@@ -20,7 +21,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{mpsc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use suites::{Suite, SystemEvent};
 
 use crate::context::{Context, GuestLogs};
@@ -36,6 +37,7 @@ use wait::{wait, Limit};
 
 pub use for_user::{command, shell, UserGuest};
 pub use options::{Options, Pmu};
+pub use times::Times;
 pub use wait::LimitOf;
 
 /// What a guest is made of: the same for all guests of a run.
@@ -110,6 +112,8 @@ pub struct End {
     pub outcome: Outcome,
     /// What its kernel wrote to the console.
     pub console: String,
+    /// Where its time went.
+    pub times: Times,
     /// What QEMU wrote to standard error.
     qemu: String,
     /// Why the guest could not be saved when it asked for that.
@@ -165,6 +169,7 @@ impl Guest<'_> {
         signals::park_if_interrupted();
         let _modes = TerminalModes::save();
         command.args(words).stderr(File::create(self.logs.qemu())?);
+        let started = SystemTime::now();
         let mut child = command.spawn().context("cannot run QEMU")?;
 
         let mut limit = match self.options.timeout {
@@ -197,6 +202,9 @@ impl Guest<'_> {
         for pump in pumps {
             pump.finish()?;
         }
+        let is_asleep = self.suite.is_some_and(|it| it.event == SystemEvent::Sleep);
+        let times = Times::read(run.path(), started, SystemTime::now(), !is_asleep);
+        fs::write(self.logs.times(), format!("{times}\n"))?;
         let saving = saver.map_or(Ok(()), Saver::finish);
         let read = |path: PathBuf| {
             let text = fs::read(path).unwrap_or_default();
@@ -211,6 +219,7 @@ impl Guest<'_> {
                     .map_or(Outcome::Died, Outcome::Exited),
             },
             console: read(self.logs.console()),
+            times,
             qemu: read(self.logs.qemu()),
             unsaved: saving.err().map(|error| format!("{error:#}")),
         })

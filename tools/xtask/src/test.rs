@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::panic;
 use std::process::ExitCode;
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Instant;
 use suites::{Filter, OtherKernel};
 
 use crate::cache;
@@ -76,6 +77,7 @@ impl Options {
 
 /// `make test`.
 pub fn test(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Result<ExitCode> {
+    let started = Instant::now();
     let mut tally = Tally::default();
     // What keeps the tests from running is a failure too. The last line is there in any
     // case.
@@ -84,6 +86,9 @@ pub fn test(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Resul
     }
     if !tally.again.is_empty() {
         println!("To run what failed again:\n  {}", tally.again.join("\n  "));
+    }
+    if let Some(text) = tally.where_time_went(started.elapsed()) {
+        println!("{text}");
     }
     println!("{} passed, {} failed", tally.passed, tally.failed);
     Ok(match tally.failed {

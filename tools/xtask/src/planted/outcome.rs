@@ -106,6 +106,7 @@ pub fn of_guest(ran: &Ran, titles: &[&str]) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guest::Times;
     use crate::ktap::Results;
 
     #[test]
@@ -150,6 +151,7 @@ mod tests {
                 results: Results::parse(text),
                 trouble: Some("panic".to_owned()),
                 hung,
+                times: Times::default(),
             };
             of_guest(&ran, &["a::b"])
         };

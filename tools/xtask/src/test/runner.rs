@@ -131,6 +131,7 @@ impl Runner<'_> {
                 };
                 // One write, so that lines of other threads do not get between.
                 let _ = writeln!(io::stderr().lock(), "{}", reporter.text(suite, &verdict));
+                tally.add_guest(verdict.times);
                 tally.passed += verdict.results.passed();
                 tally.failed += verdict.failed();
                 if verdict.failed() > 0 {
@@ -155,6 +156,7 @@ impl Runner<'_> {
             results: ran.results,
             trouble: ran.trouble,
             elapsed: started.elapsed(),
+            times: ran.times,
         }
     }
 
@@ -207,6 +209,7 @@ impl Runner<'_> {
             results,
             trouble,
             hung: matches!(end.outcome, Outcome::TimedOut),
+            times: end.times,
         })
     }
 }

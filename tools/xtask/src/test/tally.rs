@@ -3,8 +3,9 @@
 //! The sum of all results.
 
 use anyhow::Result;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::guest::Times;
 use crate::signals;
 
 /// The sum of all results.
@@ -16,6 +17,10 @@ pub struct Tally {
     pub failed: usize,
     /// The commands that run those again that failed.
     pub again: Vec<String>,
+    /// How many guests ran tests.
+    guests: usize,
+    /// Where the time of these went.
+    times: Times,
 }
 
 impl Tally {
@@ -24,6 +29,28 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.again.extend(other.again);
+        self.guests += other.guests;
+        self.times += other.times;
+    }
+
+    /// Adds the time of a guest.
+    pub fn add_guest(&mut self, times: Times) {
+        self.guests += 1;
+        self.times += times;
+    }
+
+    /// Where the time of a run went that took so long, if it had guests.
+    pub fn where_time_went(&self, elapsed: Duration) -> Option<String> {
+        let guests = match self.guests {
+            0 => return None,
+            1 => "a guest".to_owned(),
+            n => format!("{n} guests, some at the same time"),
+        };
+        let seconds = elapsed.as_secs_f64();
+        Some(format!(
+            "{seconds:.0} s in all. Of {guests}: {}",
+            self.times
+        ))
     }
 
     /// Counts a check that passes or fails as a whole, such as rustfmt.
@@ -70,5 +97,18 @@ mod tests {
         tally.check_named("b", "make b", || anyhow::bail!("no"));
         assert_eq!((tally.passed, tally.failed), (1, 1));
         assert_eq!(tally.again, ["make b"]);
+    }
+
+    #[test]
+    fn the_times_of_guests_are_summed() {
+        let mut tally = Tally::default();
+        let told = |tally: &Tally| tally.where_time_went(Duration::from_secs(7));
+        assert_eq!(told(&tally), None);
+        tally.add_guest(Times::default());
+        let mut other = Tally::default();
+        other.add_guest(Times::default());
+        tally.add(other);
+        let text = told(&tally).unwrap();
+        assert!(text.starts_with("7 s in all. Of 2 guests, some at the same time: boot "));
     }
 }

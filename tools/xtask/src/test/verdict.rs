@@ -8,7 +8,7 @@ use std::time::Duration;
 use suites::log::complaint;
 
 use crate::context::GuestLogs;
-use crate::guest::{End, Guest, Outcome};
+use crate::guest::{End, Guest, Outcome, Times};
 use crate::ktap::Results;
 use crate::step::{indent, last_lines};
 
@@ -21,6 +21,8 @@ pub struct Ran {
     pub trouble: Option<String>,
     /// Whether it was stopped because it reported nothing any more.
     pub hung: bool,
+    /// Where its time went.
+    pub times: Times,
 }
 
 /// What came of a suite.
@@ -31,6 +33,8 @@ pub struct Verdict {
     pub trouble: Option<String>,
     /// How long it took.
     pub elapsed: Duration,
+    /// Where the time of the guest went.
+    pub times: Times,
 }
 
 impl Verdict {
@@ -84,6 +88,7 @@ pub mod tests {
             results: Results::parse(text),
             trouble: trouble.map(str::to_owned),
             elapsed: Duration::ZERO,
+            times: Times::default(),
         }
     }
 
