@@ -7,6 +7,8 @@
 //! static library. QEMU's build directory is an entry of the cache, and each binary linked there
 //! is another. So a change of the model needs a link, not a build of QEMU.
 
+mod changes;
+
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use nix::mount::{mount, umount, MsFlags};
@@ -19,6 +21,7 @@ use crate::context::Context;
 use crate::kernel;
 use crate::packages;
 use crate::step::Step;
+use changes::Changes;
 
 /// What configure is called with. The package has the same QEMU as the guests here, so that what is
 /// tested is what is installed: with the devices and displays that a user expects. The firmware is
@@ -53,9 +56,6 @@ const VERSION: &str = "--with-pkgversion=with an x86 PMU";
 /// Where QEMU is built and linked. The build directory contains its own name, so it is
 /// always mounted here.
 const WORK: &str = "/qemu";
-
-/// Where QEMU has this project's files of `qemu/pmu`.
-const PMU_IN_SOURCE: &str = "target/i386/tcg/pmu";
 
 const LIBRARY: &str = "libpmu_bridge.a";
 const BINARY: &str = "qemu-system-x86_64";
@@ -241,70 +241,6 @@ impl Built {
     }
 }
 
-/// What this project changes in QEMU's source.
-struct Changes {
-    /// The files of the PMU, of which QEMU has none.
-    files: Vec<PathBuf>,
-    /// The patches that hook them in, in order.
-    patches: Vec<PathBuf>,
-}
-
-impl Changes {
-    /// Those of the project at `top`.
-    fn find(top: &Path) -> Result<Self> {
-        let folder = top.join("qemu");
-        let mut patches = files(&folder)?;
-        patches.retain(|path| path.extension() == Some("patch".as_ref()));
-        Ok(Self {
-            files: files(&folder.join("pmu"))?,
-            patches,
-        })
-    }
-
-    /// Adds them to the key of what is built.
-    fn add_to(&self, key: Key) -> Result<Key> {
-        let key = self.patches.iter().try_fold(key, |key, it| key.file(it))?;
-        let mut files = self.files.iter();
-        files.try_fold(key, |key, it| key.text(name(it)?).file(it))
-    }
-
-    /// Applies them to QEMU's source.
-    fn apply(&self, step: &Step, source: &Path) -> Result<()> {
-        let folder = source.join(PMU_IN_SOURCE);
-        fs::create_dir(&folder)?;
-        for file in &self.files {
-            fs::copy(file, folder.join(name(file)?))?;
-        }
-        for patch in &self.patches {
-            step.run(
-                Command::new("patch")
-                    .args(["-p1", "-i"])
-                    .arg(patch)
-                    .current_dir(source),
-            )?;
-        }
-        Ok(())
-    }
-}
-
-/// The files of a folder, by their names.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.is_file() {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-fn name(file: &Path) -> Result<&str> {
-    let name = file.file_name().and_then(|name| name.to_str());
-    name.with_context(|| format!("{} has no name", file.display()))
-}
-
 /// Builds the model as the static library that QEMU links.
 ///
 /// Returns copies of it and of its header that no other run changes, so that what is
@@ -386,45 +322,5 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // If this fails, the mount goes with the namespace.
         let _ = umount(WORK);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The key of a project with these files.
-    fn key_of(files: &[(&str, &str)]) -> Result<String> {
-        let top = tempfile::tempdir()?;
-        fs::create_dir_all(top.path().join("qemu/pmu"))?;
-        for (name, text) in files {
-            fs::write(top.path().join("qemu").join(name), text)?;
-        }
-        let changes = Changes::find(top.path())?;
-        Ok(changes.add_to(Key::empty())?.finish())
-    }
-
-    #[test]
-    fn each_file_of_the_pmu_and_each_patch_is_in_the_key() {
-        let all = [
-            &[("pmu/a.c", "1"), ("0001.patch", "2")][..],
-            &[("pmu/a.c", "3"), ("0001.patch", "2")],
-            &[("pmu/b.c", "1"), ("0001.patch", "2")],
-            &[("pmu/a.c", "1"), ("0001.patch", "4")],
-            &[("pmu/a.c", "1"), ("pmu/b.h", ""), ("0001.patch", "2")],
-            &[("pmu/a.c", "1")],
-        ];
-        let mut keys: Vec<_> = all.iter().map(|files| key_of(files).unwrap()).collect();
-        assert_eq!(keys[0], key_of(all[0]).unwrap());
-        keys.sort();
-        keys.dedup();
-        assert_eq!(keys.len(), all.len());
-    }
-
-    #[test]
-    fn other_files_beside_the_patches_are_not_in_the_key() {
-        let patch = ("0001.patch", "1");
-        let key = key_of(&[patch]).unwrap();
-        assert_eq!(key_of(&[patch, ("README.md", "2")]).unwrap(), key);
     }
 }
