@@ -13,7 +13,7 @@ use perf_event::{Builder, Counter};
 use super::super::interrupts_of;
 use super::{expect_child_succeeds, KilledProcess, Page, SETTING};
 use crate::ctx::Ctx;
-use crate::pmu::{Event, Mode, Pmu};
+use crate::pmu::{Event, Pmu};
 use crate::setting::{pin, Setting};
 use crate::workload;
 
