@@ -2,88 +2,17 @@
 
 //! The configuration of a PMU: vendor, version and counters.
 
-use core::{fmt, ptr};
+use core::ptr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    error::ConfigError,
     generation::{self, Generation},
-    msr::FIXED_SHIFT,
     processor::{self, Core, CoreType, Processor, Signature},
+    shape::{low_bits, Shape},
+    vendor::Vendor,
 };
-
-/// The highest number of general-purpose counters of any vendor: what AMD's CPUID can
-/// report (APM vol. 3, leaf 80000022H, `EBX[3:0]`). Intel's is [`MAX_INTEL_GENERAL`].
-pub const MAX_GENERAL: usize = 15;
-/// The highest number of Intel's general-purpose counters: the last ones are IA32_PMC7 and
-/// IA32_A_PMC7 (SDM vol. 4, table "IA-32 Architectural MSRs").
-pub const MAX_INTEL_GENERAL: usize = 8;
-/// The highest number of fixed-function counters: those to which architectural performance
-/// monitoring assigns an event.
-pub const MAX_FIXED: usize = 4;
-
-/// The vendor of the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Vendor {
-    /// Intel: architectural performance monitoring.
-    Intel,
-    /// AMD: the core performance counters.
-    Amd,
-    /// Zhaoxin and Centaur: version 2 of Intel's, with other events.
-    Zhaoxin,
-}
-
-/// The number of counters and their properties.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Shape {
-    /// The number of general-purpose counters, those in `missing` included: 1 to
-    /// [`MAX_GENERAL`], further limited by the generation.
-    pub general: u8,
-    /// A bitmap of the general-purpose counters below `general` that do not exist. It is 0
-    /// except on Intel's version 6, and never contains all of them.
-    pub missing: u16,
-    /// The number of fixed-function counters: 0 to [`MAX_FIXED`], further limited by the
-    /// generation.
-    pub fixed: u8,
-    /// The width of a counter in bits: 32 to 48, on AMD always 48.
-    pub width: u8,
-    /// Intel: whether the general-purpose counters have aliases for full-width writes
-    /// (PERF_CAPABILITIES.FW_WRITE). AMD's counters have no aliases: every write to them
-    /// is full-width.
-    pub full_width: bool,
-}
-
-impl Shape {
-    /// The bits of a counter.
-    pub(crate) const fn counter_mask(&self) -> u64 {
-        low_bits(self.width)
-    }
-
-    /// The bits of the general-purpose counters in GLOBAL_CTRL and GLOBAL_STATUS.
-    pub(crate) const fn general_counters(&self) -> u64 {
-        low_bits(self.general) & !(self.missing as u64)
-    }
-
-    /// Whether a general-purpose counter exists.
-    pub(crate) const fn has_general(&self, index: usize) -> bool {
-        index < MAX_GENERAL && self.general_counters() & (1 << index) != 0
-    }
-
-    /// A bitmap of the fixed-function counters.
-    pub(crate) const fn fixed_counters(&self) -> u64 {
-        low_bits(self.fixed)
-    }
-
-    /// The bits of all counters in GLOBAL_CTRL and GLOBAL_STATUS.
-    pub(crate) const fn counters(&self) -> u64 {
-        self.general_counters() | (self.fixed_counters() << FIXED_SHIFT)
-    }
-}
-
-const fn low_bits(n: u8) -> u64 {
-    (1 << n) - 1
-}
 
 /// What reference cycles are. All processors count the cycles of a clock of a fixed rate while
 /// they are not halted: the time-stamp counter's, the bus's or a crystal's (SDM vol. 3B,
@@ -104,10 +33,7 @@ pub enum RefCycles {
 pub struct Config {
     /// The vendor.
     pub vendor: Vendor,
-    /// Intel: the version of architectural performance monitoring, 1 to 6. Zhaoxin: 2.
-    ///
-    /// AMD numbers only the last of its generations. Here 1 is the legacy counters, 2
-    /// PerfCtrExtCore and 3 PerfMonV2.
+    /// The version: see [`Vendor`]. AMD numbers only the last of its generations.
     pub version: u8,
     /// What CPUID reports of the processor. `None` if it is none in particular: it has
     /// no register that is not architectural.
@@ -225,7 +151,7 @@ impl Config {
     /// enumerates it (PPR family 17H, "Large Increment per Cycle Events").
     pub(crate) fn has_pairs(&self) -> bool {
         let signature = self.signature;
-        self.vendor == Vendor::Amd && signature.is_some_and(|it| it.family >= 0x17)
+        self.vendor.is_amd() && signature.is_some_and(|it| it.family >= 0x17)
     }
 
     /// The core of a hybrid processor.
@@ -233,66 +159,3 @@ impl Config {
         processor::find_core(self.vendor, self.signature?, self.core_type?).ok()
     }
 }
-
-/// The reason why a PMU cannot be created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigError {
-    /// The vendor has no such version.
-    Version,
-    /// The version cannot have this number of general-purpose counters.
-    General,
-    /// General-purpose counters cannot be missing in this version, or all of them are.
-    Missing,
-    /// The version cannot have this number of fixed-function counters.
-    Fixed,
-    /// The version cannot have counters of this width.
-    Width,
-    /// The vendor has no aliases for full-width writes.
-    FullWidth,
-    /// [`Defect::Status`](crate::Defect::Status) names a bit that belongs to no counter, or
-    /// the PMU has no GLOBAL_STATUS.
-    Status,
-    /// [`Defect::GeneralProtection`](crate::Defect::GeneralProtection) names an address at
-    /// which the PMU has no register.
-    Msr,
-    /// [`Defect::MaskLvtpc`](crate::Defect::MaskLvtpc) on a vendor whose local APIC always
-    /// masks LVTPC.
-    MaskLvtpc,
-    /// [`Defect::Foreign`](crate::Defect::Foreign) names a register that the PMU does not have.
-    Foreign,
-    /// The table has no hybrid processor with this signature.
-    NotHybrid,
-    /// The hybrid processor has no cores of this type.
-    NoSuchCore,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ConfigError::Version => {
-                "the version of the PMU must be 1 to 6 on Intel, 1 to 3 on AMD, 2 on Zhaoxin"
-            }
-            ConfigError::General => {
-                "the PMU must have 1 to 8 general-purpose counters, on AMD 4 (version 1), \
-                 6 (version 2) or 1 to 15 (version 3)"
-            }
-            ConfigError::Missing => {
-                "general-purpose counters can be missing in version 6 only, and not all of them"
-            }
-            ConfigError::Fixed => {
-                "the PMU can have no fixed-function counters (version 1, AMD), up to 3 (versions 2 \
-                 to 4) or up to 4 (versions 5 and 6)"
-            }
-            ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide, on AMD 48",
-            ConfigError::FullWidth => "only Intel's PMUs have aliases for full-width writes",
-            ConfigError::Status => "the PMU has no counter with this bit in GLOBAL_STATUS",
-            ConfigError::Msr => "the PMU has no register at this address",
-            ConfigError::MaskLvtpc => "the local APIC of this vendor always masks LVTPC",
-            ConfigError::Foreign => "the PMU does not have the register that is to change",
-            ConfigError::NotHybrid => "the processor is not a hybrid one that the model knows",
-            ConfigError::NoSuchCore => "the hybrid processor has no cores of this type",
-        })
-    }
-}
-
-impl std::error::Error for ConfigError {}

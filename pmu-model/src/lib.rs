@@ -105,7 +105,9 @@
 
 mod accesses;
 mod config;
+mod error;
 pub mod event;
+mod fields;
 mod generation;
 mod metrics;
 pub mod msr;
@@ -114,14 +116,18 @@ mod pmi;
 mod pmu;
 mod processor;
 mod selection;
+mod shape;
 mod smt;
+mod svm;
+mod vendor;
 
 pub use accesses::CPUID_ACCESSES;
-pub use config::{
-    Config, ConfigError, RefCycles, Shape, Vendor, MAX_FIXED, MAX_GENERAL, MAX_INTEL_GENERAL,
-};
+pub use config::{Config, RefCycles};
+pub use error::{ConfigError, GeneralProtection, MsrError};
 pub use event::{Mode, Retired};
 pub use pmi::{Defect, Foreign, PmiFault};
-pub use pmu::{GeneralProtection, MsrError, Pmu, RestoreError, SavedPmu};
+pub use pmu::{Pmu, RestoreError, SavedPmu};
 pub use processor::{CoreType, Signature};
+pub use shape::{Shape, MAX_FIXED, MAX_GENERAL, MAX_INTEL_GENERAL};
 pub use smt::SmtCore;
+pub use vendor::Vendor;

@@ -56,9 +56,10 @@ pub const IA32_PMC_V6_STEP: u32 = 4;
 /// following registers are not architectural: SDM vol. 4 lists them in the tables of the
 /// models that have them.
 pub const MSR_OFFCORE_RSP_0: u32 = 0x1a6;
-/// The same for OFFCORE_RESPONSE_1.
+/// Which requests and responses the event OFFCORE_RESPONSE_1 counts.
 pub const MSR_OFFCORE_RSP_1: u32 = 0x1a7;
-/// The same for the events of Panther Cove and Arctic Wolf that replace these two.
+/// Which requests and responses an event of Panther Cove or Arctic Wolf counts. Four such registers
+/// replace the two OFFCORE_RSPs there.
 pub const MSR_OMR_0: u32 = 0x3e0;
 /// The second of four such registers.
 pub const MSR_OMR_1: u32 = 0x3e1;
@@ -100,7 +101,8 @@ pub(crate) enum Register {
     /// A general-purpose counter. A write is sign-extended from bit 31 (SDM vol. 3B,
     /// "Full-Width Writes to Performance Counter Registers").
     Pmc(usize),
-    /// The same counter with full-width writes. AMD's counters have no other.
+    /// A general-purpose counter at an address where a write sets all of its bits. AMD's counters
+    /// have no other.
     PmcFullWidth(usize),
     FixedCtr(usize),
     FixedCtrCtrl,
@@ -162,9 +164,14 @@ impl EventSel {
         self.0 & bits == bits
     }
 
-    /// The same with these bits clear.
+    /// This value with these bits clear.
     pub(crate) const fn without(self, bits: u64) -> Self {
         Self(self.0 & !bits)
+    }
+
+    /// The modes in which the counter counts, by [`Mode`](crate::Mode).
+    pub(crate) const fn modes(self) -> [bool; 2] {
+        [self.has(EventSel::USR), self.has(EventSel::OS)]
     }
 
     /// Intel's event, which has 8 bits.

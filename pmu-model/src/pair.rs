@@ -12,16 +12,12 @@
 //! in its own status bit, when all 64 bits do. Reading it returns 64 bits as long as the second
 //! one selects the merge event and has EN set. A write sets 48 bits.
 
-use crate::{
-    event::Event,
-    msr::EventSel,
-    MAX_GENERAL, //
-};
+use crate::{event::Event, msr::EventSel, shape::MAX_GENERAL};
 
 /// The merge event.
 const MERGE: u16 = 0xfff;
 /// An EVENTSEL with the merge event that merges the counter with the one before.
-pub(crate) const MERGE_EVENTSEL: u64 = EventSel::EN | (0xf << 32) | 0xff;
+pub(crate) const MERGE_EVENTSEL: u64 = EventSel::EN | EventSel::EVENT_HIGH | EventSel::EVENT;
 /// Retired floating-point operations.
 const FLOPS: u16 = 0x003;
 

@@ -12,10 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    msr::EventSel,
-    MAX_GENERAL, //
-};
+use crate::{msr::EventSel, shape::MAX_GENERAL};
 
 /// Events that count nothing, as EVENTSELs that are enabled in both modes.
 const CLEARING: [u64; 3] = [0x43_00b5, 0x43_00d2, 0x43_00b1];

@@ -9,6 +9,7 @@ mod counting;
 mod defects;
 mod garbage;
 mod kinds;
+mod layers;
 mod metrics;
 mod nehalem;
 mod operations;

@@ -184,7 +184,7 @@ impl Setup {
     fn build(&self) -> (Pmu, Reference) {
         match self.config.vendor {
             Vendor::Intel | Vendor::Zhaoxin => self.build_intel(),
-            Vendor::Amd => self.build_amd(),
+            Vendor::Amd | Vendor::Hygon => self.build_amd(),
         }
     }
 
@@ -192,8 +192,8 @@ impl Setup {
     fn status(&self) -> Option<u32> {
         match (self.config.vendor, self.config.version) {
             (Vendor::Intel | Vendor::Zhaoxin, _) => Some(IA32_PERF_GLOBAL_STATUS),
-            (Vendor::Amd, 3) => Some(PERF_CNTR_GLOBAL_STATUS),
-            (Vendor::Amd, _) => None,
+            (Vendor::Amd | Vendor::Hygon, 3) => Some(PERF_CNTR_GLOBAL_STATUS),
+            (Vendor::Amd | Vendor::Hygon, _) => None,
         }
     }
 

@@ -10,7 +10,7 @@ use pmu_model::{
 use proptest::prelude::*;
 
 /// All versions of all vendors.
-const VERSIONS: [(Vendor, u8); 10] = [
+const VERSIONS: [(Vendor, u8); 11] = [
     (Vendor::Intel, 1),
     (Vendor::Intel, 2),
     (Vendor::Intel, 3),
@@ -20,6 +20,7 @@ const VERSIONS: [(Vendor, u8); 10] = [
     (Vendor::Amd, 1),
     (Vendor::Amd, 2),
     (Vendor::Amd, 3),
+    (Vendor::Hygon, 2),
     (Vendor::Zhaoxin, 2),
 ];
 
@@ -45,7 +46,7 @@ impl Sampling {
     fn new(config: Config, defect: Defect, period: u64) -> Sampling {
         let (eventsel, ctr) = match config.vendor {
             Vendor::Intel | Vendor::Zhaoxin => (IA32_PERFEVTSEL0, IA32_PMC0),
-            Vendor::Amd => (K7_PERF_CTL0, K7_PERF_CTR0),
+            Vendor::Amd | Vendor::Hygon => (K7_PERF_CTL0, K7_PERF_CTR0),
         };
         let mut sampling = Sampling {
             pmu: Pmu::with_defect(config, defect).unwrap(),
@@ -251,11 +252,13 @@ fn status_is_set_at_reset() {
     for version in VERSIONS {
         let config = config(version);
         let status = match version {
-            (Vendor::Intel, 1) | (Vendor::Amd, 1 | 2) => None,
+            (Vendor::Intel, 1) | (Vendor::Amd | Vendor::Hygon, 1 | 2) => None,
             (Vendor::Intel | Vendor::Zhaoxin, _) => {
                 Some((IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET))
             }
-            (Vendor::Amd, _) => Some((PERF_CNTR_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS_CLR)),
+            (Vendor::Amd | Vendor::Hygon, _) => {
+                Some((PERF_CNTR_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS_CLR))
+            }
         };
         let with = |bits| Pmu::with_defect(config, Defect::Status(bits));
         let Some((status, clear)) = status else {
@@ -366,7 +369,7 @@ fn lvtpc_is_masked_on_amd() {
         let without_defect = Pmu::new(config(version)).unwrap();
         let masking = Pmu::with_defect(config(version), Defect::MaskLvtpc);
         match version {
-            (Vendor::Amd, _) => {
+            (Vendor::Amd | Vendor::Hygon, _) => {
                 let mut masking = masking.unwrap();
                 assert!(!without_defect.pmi_masks_lvtpc());
                 assert!(masking.pmi_masks_lvtpc());

@@ -223,7 +223,7 @@ fn is_of_kind(number: u64, it: &Instruction) -> bool {
     }
 }
 
-/// What a program makes an event count, or the cycles without it (event.rs of the model).
+/// What a program makes an event count, or the cycles without it (`pmu-model/src/event/mod.rs`).
 fn counted(number: u64, without: bool, program: &[Instruction]) -> u64 {
     let of_kind = program.iter().filter(|it| is_of_kind(number, it)).count() as u64;
     let Retired {

@@ -339,7 +339,7 @@ fn counters(pmu: &mut Pmu, event: u64, general: u32) -> u64 {
     counters_of(pmu, event, registers)
 }
 
-/// The same of AMD's six counters.
+/// Those of AMD's six counters that count an event. Each must count instructions.
 fn core_counters(pmu: &mut Pmu, event: u64) -> u64 {
     let registers = (0..6).map(|i| (PERF_CTL0 + 2 * i, PERF_CTR0 + 2 * i));
     counters_of(pmu, event, registers)

@@ -95,7 +95,7 @@ fn a_counter_that_was_cleared_counts_its_event() {
         assert_eq!(count(&mut pmu, 0), 1000);
         assert_eq!(count(&mut pmu, 3), 0);
     }
-    // The same event may be disabled, and have other fields.
+    // An event may be disabled, and have other fields: it stays what it is.
     select(&mut pmu, 0, INSTRUCTIONS);
     select(&mut pmu, 0, eventsel(INSTRUCTIONS) | EventSel::INT);
     assert_eq!(count(&mut pmu, 0), 1000);

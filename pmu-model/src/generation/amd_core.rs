@@ -8,7 +8,7 @@
 use core::ops::RangeInclusive;
 
 use super::{amd_legacy::AmdLegacy, index, Generation};
-use crate::{config::Shape, msr::*};
+use crate::{msr::*, shape::Shape};
 
 pub(super) struct AmdCore;
 

@@ -10,10 +10,10 @@ use core::ops::RangeInclusive;
 
 use super::{index, Generation};
 use crate::{
-    config::{Shape, MAX_GENERAL},
     event::Event,
     msr::*,
-    pmu::{Counter, Svm},
+    shape::{Counter, Shape, MAX_GENERAL},
+    svm::Svm,
 };
 
 pub(super) struct AmdLegacy;

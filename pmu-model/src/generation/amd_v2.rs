@@ -12,9 +12,9 @@ use core::ops::RangeInclusive;
 
 use super::{amd_core::AmdCore, Generation};
 use crate::{
-    config::{Shape, MAX_GENERAL},
     event::Event,
     msr::*,
+    shape::{Shape, MAX_GENERAL},
 };
 
 pub(super) struct AmdV2;
@@ -69,7 +69,7 @@ impl Generation for AmdV2 {
 
     /// APM vol. 3, CPUID, leaf 80000022H: `EAX[0]` is PerfMonV2, `EBX[3:0]` the number of
     /// core counters.
-    fn cpuid(&self, shape: &Shape, leaf: u32, _: u32) -> Option<[u32; 4]> {
+    fn other_leaf(&self, shape: &Shape, leaf: u32, _: u32) -> Option<[u32; 4]> {
         (leaf == 0x8000_0022).then_some([1, shape.general.into(), 0, 0])
     }
 }

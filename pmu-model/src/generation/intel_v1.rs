@@ -5,12 +5,11 @@
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 1".
 
-use super::{index, v6_index, Generation};
+use super::{index, v6_index, Generation, Leaf0Ah};
 use crate::{
-    config::{Shape, MAX_FIXED, MAX_INTEL_GENERAL},
     event::Event,
     msr::*,
-    pmu::Counter,
+    shape::{Counter, Shape, MAX_FIXED, MAX_INTEL_GENERAL},
 };
 
 pub(super) struct IntelV1;
@@ -89,12 +88,16 @@ impl Generation for IntelV1 {
         (ecx >> 16 == 0).then_some(Counter::General(ecx as usize))
     }
 
-    /// SDM vol. 2A, CPUID, leaf 0AH.
-    fn cpuid(&self, shape: &Shape, leaf: u32, _: u32) -> Option<[u32; 4]> {
-        /// The number of valid bits in EBX. A set bit means that an event is missing.
-        const EVENTS: u32 = 7;
-        let general = u32::from(shape.general);
-        let width = u32::from(shape.width);
-        (leaf == 0xa).then_some([1 | (general << 8) | (width << 16) | (EVENTS << 24), 0, 0, 0])
+    fn leaf_0ah(&self, shape: &Shape) -> Option<Leaf0Ah> {
+        Some(Leaf0Ah {
+            version: 1,
+            general: shape.general,
+            width: shape.width,
+            events: 7,
+            fixed_bitmap: 0,
+            fixed: 0,
+            fixed_width: 0,
+            anythread_deprecated: false,
+        })
     }
 }

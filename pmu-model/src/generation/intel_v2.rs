@@ -5,15 +5,15 @@
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 2".
 
-use super::{index, intel_v1::IntelV1, FreezeOnPmi, Generation};
-use crate::{config::Shape, event::Event, msr::*, pmu::Counter};
+use super::{index, intel_v1::IntelV1, FreezeOnPmi, Generation, Leaf0Ah};
+use crate::{
+    event::Event,
+    fields::FixedCtrCtrl,
+    msr::*,
+    shape::{Counter, Shape},
+};
 
 pub(super) struct IntelV2;
-
-/// FIXED_CTR_CTRL with `bits` in the field of every counter.
-pub(super) fn fixed_ctr_ctrl(shape: &Shape, bits: u64) -> u64 {
-    (0..usize::from(shape.fixed)).fold(0, |mask, i| mask | (bits << (i * fixed_ctrl::BITS)))
-}
 
 impl Generation for IntelV2 {
     fn base(&self) -> Option<&'static dyn Generation> {
@@ -58,7 +58,7 @@ impl Generation for IntelV2 {
             Register::FixedCtr(_) => Some(shape.counter_mask()),
             Register::FixedCtrCtrl => {
                 let bits = fixed_ctrl::OS | fixed_ctrl::USR | fixed_ctrl::PMI;
-                Some(fixed_ctr_ctrl(shape, bits))
+                Some(FixedCtrCtrl::of_all(shape.fixed, bits).0)
             }
             Register::GlobalCtrl => Some(shape.counters()),
             Register::GlobalStatusReset => {
@@ -107,9 +107,12 @@ impl Generation for IntelV2 {
         FreezeOnPmi::Legacy
     }
 
-    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        let [eax, ebx, ecx, _] = IntelV1.cpuid(shape, leaf, subleaf)?;
-        let edx = u32::from(shape.fixed) | (u32::from(shape.width) << 5);
-        Some([(eax & !0xff) | 2, ebx, ecx, edx])
+    fn leaf_0ah(&self, shape: &Shape) -> Option<Leaf0Ah> {
+        Some(Leaf0Ah {
+            version: 2,
+            fixed: shape.fixed,
+            fixed_width: shape.width,
+            ..IntelV1.leaf_0ah(shape)?
+        })
     }
 }

@@ -4,11 +4,8 @@
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 3".
 
-use super::{
-    intel_v2::{fixed_ctr_ctrl, IntelV2},
-    Generation,
-};
-use crate::{config::Shape, msr::*};
+use super::{intel_v2::IntelV2, Generation, Leaf0Ah};
+use crate::{fields::FixedCtrCtrl, msr::*, shape::Shape};
 
 pub(super) struct IntelV3;
 
@@ -30,15 +27,17 @@ impl Generation for IntelV3 {
     fn writable_bits(&self, shape: &Shape, register: Register) -> Option<u64> {
         let added = match register {
             Register::EventSel(_) => EventSel::ANY,
-            Register::FixedCtrCtrl => fixed_ctr_ctrl(shape, fixed_ctrl::ANY),
+            Register::FixedCtrCtrl => FixedCtrCtrl::of_all(shape.fixed, fixed_ctrl::ANY).0,
             Register::GlobalStatusReset => global_status::OVF_UNCORE,
             _ => 0,
         };
         Some(IntelV2.writable_bits(shape, register)? | added)
     }
 
-    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        let [eax, ebx, ecx, edx] = IntelV2.cpuid(shape, leaf, subleaf)?;
-        Some([(eax & !0xff) | 3, ebx, ecx, edx])
+    fn leaf_0ah(&self, shape: &Shape) -> Option<Leaf0Ah> {
+        Some(Leaf0Ah {
+            version: 3,
+            ..IntelV2.leaf_0ah(shape)?
+        })
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 4".
 
-use super::{intel_v3::IntelV3, FreezeOnPmi, Generation};
-use crate::{config::Shape, msr::*};
+use super::{intel_v3::IntelV3, FreezeOnPmi, Generation, Leaf0Ah};
+use crate::{msr::*, shape::Shape};
 
 pub(super) struct IntelV4;
 
@@ -45,8 +45,10 @@ impl Generation for IntelV4 {
         FreezeOnPmi::Streamlined
     }
 
-    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        let [eax, ebx, ecx, edx] = IntelV3.cpuid(shape, leaf, subleaf)?;
-        Some([(eax & !0xff) | 4, ebx, ecx, edx])
+    fn leaf_0ah(&self, shape: &Shape) -> Option<Leaf0Ah> {
+        Some(Leaf0Ah {
+            version: 4,
+            ..IntelV3.leaf_0ah(shape)?
+        })
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 5".
 
-use super::{intel_v2::fixed_ctr_ctrl, intel_v4::IntelV4, Generation};
-use crate::{config::Shape, event::Event, msr::*};
+use super::{intel_v4::IntelV4, Generation, Leaf0Ah};
+use crate::{event::Event, fields::FixedCtrCtrl, msr::*, shape::Shape};
 
 pub(super) struct IntelV5;
 
@@ -30,7 +30,7 @@ impl Generation for IntelV5 {
     fn writable_bits(&self, shape: &Shape, register: Register) -> Option<u64> {
         let removed = match register {
             Register::EventSel(_) => EventSel::ANY,
-            Register::FixedCtrCtrl => fixed_ctr_ctrl(shape, fixed_ctrl::ANY),
+            Register::FixedCtrCtrl => FixedCtrCtrl::of_all(shape.fixed, fixed_ctrl::ANY).0,
             _ => 0,
         };
         Some(IntelV4.writable_bits(shape, register)? & !removed)
@@ -50,17 +50,14 @@ impl Generation for IntelV5 {
         }
     }
 
-    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        /// The number of valid bits in EBX, which now include slots.
-        const EVENTS: u32 = 8;
-        /// EDX: AnyThread is removed.
-        const ANYTHREAD_DEPRECATED: u32 = 1 << 15;
-        let [eax, ebx, _, edx] = IntelV4.cpuid(shape, leaf, subleaf)?;
-        Some([
-            (eax & 0x00ff_ff00) | (EVENTS << 24) | 5,
-            ebx,
-            shape.fixed_counters() as u32,
-            edx | ANYTHREAD_DEPRECATED,
-        ])
+    /// The events include slots.
+    fn leaf_0ah(&self, shape: &Shape) -> Option<Leaf0Ah> {
+        Some(Leaf0Ah {
+            version: 5,
+            events: 8,
+            fixed_bitmap: shape.fixed_counters() as u32,
+            anythread_deprecated: true,
+            ..IntelV4.leaf_0ah(shape)?
+        })
     }
 }

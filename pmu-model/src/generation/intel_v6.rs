@@ -7,11 +7,11 @@
 //! SDM vol. 3B, "Architectural Performance Monitoring Version 6", and vol. 2A, CPUID, leaf
 //! 23H. Auto counter reload (subleaf 2) and PEBS (subleaves 4 and 5) are not modelled.
 
-use super::{intel_v5::IntelV5, v6_index, Generation};
+use super::{intel_v5::IntelV5, v6_index, Generation, Leaf0Ah};
 use crate::{
-    config::{Shape, MAX_FIXED, MAX_INTEL_GENERAL},
     event::{Event, SLOTS_PER_CYCLE},
     msr::*,
+    shape::{Shape, MAX_FIXED, MAX_INTEL_GENERAL},
 };
 
 pub(super) struct IntelV6;
@@ -22,7 +22,7 @@ const SUBLEAVES: u32 = (1 << 0) | (1 << 1) | (1 << 3);
 const UNIT_MASK2: u32 = 1 << 0;
 /// Leaf 23H, EBX: event selects have EQ.
 const EQ: u32 = 1 << 1;
-/// Leaf 23H, subleaf 3: the same events as in leaf 0AH, the last of which is slots.
+/// Leaf 23H, subleaf 3: the events of leaf 0AH, the last of which is slots.
 const EVENTS: u32 = 0xff;
 
 /// A subleaf of leaf 23H. `fields` is EBX of subleaf 0: which fields event selects have.
@@ -89,12 +89,15 @@ impl Generation for IntelV6 {
 
     /// Leaf 0AH can report contiguous counters only. It reports those before the first
     /// missing one.
-    fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        if leaf == 0x23 {
-            return Some(leaf_23h(shape, subleaf, UNIT_MASK2 | EQ));
-        }
-        let [eax, ebx, ecx, edx] = IntelV5.cpuid(shape, leaf, subleaf)?;
-        let contiguous = shape.general_counters().trailing_ones();
-        Some([(eax & 0xffff_0000) | (contiguous << 8) | 6, ebx, ecx, edx])
+    fn leaf_0ah(&self, shape: &Shape) -> Option<Leaf0Ah> {
+        Some(Leaf0Ah {
+            version: 6,
+            general: shape.general_counters().trailing_ones() as u8,
+            ..IntelV5.leaf_0ah(shape)?
+        })
+    }
+
+    fn other_leaf(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        (leaf == 0x23).then(|| leaf_23h(shape, subleaf, UNIT_MASK2 | EQ))
     }
 }

@@ -3,17 +3,20 @@
 //! The differences between generations of PMUs.
 //!
 //! A generation says which register is at an address, which of its bits can be written,
-//! which event an encoding selects and what CPUID reports. The effect of a register is the
-//! same in all generations and is implemented in [`crate::pmu`].
+//! which event an encoding selects and what CPUID reports. All generations
+//! give a register the same effect, which `crate::pmu` implements.
 
 use core::ops::RangeInclusive;
 
 use crate::{
-    config::{ConfigError, Shape, Vendor, MAX_INTEL_GENERAL},
+    error::ConfigError,
     event::Event,
     msr::{EventSel, Register, IA32_PMC_V6_STEP},
-    pmu::{Counter, Svm},
+    shape::{Counter, Shape, MAX_INTEL_GENERAL},
+    svm::Svm,
+    vendor::Vendor,
 };
+use leaf_0ah::Leaf0Ah;
 
 mod amd_core;
 mod amd_legacy;
@@ -24,6 +27,7 @@ mod intel_v3;
 mod intel_v4;
 mod intel_v5;
 mod intel_v6;
+mod leaf_0ah;
 mod zhaoxin;
 
 pub(crate) use intel_v6::leaf_23h;
@@ -37,11 +41,13 @@ pub(crate) fn select(vendor: Vendor, version: u8) -> Result<&'static dyn Generat
         (Vendor::Intel, 4) => Ok(&intel_v4::IntelV4),
         (Vendor::Intel, 5) => Ok(&intel_v5::IntelV5),
         (Vendor::Intel, 6) => Ok(&intel_v6::IntelV6),
-        (Vendor::Amd, 1) => Ok(&amd_legacy::AmdLegacy),
-        (Vendor::Amd, 2) => Ok(&amd_core::AmdCore),
-        (Vendor::Amd, 3) => Ok(&amd_v2::AmdV2),
+        (Vendor::Amd | Vendor::Hygon, 1) => Ok(&amd_legacy::AmdLegacy),
+        (Vendor::Amd | Vendor::Hygon, 2) => Ok(&amd_core::AmdCore),
+        (Vendor::Amd | Vendor::Hygon, 3) => Ok(&amd_v2::AmdV2),
         (Vendor::Zhaoxin, 2) => Ok(&zhaoxin::Zhaoxin),
-        (Vendor::Intel | Vendor::Amd | Vendor::Zhaoxin, _) => Err(ConfigError::Version),
+        (Vendor::Intel | Vendor::Amd | Vendor::Hygon | Vendor::Zhaoxin, _) => {
+            Err(ConfigError::Version)
+        }
     }
 }
 
@@ -168,10 +174,24 @@ pub(crate) trait Generation: Sync {
         self.base().is_none_or(|base| base.pmi_masks_lvtpc())
     }
 
+    /// CPUID leaf 0AH, `None` if the vendor has no such leaf.
+    fn leaf_0ah(&self, shape: &Shape) -> Option<Leaf0Ah> {
+        self.base()?.leaf_0ah(shape)
+    }
+
+    /// EAX, EBX, ECX and EDX of the subleaf of another leaf of CPUID, `None` if the leaf does not
+    /// belong to the PMU.
+    fn other_leaf(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        self.base()?.other_leaf(shape, leaf, subleaf)
+    }
+
     /// EAX, EBX, ECX and EDX of a CPUID subleaf, `None` if the leaf does not belong to the
     /// PMU.
     fn cpuid(&self, shape: &Shape, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        self.base()?.cpuid(shape, leaf, subleaf)
+        match leaf {
+            0xa => Some(self.leaf_0ah(shape)?.registers()),
+            _ => self.other_leaf(shape, leaf, subleaf),
+        }
     }
 
     /// CPUID.80000001H:ECX.PerfCtrExtCore.

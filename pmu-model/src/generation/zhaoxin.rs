@@ -8,9 +8,9 @@
 
 use super::{index, intel_v2::IntelV2, Generation};
 use crate::{
-    config::Shape,
     event::Event,
     msr::{EventSel, Register, IA32_DEBUGCTL, IA32_PERF_CAPABILITIES, IA32_PMC0},
+    shape::Shape,
 };
 
 pub(super) struct Zhaoxin;

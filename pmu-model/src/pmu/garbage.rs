@@ -2,12 +2,13 @@
 
 //! Registers that hold what no driver has written: [`Defect::Garbage`] and [`Defect::Foreign`].
 
-use super::{Counter, Pmu};
+use super::Pmu;
 use crate::{
-    config::{MAX_FIXED, MAX_GENERAL},
+    fields::FixedCtrCtrl,
     msr::{fixed_ctrl, global_status, EventSel, Register},
     pair,
     pmi::{Defect, Foreign},
+    shape::{Counter, MAX_FIXED, MAX_GENERAL},
 };
 
 /// Numbers that follow from a seed: SplitMix64.
@@ -60,7 +61,7 @@ impl Pmu {
         self.inject_status(numbers.next());
         let settable = self.writable_bits(Register::GlobalStatusSet).unwrap_or(0);
         if settable & global_status::CTR_FRZ != 0 && numbers.one_in(2) {
-            self.state.global_status |= global_status::CTR_FRZ;
+            self.state.global_status.freeze_counters();
         }
         self.update_active();
     }
@@ -114,9 +115,8 @@ impl Pmu {
             Foreign::FixedCtrCtrl => {
                 // All counters with an event change their modes.
                 let modes = fixed_ctrl::OS | fixed_ctrl::USR;
-                let all = (0..usize::from(self.shape.fixed))
-                    .fold(0, |all, i| all | (modes << (i * fixed_ctrl::BITS)));
-                self.write(Register::FixedCtrCtrl, self.state.fixed_ctr_ctrl ^ all);
+                let all = FixedCtrCtrl::of_all(self.shape.fixed, modes);
+                self.write(Register::FixedCtrCtrl, self.state.fixed_ctr_ctrl.0 ^ all.0);
             }
             Foreign::Counter => {
                 if let Some(chosen) = numbers.choose(&active) {

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{Pmu, State};
 use crate::{
-    config::{Config, MAX_GENERAL},
+    config::Config,
     event::Totals,
     msr::Register,
     pmi::Defect,
     processor::{Processor, MAX_MODEL_MSRS},
+    shape::MAX_GENERAL,
     smt::SavedThread,
 };
 
@@ -132,10 +133,10 @@ impl Pmu {
         };
         general
             && fixed
-            && state.fixed_ctr_ctrl & !fixed_ctr_ctrl == 0
-            && state.global_ctrl & !global_ctrl == 0
-            && state.global_status & !status == 0
-            && state.debugctl & !writable(Register::DebugCtl) == 0
+            && state.fixed_ctr_ctrl.0 & !fixed_ctr_ctrl == 0
+            && state.global_ctrl.0 & !global_ctrl == 0
+            && state.global_status.0 & !status == 0
+            && state.debugctl.0 & !writable(Register::DebugCtl) == 0
             && msrs(&state.model_msrs)
             && thread
                 .as_ref()

@@ -66,11 +66,22 @@ impl Constraint {
     }
 }
 
+/// Some general-purpose counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GeneralCounters(u16);
+
+impl GeneralCounters {
+    /// Whether a counter is one of them.
+    pub(crate) const fn contains(self, counter: usize) -> bool {
+        self.0 & (1 << counter) != 0
+    }
+}
+
 /// The counters that count an event, `None` if all do.
-pub(super) fn counters(constraints: &[Constraint], eventsel: EventSel) -> Option<u16> {
+pub(super) fn counters(constraints: &[Constraint], eventsel: EventSel) -> Option<GeneralCounters> {
     let mut constraints = constraints.iter();
     let constraint = constraints.find(|it| it.applies(eventsel))?;
-    (constraint.counters != ALL).then_some(constraint.counters)
+    (constraint.counters != ALL).then_some(GeneralCounters(constraint.counters))
 }
 
 /// Whether the event disturbs the other thread of the core.

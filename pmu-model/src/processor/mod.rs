@@ -13,11 +13,13 @@ use core::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{ConfigError, Shape, Vendor},
+    error::ConfigError,
     event::Event,
     msr::{EventSel, MSR_PERF_METRICS},
+    shape::Shape,
+    vendor::Vendor,
 };
-use constraint::Constraint;
+use constraint::{Constraint, GeneralCounters};
 
 mod amd;
 mod constraint;
@@ -65,7 +67,7 @@ struct Counters {
     version: u8,
     /// The general-purpose counters of a logical processor, if its core has no other.
     general: u8,
-    /// The same if two logical processors share a core.
+    /// The general-purpose counters of a logical processor that shares its core with another one.
     general_of_thread: u8,
     fixed: u8,
     width: u8,
@@ -150,7 +152,7 @@ pub(crate) const MAX_MODEL_MSRS: usize = 7;
 fn table(vendor: Vendor) -> &'static [Processor] {
     match vendor {
         Vendor::Intel => intel::PROCESSORS,
-        Vendor::Amd => amd::PROCESSORS,
+        Vendor::Amd | Vendor::Hygon => amd::PROCESSORS,
         // There is one version, and all processors have the same counters.
         Vendor::Zhaoxin => &[],
     }
@@ -236,9 +238,9 @@ impl Processor {
         Some(*event)
     }
 
-    /// The general-purpose counters that count an event, as a bitmap. `None` if the list
+    /// The general-purpose counters that count an event. `None` if the list
     /// does not restrict the event.
-    pub(crate) fn constraint(&self, eventsel: EventSel) -> Option<u16> {
+    pub(crate) fn constraint(&self, eventsel: EventSel) -> Option<GeneralCounters> {
         // The lists have no event of the second unit mask.
         if eventsel.0 & EventSel::UMASK2 != 0 {
             return None;

@@ -276,12 +276,12 @@ fn model_config(
 fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
     match (vendor, error) {
         (Vendor::Intel, ConfigError::Version) => c"pmu-version must be 1 to 6",
-        (Vendor::Amd, ConfigError::Version) => {
+        (Vendor::Amd | Vendor::Hygon, ConfigError::Version) => {
             c"pmu-version must be 1 (legacy), 2 (PerfCtrExtCore) or 3 (PerfMonV2) on AMD"
         }
         (Vendor::Zhaoxin, ConfigError::Version) => c"pmu-version must be 2 on Zhaoxin",
         (Vendor::Intel | Vendor::Zhaoxin, ConfigError::General) => c"pmu-counters must be 1 to 8",
-        (Vendor::Amd, ConfigError::General) => {
+        (Vendor::Amd | Vendor::Hygon, ConfigError::General) => {
             c"pmu-counters must be 4 (pmu-version 1), 6 (2) or 1 to 15 (3) on AMD"
         }
         (_, ConfigError::Missing) => {
@@ -290,10 +290,10 @@ fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
         (Vendor::Intel, ConfigError::Fixed) => {
             c"pmu-fixed must be 0 (pmu-version 1), 0 to 3 (2 to 4) or 0 to 4 (5 and 6)"
         }
-        (Vendor::Amd, ConfigError::Fixed) => c"pmu-fixed must be 0 on AMD",
+        (Vendor::Amd | Vendor::Hygon, ConfigError::Fixed) => c"pmu-fixed must be 0 on AMD",
         (Vendor::Zhaoxin, ConfigError::Fixed) => c"pmu-fixed must be 0 to 3 on Zhaoxin",
         (Vendor::Intel | Vendor::Zhaoxin, ConfigError::Width) => c"pmu-width must be 32 to 48",
-        (Vendor::Amd, ConfigError::Width) => c"pmu-width must be 48 on AMD",
+        (Vendor::Amd | Vendor::Hygon, ConfigError::Width) => c"pmu-width must be 48 on AMD",
         (_, ConfigError::FullWidth) => c"pmu-full-width=on is for Intel only",
         (_, ConfigError::Status) => {
             c"pmu-fault=status: must name bits of existing counters, and needs pmu-version 2 or \

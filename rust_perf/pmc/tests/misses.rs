@@ -75,10 +75,10 @@ fn count(
     let counter = counters.into_iter().next()?.index() as u32;
     let eventsel = eventsel.with(EventSel::EN, 1).into_raw();
     let (select, value) = match config.vendor {
-        Vendor::Amd if config.version == 1 => {
+        vendor if vendor.is_amd() && config.version == 1 => {
             (msr::K7_PERF_CTL0 + counter, msr::K7_PERF_CTR0 + counter)
         }
-        Vendor::Amd => (msr::PERF_CTL0 + 2 * counter, msr::PERF_CTR0 + 2 * counter),
+        vendor if vendor.is_amd() => (msr::PERF_CTL0 + 2 * counter, msr::PERF_CTR0 + 2 * counter),
         _ => (msr::IA32_PERFEVTSEL0 + counter, msr::IA32_PMC0 + counter),
     };
     clear_counters(&mut pmu, config);

@@ -67,11 +67,7 @@ impl Cpu {
             return CpuidLeaf { eax, ebx, ecx, edx };
         }
         match (leaf, subleaf) {
-            (0, _) => vendor(match self.vendor {
-                Vendor::Intel => b"GenuineIntel",
-                Vendor::Amd => b"AuthenticAMD",
-                Vendor::Zhaoxin => b"  Shanghai  ",
-            }),
+            (0, _) => vendor(self.vendor.cpuid().as_bytes().try_into().unwrap()),
             (1, _) => CpuidLeaf {
                 eax: self.signature.map_or(0, |it| {
                     let family = u32::from(it.family);
