@@ -99,7 +99,7 @@
 //! A host test can lose, delay or repeat single PMIs ([`Pmu::inject`]), send spurious ones
 //! ([`Pmu::inject_spurious_pmi`]) and leave stale bits in the status
 //! ([`Pmu::inject_status`]). A guest cannot call these functions. For it a PMU can be
-//! created with a [`Defect`], which takes effect again and again.
+//! created with a [`Defect`], which takes effect again and again. A [`Fault`] is one as a text.
 
 #![forbid(unsafe_code)]
 
@@ -107,6 +107,7 @@ mod accesses;
 mod config;
 mod error;
 pub mod event;
+mod fault;
 mod fields;
 mod generation;
 mod metrics;
@@ -125,6 +126,7 @@ pub use accesses::CPUID_ACCESSES;
 pub use config::{Config, RefCycles};
 pub use error::{ConfigError, GeneralProtection, MsrError};
 pub use event::{Mode, Retired};
+pub use fault::{Fault, InvalidFault, FAULT_FORMS};
 pub use pmi::{Defect, Foreign, PmiFault};
 pub use pmu::{Pmu, RestoreError, SavedPmu};
 pub use processor::{CoreType, Signature};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The C interface of the PMU model. cbindgen makes this file from src/lib.rs:
+ * The C interface of the PMU model. cbindgen makes this file from src/:
  *   BLESS=1 cargo test -p pmu-bridge --test header
  *
  * A PmuBridge belongs to one vCPU. Only the thread of this vCPU, or a thread that
@@ -23,11 +23,6 @@
 #define PMU_CPUID_ACCESSES 1325400064
 
 /**
- * PmuConfig.fixed: the default.
- */
-#define PMU_FIXED_DEFAULT 255
-
-/**
  * pmu_tsc_until_overflow(): no counter can overflow.
  */
 #define PMU_TSC_NEVER UINT64_MAX
@@ -48,6 +43,11 @@
 #define PMU_UNKNOWN_MSR 2
 
 /**
+ * PmuConfig.fixed: the default.
+ */
+#define PMU_FIXED_DEFAULT 255
+
+/**
  * The PMU of one vCPU.
  */
 typedef struct PmuBridge PmuBridge;
@@ -57,12 +57,12 @@ typedef struct PmuBridge PmuBridge;
  */
 typedef struct PmuConfig {
   /**
-   * 0 Intel, 1 AMD, 2 Zhaoxin.
+   * The vendor as CPUID leaf 0 has it, such as `GenuineIntel`.
    */
-  uint8_t vendor;
+  const char *vendor;
   /**
    * How many threads share a core, and with it registers or counters. They are vCPUs with
-   * numbers in a row, of which the first is a multiple of this. 0 is the same as 1.
+   * numbers in a row, of which the first is a multiple of this. 0 means 1.
    */
   uint32_t threads;
   /**
@@ -82,9 +82,9 @@ typedef struct PmuConfig {
    * Intel: the version of architectural performance monitoring, 1 to 6.
    * AMD: 1 legacy counters, 2 PerfCtrExtCore, 3 PerfMonV2. Zhaoxin: 2.
    *
-   * 0 means that of the processor, and its counters. If the model does not know the
-   * processor, 0 means 4 (AMD: 3, Zhaoxin: 2). The counters that a version has by default
-   * go with an unknown processor, and with a version that is not 0.
+   * 0 selects the version and the counters of the processor. If the model does not know the
+   * processor, 0 selects version 4 (AMD: 3, Zhaoxin: 2) with its default counters. Any other
+   * number selects that version with its default counters.
    */
   uint8_t version;
   /**
@@ -128,9 +128,8 @@ typedef struct PmuConfig {
    */
   const char *ref_cycles;
   /**
-   * The defect of the PMU: `lose:N`, `delay:N:INSNS`, `repeat:N:INSNS`,
-   * `spurious:INSNS`, `status:BITS`, `gp:ADDRESS:AFTER` or `mask-lvtpc`; with `efficient:`
-   * before it, of the efficient cores only. NULL means none.
+   * The defect of the PMU, in one of the forms that qemu/README.md lists for `pmu-fault`. NULL
+   * means none.
    */
   const char *fault;
   /**
@@ -185,8 +184,8 @@ typedef struct PmuCounts {
  *
  * # Safety
  *
- * Each of cfg->fault, cfg->hybrid and cfg->ref_cycles is NULL or points to a NUL-terminated
- * string that is valid during the call.
+ * Each of cfg->vendor, cfg->fault, cfg->hybrid and cfg->ref_cycles is NULL or points to a
+ * NUL-terminated string that is valid during the call.
  */
 struct PmuBridge *pmu_new(const struct PmuConfig *cfg, const char **error);
 
@@ -199,29 +198,6 @@ void pmu_free(struct PmuBridge *pmu);
  * RESET. INIT does not change a PMU.
  */
 void pmu_reset(struct PmuBridge *pmu);
-
-/**
- * Writes the state of the PMU to the `size` bytes at `buffer` if there is room for it. Returns the
- * number of bytes that it has. Call pmu_retire() before.
- *
- * # Safety
- *
- * `buffer` is valid for writes of `size` bytes, or `size` is 0.
- */
-size_t pmu_save(const struct PmuBridge *pmu, uint8_t *buffer, size_t size);
-
-/**
- * Restores a state of `size` bytes that pmu_save() has written, of this PMU or of one with the same
- * configuration. Returns NULL, or a message of one line, which must not be freed; then the PMU is
- * as it was.
- *
- * Restore the PMUs of all vCPUs before one of them runs.
- *
- * # Safety
- *
- * `state` is valid for reads of `size` bytes, or `size` is 0.
- */
-const char *pmu_restore(struct PmuBridge *pmu, const uint8_t *state, size_t size);
 
 /**
  * AMD: sets EFER.SVME, and whether the vCPU runs a guest. RESET clears both. Call
@@ -239,6 +215,11 @@ bool pmu_cpuid(const struct PmuBridge *pmu, uint32_t leaf, uint32_t subleaf, uin
  * CPUID.1:ECX.PDCM: whether PERF_CAPABILITIES exists.
  */
 bool pmu_pdcm(const struct PmuBridge *pmu);
+
+/**
+ * Whether there is a MISC_ENABLE, which says that there is a PMU: on Intel and Zhaoxin.
+ */
+bool pmu_has_misc_enable(const struct PmuBridge *pmu);
 
 /**
  * CPUID.80000001H:ECX.PerfCtrExtCore.
@@ -323,5 +304,28 @@ bool pmu_take_pmi(struct PmuBridge *pmu);
  * UINT64_MAX / 4 means no limit.
  */
 void pmu_budget(const struct PmuBridge *pmu, unsigned int mode, uint64_t (*budget)[2]);
+
+/**
+ * Writes the state of the PMU to the `size` bytes at `buffer` if there is room for it. Returns the
+ * number of bytes that it has. Call pmu_retire() before.
+ *
+ * # Safety
+ *
+ * `buffer` is valid for writes of `size` bytes, or `size` is 0.
+ */
+size_t pmu_save(const struct PmuBridge *pmu, uint8_t *buffer, size_t size);
+
+/**
+ * Restores a state of `size` bytes that pmu_save() has written, of this PMU or of one with the same
+ * configuration. Returns NULL, or a message of one line, which must not be freed; then the PMU is
+ * as it was.
+ *
+ * Restore the PMUs of all vCPUs before one of them runs.
+ *
+ * # Safety
+ *
+ * `state` is valid for reads of `size` bytes, or `size` is 0.
+ */
+const char *pmu_restore(struct PmuBridge *pmu, const uint8_t *state, size_t size);
 
 #endif  /* PMU_BRIDGE_H */

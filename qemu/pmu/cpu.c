@@ -9,22 +9,6 @@
 #include "hw/boards.h"
 #include "internal.h"
 
-/* PmuConfig.vendor, or -1 if it has no PMU.  Hygon's PMU is AMD's. */
-static int pmu_vendor(CPUX86State *env)
-{
-    char vendor[CPUID_VENDOR_SZ + 1];
-
-    x86_cpu_vendor_words2str(vendor, env->cpuid_vendor1, env->cpuid_vendor2,
-                             env->cpuid_vendor3);
-    if (IS_INTEL_CPU(env) || IS_ZHAOXIN_CPU(env)) {
-        return IS_ZHAOXIN_CPU(env) ? 2 : 0;
-    }
-    if (IS_AMD_CPU(env) || !strcmp(vendor, CPUID_VENDOR_HYGON)) {
-        return 1;
-    }
-    return -1;
-}
-
 /* Which processor it is, as CPUID leaf 1 reports it. */
 static void set_signature(PmuConfig *config, uint32_t eax)
 {
@@ -41,7 +25,9 @@ static PmuBridge *create(X86CPU *cpu, Error **errp)
 {
     CPUX86State *env = &cpu->env;
     const X86PMUProperties *p = &cpu->pmu_properties;
+    char vendor[CPUID_VENDOR_SZ + 1];
     PmuConfig config = {
+        .vendor = vendor,
         .threads = env->topo_info.threads_per_core,
         .version = p->version,
         .general = p->counters,
@@ -56,16 +42,11 @@ static PmuBridge *create(X86CPU *cpu, Error **errp)
         .fault = p->fault,
         .count_accesses = p->count_accesses,
     };
-    int vendor = pmu_vendor(env);
     PmuBridge *model;
     const char *error;
 
-    if (vendor < 0) {
-        error_setg(errp, "pmu=on needs the vendor GenuineIntel, AuthenticAMD, "
-                   "HygonGenuine, CentaurHauls or \"  Shanghai  \"");
-        return NULL;
-    }
-    config.vendor = vendor;
+    x86_cpu_vendor_words2str(vendor, env->cpuid_vendor1, env->cpuid_vendor2,
+                             env->cpuid_vendor3);
     set_signature(&config, env->cpuid_version);
     model = pmu_new(&config, &error);
     if (!model) {
@@ -201,10 +182,10 @@ bool x86_pmu_cpuid(X86CPU *cpu, uint32_t leaf, uint32_t subleaf,
 
 uint64_t x86_pmu_misc_enable(CPUX86State *env)
 {
-    if (!env->pmu.model || pmu_vendor(env) == 1) {
-        return 0;       /* AMD has no such register */
-    }
-    return MISC_ENABLE_PMU;
+    /* AMD has no such register. */
+    bool exists = env->pmu.model && pmu_has_misc_enable(env->pmu.model);
+
+    return exists ? MISC_ENABLE_PMU : 0;
 }
 
 uint64_t x86_pmu_write_misc_enable(CPUX86State *env, uint64_t val)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checks that `pmu_bridge.h` matches `src/lib.rs`. With BLESS=1 in the environment it
+//! Checks that `pmu_bridge.h` matches `src/`. With BLESS=1 in the environment it
 //! writes the header.
 
 use std::{env, fs, path::Path};
@@ -11,6 +11,7 @@ fn header_is_current() {
     let path = dir.join("pmu_bridge.h");
     let config = cbindgen::Config::from_file(dir.join("cbindgen.toml")).unwrap();
     let mut expected = Vec::new();
+    // cbindgen reads the modules of a file as well.
     cbindgen::Builder::new()
         .with_src(dir.join("src/lib.rs"))
         .with_config(config)

@@ -5,13 +5,17 @@
 //! The families, models and steppings are those of `builtin_x86_defs` in `target/i386/cpu.c` of
 //! QEMU 10.0.
 
-use std::{ffi::c_char, mem::MaybeUninit, ptr};
+mod common;
 
+use std::ffi::CStr;
+
+use common::{cpuid, create};
 use pmu_bridge::*;
 
-const INTEL: u8 = 0;
-const AMD: u8 = 1;
-const ZHAOXIN: u8 = 2;
+const INTEL: &CStr = c"GenuineIntel";
+const AMD: &CStr = c"AuthenticAMD";
+const HYGON: &CStr = c"HygonGenuine";
+const ZHAOXIN: &CStr = c"  Shanghai  ";
 
 /// A PMU by its version, and the numbers of general-purpose and fixed-function counters.
 type Pmu = (u32, u32, u32);
@@ -20,7 +24,7 @@ type Pmu = (u32, u32, u32);
 const UNKNOWN: Pmu = (4, 4, 3);
 
 /// The models, and what they have without and with two threads in a core.
-const MODELS: &[(&str, u8, u16, u8, u8, Pmu, Pmu)] = &[
+const MODELS: &[(&str, &CStr, u16, u8, u8, Pmu, Pmu)] = &[
     ("coreduo", INTEL, 6, 14, 8, (1, 2, 0), (1, 2, 0)),
     ("core2duo", INTEL, 6, 15, 11, (2, 2, 3), (2, 2, 3)),
     ("Conroe", INTEL, 6, 15, 3, (2, 2, 3), (2, 2, 3)),
@@ -62,27 +66,20 @@ const MODELS: &[(&str, u8, u16, u8, u8, Pmu, Pmu)] = &[
     ("Opteron_G5", AMD, 21, 2, 0, (2, 6, 0), (2, 6, 0)),
     ("EPYC", AMD, 23, 1, 2, (2, 6, 0), (2, 6, 0)),
     ("EPYC-Rome", AMD, 23, 49, 0, (2, 6, 0), (2, 6, 0)),
-    ("Dhyana", AMD, 24, 0, 1, (2, 6, 0), (2, 6, 0)),
+    ("Dhyana", HYGON, 24, 0, 1, (2, 6, 0), (2, 6, 0)),
     ("EPYC-Milan", AMD, 25, 1, 1, (2, 6, 0), (2, 6, 0)),
     ("EPYC-Genoa", AMD, 25, 17, 0, (3, 6, 0), (3, 6, 0)),
     ("YongFeng", ZHAOXIN, 7, 11, 3, (2, 2, 3), (2, 2, 3)),
     ("YongFeng-v2", ZHAOXIN, 7, 0x5b, 3, (2, 2, 3), (2, 2, 3)),
 ];
 
-fn cpuid(pmu: &PmuBridge, leaf: u32) -> Option<[u32; 4]> {
-    let mut regs = MaybeUninit::new([0; 4]);
-    let known = pmu_cpuid(pmu, leaf, 0, &mut regs);
-    // SAFETY: It was initialised above.
-    known.then_some(unsafe { regs.assume_init() })
-}
-
 /// What CPUID reports.
-fn found(pmu: &PmuBridge, vendor: u8) -> Pmu {
-    if vendor != AMD {
-        let [eax, _, _, edx] = cpuid(pmu, 0xa).unwrap();
+fn found(pmu: &PmuBridge, vendor: &CStr) -> Pmu {
+    if ![AMD, HYGON].contains(&vendor) {
+        let [eax, _, _, edx] = cpuid(pmu, 0xa, 0).unwrap();
         return (eax & 0xff, (eax >> 8) & 0xff, edx & 0x1f);
     }
-    match (cpuid(pmu, 0x8000_0022), pmu_perfctr_core(pmu)) {
+    match (cpuid(pmu, 0x8000_0022, 0), pmu_perfctr_core(pmu)) {
         (Some([eax, ebx, _, _]), true) => (2 + (eax & 1), ebx & 0xf, 0),
         (None, true) => (2, 6, 0),
         (None, false) => (1, 4, 0),
@@ -95,28 +92,15 @@ fn named_models() {
     for &(name, vendor, family, model, stepping, alone, with_threads) in MODELS {
         for (threads, expected) in [(1, alone), (2, with_threads)] {
             let config = PmuConfig {
-                vendor,
+                vendor: vendor.as_ptr(),
                 threads,
                 model,
                 stepping,
                 family,
-                version: 0,
-                general: 0,
-                fixed: PMU_FIXED_DEFAULT,
-                width: 0,
-                full_width: 0,
-                general_mask: 0,
                 cpus: 2,
-                cpu: 0,
-                hybrid: ptr::null(),
-                ref_cycles: ptr::null(),
-                fault: ptr::null(),
-                count_accesses: false,
+                ..common::INTEL
             };
-            let mut error = MaybeUninit::<*const c_char>::uninit();
-            // SAFETY: All strings are NULL.
-            let pmu = unsafe { pmu_new(&config, &mut error) };
-            let pmu = pmu.unwrap_or_else(|| panic!("{name} has no PMU"));
+            let pmu = create(&config).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(found(&pmu, vendor), expected, "{name}, {threads} threads");
         }
     }

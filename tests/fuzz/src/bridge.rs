@@ -14,7 +14,7 @@ use std::{
 };
 
 /// The texts that properties can have, which are changed here and there.
-const FAULTS: [&str; 8] = [
+const FAULTS: [&str; 10] = [
     "lose:3",
     "delay:1:1000",
     "repeat:0x10:7",
@@ -22,6 +22,8 @@ const FAULTS: [&str; 8] = [
     "status:0x70000000f",
     "gp:0x38f:4",
     "mask-lvtpc",
+    "garbage:7",
+    "foreign:counter:1000:0",
     "efficient:lose:1",
 ];
 const HYBRID: [&str; 4] = ["1", "2", "1+1", "2+1"];
@@ -65,6 +67,17 @@ fn pointer(text: &Option<CString>) -> *const c_char {
     text.as_ref().map_or(ptr::null(), |text| text.as_ptr())
 }
 
+/// Those that have a PMU, and two that have none.
+const VENDORS: [Option<&CStr>; 7] = [
+    Some(c"GenuineIntel"),
+    Some(c"AuthenticAMD"),
+    Some(c"HygonGenuine"),
+    Some(c"CentaurHauls"),
+    Some(c"  Shanghai  "),
+    Some(c"TCGTCGTCGTCG"),
+    None,
+];
+
 fn create(u: &mut Unstructured<'_>) -> Result<Option<Box<PmuBridge>>> {
     let fault = text(u, &FAULTS)?;
     let hybrid = text(u, &HYBRID)?;
@@ -77,7 +90,7 @@ fn create(u: &mut Unstructured<'_>) -> Result<Option<Box<PmuBridge>>> {
     };
     let cpus = u.int_in_range(1..=8)?;
     let config = PmuConfig {
-        vendor: u.int_in_range(0..=3)?,
+        vendor: u.choose(&VENDORS)?.map_or(ptr::null(), CStr::as_ptr),
         threads: u.int_in_range(0..=2)?,
         model: processor.map_or(0, |it| it.model),
         stepping: processor.map_or(0, |it| it.stepping),
