@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter};
+pub use suites::Vendor;
 
 use crate::setting::Setting;
 
@@ -333,16 +334,6 @@ pub fn read_all(group: &mut [Counter]) -> io::Result<Vec<u64>> {
     group.iter_mut().map(Counter::read).collect()
 }
 
-/// The maker of a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vendor {
-    Intel,
-    Amd,
-    Hygon,
-    /// Zhaoxin, or Centaur before it.
-    Zhaoxin,
-}
-
 /// What CPUID says of this CPU and its PMU.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuPmu {
@@ -375,12 +366,7 @@ impl CpuPmu {
     pub fn probe() -> Self {
         let [_, ebx, ecx, edx] = cpuid(0, 0);
         let name = [ebx, edx, ecx].map(u32::to_le_bytes);
-        let vendor = match name.as_flattened() {
-            b"AuthenticAMD" => Vendor::Amd,
-            b"HygonGenuine" => Vendor::Hygon,
-            b"  Shanghai  " | b"CentaurHauls" => Vendor::Zhaoxin,
-            _ => Vendor::Intel,
-        };
+        let vendor = Vendor::of_cpuid(name.as_flattened()).unwrap_or(Vendor::Intel);
         let [signature, ..] = cpuid(1, 0);
         let family = ((signature >> 8) & 0xf) + ((signature >> 20) & 0xff);
         match vendor {
@@ -391,7 +377,7 @@ impl CpuPmu {
 
     /// Whether its PMU is AMD's, which Hygon has, too.
     pub fn is_amd(&self) -> bool {
-        matches!(self.vendor, Vendor::Amd | Vendor::Hygon)
+        self.vendor.is_amd()
     }
 
     /// Whether it is of AMD's family 15H, whose counters differ from each other.

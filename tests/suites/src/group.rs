@@ -51,28 +51,28 @@ macro_rules! with_test_groups {
             ExtraRegisters = extra_registers::TESTS, No(MSRS);
             /// Needs a kernel with fault injection, as that of `KERNEL=debug`.
             FailNth = fail_nth::TESTS, No(MODULES);
-            /// Needs `Fault::Delay`.
+            /// Needs `Fault::delay`.
             FaultsDelay = faults::DELAY, No(FAULTS);
-            /// Needs a `Fault::Delay` that outlasts the closing of an event.
+            /// Needs a `Fault::delay` that outlasts the closing of an event.
             FaultsDelayLong = faults::DELAY_LONG, No(FAULTS);
-            /// Needs `Fault::Foreign`.
+            /// Needs `Fault::foreign`.
             FaultsForeign = foreign_fault::TESTS, No(FAULTS);
-            /// Needs `Fault::Garbage`, and that no event was open before.
+            /// Needs `Fault::garbage`, and that no event was open before.
             FaultsGarbage = garbage::TESTS, No(FAULTS);
-            /// Needs `Fault::Lose`.
+            /// Needs `Fault::lose`.
             FaultsLose = faults::LOSE, No(FAULTS);
-            /// Needs `Fault::Repeat`.
+            /// Needs `Fault::repeat`.
             FaultsRepeat = faults::REPEAT, No(FAULTS);
-            /// Needs a `Fault::Repeat` by one instruction.
+            /// Needs a `Fault::repeat` by one instruction.
             FaultsRepeatAtOnce = faults::REPEAT_AT_ONCE, No(FAULTS);
-            /// Needs `Fault::Spurious`.
+            /// Needs `Fault::spurious`.
             FaultsSpurious = faults::SPURIOUS, No(FAULTS);
-            /// Needs a `Fault::Status` with the bits of all counters.
+            /// Needs a `Fault::status` with the bits of all counters.
             FaultsStatus = faults::STATUS, No(FAULTS);
             ForeignWrites = foreign_writes::TESTS, No(MSRS);
             /// Needs the in-tree driver.
             Generic = generic::TESTS, No(MODULES);
-            /// Needs a `Fault::Gp` of GLOBAL_STATUS or the register that clears it.
+            /// Needs a `Fault::gp` of GLOBAL_STATUS or the register that clears it.
             GpFault = gp_fault::TESTS, No(FAULTS);
             Groups = groups::TESTS, OfCounters;
             Hotplug = hotplug::TESTS, No(OFFLINE);
@@ -82,7 +82,7 @@ macro_rules! with_test_groups {
             /// The tables of each type of core. Needs a machine with the signature of a hybrid CPU,
             /// and in_tree_counters.ko.
             HybridCpu = hybrid::CPU, No(MODULES);
-            /// Needs `Fault::EfficientGp` and that the module is not loaded.
+            /// Needs `Fault::gp` of the efficient cores, and that the module is not loaded.
             HybridFault = hybrid::FAULT, No(FAULTS);
             /// Needs the module in the place of the in-tree driver, `-icount`, and the kernel's
             /// selftests.
@@ -91,9 +91,9 @@ macro_rules! with_test_groups {
             Kexec = kexec::TESTS, No(SYSTEM);
             /// Needs a machine with the PMU that QEMU gives its signature.
             Kinds = kinds::TESTS, No(MACHINE);
-            /// Needs `Fault::Delay`, and nmis.ko.
+            /// Needs `Fault::delay`, and nmis.ko.
             LateNmis = late_nmis::TESTS, No(FAULTS);
-            /// Needs a `Fault::Delay` that outlasts several overflows, and nmis.ko.
+            /// Needs a `Fault::delay` that outlasts several overflows, and nmis.ko.
             LateNmisLong = late_nmis::LONG, No(FAULTS);
             /// Needs that the module is not loaded.
             Lifecycle = lifecycle::TESTS, No(MODULES);
@@ -109,7 +109,7 @@ macro_rules! with_test_groups {
             LoadFaultsPrimary = load_faults::PRIMARY, No(MODULES);
             /// Needs the module in the place of the in-tree driver, and lockup.ko.
             Lockup = lockup::TESTS, No(SYSTEM);
-            /// Needs `Fault::MaskLvtpc`.
+            /// Needs `Fault::MASK_LVTPC`.
             Lvtpc = lvtpc::TESTS, No(FAULTS);
             /// Needs two CPUs that run at the same time.
             MemoryMap = memory_map::TESTS, No(MACHINE);

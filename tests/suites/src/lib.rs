@@ -9,7 +9,6 @@
 
 #![forbid(unsafe_code)]
 
-mod fault;
 mod filter;
 mod group;
 pub mod log;
@@ -19,10 +18,10 @@ mod table;
 
 use std::collections::BTreeMap;
 
-pub use fault::{Fault, Foreign};
 pub use filter::{nearest, Filter};
 pub use group::{Elsewhere, TestGroup};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
+pub use pmu_model::{Defect, Fault, Foreign, PmiFault};
 pub use suite::{OtherKernel, Suite, SystemEvent, TestModule, Timing};
 pub use table::{find, BENCH, BENCH_CPUS, CPUS, NO_SUITE, NO_SUITE_PRIMARY, SUITES};
 

@@ -4,6 +4,7 @@
 
 mod table;
 
+pub use pmu_model::Vendor;
 pub use table::*;
 
 /// QEMU's `-cpu` without a suite: version 4, 4 general and 3 fixed counters.
@@ -11,31 +12,6 @@ pub use table::*;
 ///
 /// The vendor must be named: under TCG, `max` is an AMD CPU.
 pub const BASE_CPU: &str = "max,vendor=GenuineIntel,pmu=on";
-
-/// The vendor, which decides whose PMU the CPU has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vendor {
-    /// Architectural performance monitoring, versions 1 to 6.
-    Intel,
-    /// Legacy counters (1), PerfCtrExtCore (2), PerfMonV2 (3).
-    Amd,
-    /// AMD's PMU.
-    Hygon,
-    /// Intel's version 2 with other events.
-    Zhaoxin,
-}
-
-impl Vendor {
-    /// The vendor string of CPUID leaf 0.
-    pub const fn cpuid(self) -> &'static str {
-        match self {
-            Self::Intel => "GenuineIntel",
-            Self::Amd => "AuthenticAMD",
-            Self::Hygon => "HygonGenuine",
-            Self::Zhaoxin => "  Shanghai  ",
-        }
-    }
-}
 
 /// What CPUID leaf 1 says of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 
 mod guest;
 
-use crate::fault::Fault;
 use crate::group::TestGroup;
 use crate::machine::{self, Machine};
+use pmu_model::{Defect, Fault};
 
 pub use guest::{OtherKernel, SystemEvent, TestModule, Timing};
 
@@ -148,8 +148,8 @@ impl Suite {
         fault: Fault,
         groups: &'static [&'static [TestGroup]],
     ) -> Self {
-        let timing = match fault {
-            Fault::Lose { .. } | Fault::Delay { .. } | Fault::Repeat { .. } => Timing::Icount,
+        let timing = match fault.defect {
+            Defect::Pmi { .. } => Timing::Icount,
             _ => Timing::Threads,
         };
         Self {

@@ -5,7 +5,7 @@
 use super::Cpuid;
 use pmc::Capabilities;
 use pmu_model::{Config, CoreType, Pmu, Signature};
-use suites::{Suite, Vendor};
+use suites::Suite;
 
 /// The types of cores of the CPU. `None` stands for all cores of a CPU that is not hybrid.
 pub fn core_types(suite: &Suite) -> Vec<Option<CoreType>> {
@@ -20,11 +20,7 @@ pub fn core_types(suite: &Suite) -> Vec<Option<CoreType>> {
 /// The emulated PMU of such a core. `None` if it is not one of a processor.
 pub fn emulated(suite: &Suite, core_type: Option<CoreType>) -> Option<Config> {
     let signature = suite.machine.signature.unwrap();
-    let vendor = match suite.machine.vendor {
-        Vendor::Intel => pmu_model::Vendor::Intel,
-        Vendor::Amd | Vendor::Hygon => pmu_model::Vendor::Amd,
-        Vendor::Zhaoxin => pmu_model::Vendor::Zhaoxin,
-    };
+    let vendor = suite.machine.vendor;
     let signature = Signature {
         family: signature.family.into(),
         model: signature.model,

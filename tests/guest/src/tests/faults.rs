@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::{bail, ensure, Context, Result};
 use perf_event::Sampler;
-use suites::Fault;
+use suites::{Defect, PmiFault};
 
 use super::sampling::{drain, record, sampler, Records, FLAGS, RING};
 use super::{expect, expect_count, find_undisturbed, interrupts, undisturbed};
@@ -21,7 +21,7 @@ use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
 use crate::tests;
 use crate::workload::{self, Workload};
 
-/// For a guest with [`Fault::Lose`].
+/// For a guest with `Fault::lose`.
 pub const LOSE: &[Test] = tests![
     all need [EmulatedPmu];
     all_but_every_fifth_arrive,
@@ -29,7 +29,7 @@ pub const LOSE: &[Test] = tests![
     a_lost_overflow_is_found_with_the_next,
 ];
 
-/// For a guest with [`Fault::Delay`].
+/// For a guest with `Fault::delay`.
 pub const DELAY: &[Test] = tests![
     all need [EmulatedPmu];
     samples_are_late_and_all_there,
@@ -37,13 +37,13 @@ pub const DELAY: &[Test] = tests![
     late_for_a_disabled_event,
 ];
 
-/// For a guest with a [`Fault::Delay`] that outlasts the closing of an event.
+/// For a guest with a `Fault::delay` that outlasts the closing of an event.
 pub const DELAY_LONG: &[Test] = tests![
     all need [EmulatedPmu];
     late_for_a_closed_event: [NoChecks],
 ];
 
-/// For a guest with [`Fault::Repeat`].
+/// For a guest with `Fault::repeat`.
 pub const REPEAT: &[Test] = tests![
     all need [EmulatedPmu];
     a_repeated_pmi_is_no_sample: [NoChecks],
@@ -51,29 +51,37 @@ pub const REPEAT: &[Test] = tests![
     repeated_for_a_closed_event,
 ];
 
-/// For a guest with a [`Fault::Repeat`] by one instruction.
+/// For a guest with a `Fault::repeat` by one instruction.
 pub const REPEAT_AT_ONCE: &[Test] = tests![
     all need [EmulatedPmu];
     repeated_while_it_is_handled,
 ];
 
-/// For a guest with [`Fault::Spurious`].
+/// For a guest with `Fault::spurious`.
 pub const SPURIOUS: &[Test] = tests![
     all need [EmulatedPmu];
     spurious_pmis_while_counting,
     spurious_pmis_among_samples,
 ];
 
-/// For a guest with a [`Fault::Status`] of all counters.
+/// For a guest with a `Fault::status` of all counters.
 pub const STATUS: &[Test] = tests![
     all need [EmulatedPmu];
     status_that_was_left_behind: [Root, Msrs],
 ];
 
+/// What is wrong with the guest's PMU.
+pub(super) fn defect(ctx: &Ctx) -> Option<Defect> {
+    ctx.suite.fault.map(|fault| fault.defect)
+}
+
 /// Which PMIs the guest's PMU loses: every so many.
 fn lose_every(ctx: &Ctx) -> Result<u64> {
-    match ctx.suite.fault {
-        Some(Fault::Lose { every }) => Ok(every),
+    match defect(ctx) {
+        Some(Defect::Pmi {
+            every,
+            fault: PmiFault::Lose,
+        }) => Ok(every.get()),
         other => bail!("this test needs a PMU that loses PMIs, not {other:?}"),
     }
 }
@@ -87,11 +95,14 @@ pub(super) struct Delay {
 
 impl Delay {
     pub(super) fn of(ctx: &Ctx) -> Result<Self> {
-        match ctx.suite.fault {
-            Some(Fault::Delay {
+        match defect(ctx) {
+            Some(Defect::Pmi {
                 every,
-                instructions: late,
-            }) => Ok(Self { every, late }),
+                fault: PmiFault::Delay(late),
+            }) => Ok(Self {
+                every: every.get(),
+                late,
+            }),
             other => bail!("this test needs a PMU with late PMIs, not {other:?}"),
         }
     }
@@ -99,16 +110,19 @@ impl Delay {
 
 /// Which PMIs come twice: every so many.
 fn repeat_every(ctx: &Ctx) -> Result<u64> {
-    match ctx.suite.fault {
-        Some(Fault::Repeat { every, .. }) => Ok(every),
+    match defect(ctx) {
+        Some(Defect::Pmi {
+            every,
+            fault: PmiFault::Repeat(_),
+        }) => Ok(every.get()),
         other => bail!("this test needs a PMU that repeats PMIs, not {other:?}"),
     }
 }
 
 /// Instructions, of user and kernel mode, between two spurious PMIs.
 fn spurious_every(ctx: &Ctx) -> Result<u64> {
-    match ctx.suite.fault {
-        Some(Fault::Spurious { instructions }) => Ok(instructions),
+    match defect(ctx) {
+        Some(Defect::Spurious(instructions)) => Ok(instructions.get()),
         other => bail!("this test needs a PMU with spurious PMIs, not {other:?}"),
     }
 }
@@ -143,10 +157,11 @@ fn sample(ctx: &Ctx, period: u64, workload: &Workload) -> Result<(Records, u64)>
 
 /// Runs more instructions than a PMI is late, and many in any case.
 pub(super) fn wait_for_late_pmis(ctx: &Ctx) {
-    let late = match ctx.suite.fault {
-        Some(Fault::Delay { instructions, .. } | Fault::Repeat { instructions, .. }) => {
-            instructions
-        }
+    let late = match defect(ctx) {
+        Some(Defect::Pmi {
+            fault: PmiFault::Delay(instructions) | PmiFault::Repeat(instructions),
+            ..
+        }) => instructions,
         _ => 0,
     };
     workload::tight_loop(2 * late.max(20_000)).run();

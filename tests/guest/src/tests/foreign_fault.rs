@@ -6,8 +6,9 @@
 //! `foreign_writes.rs` has what is repaired without a loss.
 
 use anyhow::{bail, ensure, Result};
-use suites::{Fault, Foreign};
+use suites::{Defect, Foreign};
 
+use super::faults::defect;
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Mode, Pmu};
 use crate::setting::Affinity;
@@ -25,12 +26,8 @@ pub const REPORT: &str = "someone else has written registers of counters";
 
 /// Which register changes, and after how many instructions.
 fn fault(ctx: &Ctx) -> Result<(Foreign, u64)> {
-    match ctx.suite.fault {
-        Some(Fault::Foreign {
-            register,
-            instructions,
-            ..
-        }) => Ok((register, instructions)),
+    match defect(ctx) {
+        Some(Defect::Foreign { what, every, .. }) => Ok((what, every.get())),
         other => bail!("this test needs a PMU whose registers change, not {other:?}"),
     }
 }

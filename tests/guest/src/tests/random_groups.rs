@@ -32,7 +32,7 @@ const GROUPS: usize = 300;
 const INSTRUCTIONS: u64 = 0x00c0;
 
 /// What a rounded count of a short workload may be off by: the slots of a miss of the last-level
-/// cache and of a mispredicted branch (`pmu-model/src/event.rs`).
+/// cache and of a mispredicted branch (`pmu-model/src/event/mod.rs`).
 const STEP: u64 = 4 * (100 + 15);
 
 /// The counters that can count an event.

@@ -2,7 +2,7 @@
 //! Registers that the threads of a core share: each event counts with its own value.
 //!
 //! On the emulated CPU the event of such a register counts each instruction once, and once more
-//! for each request that is set in the register (`pmu-model/src/event.rs`). So a count shows with
+//! for each request that is set in the register (`pmu-model/src/event/mod.rs`). So a count shows with
 //! which value it was counted.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -91,7 +91,7 @@ pub(super) fn metrics_of_model() -> usize {
 }
 
 /// The slots of each metric, and all slots, while a program retires these instructions: see
-/// `pmu-model/src/event.rs`.
+/// `pmu-model/src/event/mod.rs`.
 fn truth(instructions: u64, branches: u64) -> ([u64; 8], u64) {
     let bad_speculation = 4 * 15 * (branches / 64);
     let back_end = 4 * 100 * (instructions / 4096);

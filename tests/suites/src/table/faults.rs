@@ -2,58 +2,31 @@
 
 //! What is wrong with a PMU: see [`Fault`].
 
-use crate::fault::{Fault, Foreign};
 use crate::group::TestGroup::{self, *};
 use crate::machine;
 use crate::suite::Suite;
+use pmu_model::{Fault, Foreign};
 
-const LOSE: Fault = Fault::Lose { every: 5 };
-const DELAY: Fault = Fault::Delay {
-    every: 3,
-    instructions: 20_000,
-};
-const DELAY_LONG: Fault = Fault::Delay {
-    every: 3,
-    instructions: 500_000,
-};
-const REPEAT: Fault = Fault::Repeat {
-    every: 3,
-    instructions: 20_000,
-};
-const REPEAT_AT_ONCE: Fault = Fault::Repeat {
-    every: 3,
-    instructions: 1,
-};
-const GP_STATUS: Fault = Fault::Gp {
-    // GLOBAL_STATUS.
-    msr: 0x38e,
-    after: 250,
-};
-const GP_CLEAR: Fault = Fault::Gp {
-    // GLOBAL_STATUS_RESET.
-    msr: 0x390,
-    after: 250,
-};
-const NO_EVENTSEL_1: Fault = Fault::EfficientGp { msr: 0x187 };
-const GP_CLEAR_AMD: Fault = Fault::Gp {
-    // PerfCntrGlobalStatusClr.
-    msr: 0xc000_0302,
-    after: 250,
-};
-const SPURIOUS: Fault = Fault::Spurious {
-    instructions: 100_003,
-};
-const GARBAGE: Fault = Fault::Garbage { seed: 1 };
+const LOSE: Fault = Fault::lose(5);
+const DELAY: Fault = Fault::delay(3, 20_000);
+const DELAY_LONG: Fault = Fault::delay(3, 500_000);
+const REPEAT: Fault = Fault::repeat(3, 20_000);
+const REPEAT_AT_ONCE: Fault = Fault::repeat(3, 1);
+/// GLOBAL_STATUS.
+const GP_STATUS: Fault = Fault::gp(0x38e, 250);
+/// GLOBAL_STATUS_RESET.
+const GP_CLEAR: Fault = Fault::gp(0x390, 250);
+/// PerfCntrGlobalStatusClr.
+const GP_CLEAR_AMD: Fault = Fault::gp(0xc000_0302, 250);
+const NO_EVENTSEL_1: Fault = Fault::gp(0x187, 0).of_efficient_cores();
+const SPURIOUS: Fault = Fault::spurious(100_003);
+const GARBAGE: Fault = Fault::garbage(1);
 const GARBAGE_TESTS: &[&[TestGroup]] =
     &[&[FaultsGarbage, CountingQuick, SamplingQuick, OverflowQuick]];
 
 /// A register changes so often that each test meets it.
 const fn foreign(register: Foreign) -> Fault {
-    Fault::Foreign {
-        register,
-        instructions: 1_000_003,
-        seed: 1,
-    }
+    Fault::foreign(register, 1_000_003, 1)
 }
 
 /// The suites.
@@ -64,10 +37,10 @@ pub const SUITES: &[Suite] = &[
         .on(machine::ALDER_LAKE)
         .cpus(4)
         .unloaded(),
-    Suite::fault("faults-mask-lvtpc", Fault::MaskLvtpc, &[&[Lvtpc]])
+    Suite::fault("faults-mask-lvtpc", Fault::MASK_LVTPC, &[&[Lvtpc]])
         .on(machine::AMD_CORE)
         .cpus(2),
-    Suite::fault("faults-mask-lvtpc-v2", Fault::MaskLvtpc, &[&[Lvtpc]])
+    Suite::fault("faults-mask-lvtpc-v2", Fault::MASK_LVTPC, &[&[Lvtpc]])
         .on(machine::AMD_V2)
         .cpus(2)
         .with_all(),
@@ -134,16 +107,12 @@ pub const SUITES: &[Suite] = &[
     Suite::fault("faults-spurious", SPURIOUS, &[&[FaultsSpurious]]),
     Suite::fault(
         "faults-status",
-        Fault::Status {
-            bits: 0x7_0000_000f,
-        },
+        Fault::status(0x7_0000_000f),
         &[&[FaultsStatus]],
     ),
     Suite::fault(
         "faults-status-v2",
-        Fault::Status {
-            bits: 0x7_0000_0003,
-        },
+        Fault::status(0x7_0000_0003),
         &[&[FaultsStatus]],
     )
     .on(machine::V2)

@@ -103,8 +103,8 @@ const fn concatenate<const N: usize>(tables: &[&[Suite]]) -> [Suite; N] {
 mod tests {
     use super::shared::HARDWARE;
     use super::*;
-    use crate::fault::Fault;
     use crate::group::TestGroup::{self, *};
+    use pmu_model::{Defect, Fault};
     use std::collections::HashSet;
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn faults_that_number_pmis_have_one_cpu() {
         let numbered = |suite: &&Suite| {
-            let other = |fault| matches!(fault, Fault::MaskLvtpc | Fault::EfficientGp { .. });
+            let other = |it: Fault| it.of_efficient_cores || it.defect == Defect::MaskLvtpc;
             suite.fault.is_some_and(|fault| !other(fault))
         };
         assert!(SUITES.iter().filter(numbered).all(|suite| suite.cpus == 1));

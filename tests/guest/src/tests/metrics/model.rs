@@ -42,12 +42,7 @@ pub struct Model {
 
 impl Model {
     pub fn of_this_cpu() -> Result<Self> {
-        let amd = CpuPmu::probe().is_amd();
-        let vendor = if amd {
-            pmu_model::Vendor::Amd
-        } else {
-            pmu_model::Vendor::Intel
-        };
+        let vendor = CpuPmu::probe().vendor;
         let (family, model) = signature();
         let signature = Signature {
             family: family as u16,
@@ -57,7 +52,7 @@ impl Model {
         let config = Config::of_processor(vendor, signature, false);
         Ok(Self {
             config: config.context("the model does not know this CPU")?,
-            amd,
+            amd: vendor.is_amd(),
         })
     }
 
@@ -303,7 +298,7 @@ mod tests {
         let config = Config::of_processor(vendor, signature, false);
         Model {
             config: config.unwrap(),
-            amd: vendor == pmu_model::Vendor::Amd,
+            amd: vendor.is_amd(),
         }
     }
 
@@ -320,7 +315,7 @@ mod tests {
         (count, count == other.unwrap())
     }
 
-    /// The numbers are those of the formulas in `pmu-model/src/event.rs`.
+    /// The numbers are those of the formulas in `pmu-model/src/event/mod.rs`.
     #[test]
     fn counts_are_those_of_the_formulas() {
         let all = PATTERN.instructions;
