@@ -76,7 +76,7 @@ fn each_type_of_core_has_its_order() {
             for (core_type, native_model, order) in CORES {
                 let core = intel(family, model)
                     .with(7, 0, [0, 0, 0, 1 << 15])
-                    .with(0x1a, 0, [core_type << 24 | native_model, 0, 0, 0])
+                    .with(0x1a, 0, [(core_type << 24) | native_model, 0, 0, 0])
                     .detect()
                     .unwrap();
                 let what = format!("{family:#x} {model:#x}, type {core_type:#x} {native_model}");

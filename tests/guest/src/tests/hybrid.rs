@@ -572,7 +572,9 @@ fn no_pmu_of_a_core(ctx: &Ctx) -> Result<()> {
         let mut log = ctx.module_log()?;
         module::expect_refused(ctx, c"named_events=1", Errno::EINVAL)?;
         let lines = log.lines()?;
-        let told = lines.iter().filter(|line| line.contains("named_events=1: "));
+        let told = lines
+            .iter()
+            .filter(|line| line.contains("named_events=1: "));
         ensure!(told.count() == 1, "{lines:?}");
         Ok(())
     })();
