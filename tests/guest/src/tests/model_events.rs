@@ -281,7 +281,7 @@ fn first_periods(ctx: &Ctx) -> Result<()> {
         if let Some([period]) = expected.as_deref() {
             periods.insert(*period);
         }
-        // The in-tree driver starts at 2 where perf asks for 1: see README.
+        // The in-tree driver starts at 2 where perf asks for 1: see docs/differences.md.
         let due = expected.map(|it| {
             it.into_iter()
                 .map(|it| if it == 2 { 1 } else { it })
