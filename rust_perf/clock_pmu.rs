@@ -195,7 +195,12 @@ impl ClockPmu {
         // A throttled event starts with a whole period. If its timer expires before, the handler
         // sees that the event is stopped.
         if event.is_sampling() && !event.is_throttled() {
-            event.period_left().set(event.timer_remaining() as u64);
+            // 0 is a whole period for `start_event`. A timer that is due just now is overdue instead.
+            let left = match event.timer_remaining() {
+                0 => -1,
+                left => left,
+            };
+            event.period_left().set(left as u64);
             event.cancel_timer();
         }
         if update {
