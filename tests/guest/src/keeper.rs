@@ -17,10 +17,11 @@ use nix::mount::{mount, MsFlags};
 use nix::sched::{unshare, CloneFlags};
 use nix::sys::prctl;
 use nix::sys::signal::{kill, killpg, raise, SigSet, Signal};
-use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use crate::undo;
+use crate::waiting;
 
 /// Names the directory of the run to the process that runs the tests.
 const DIRECTORY: &str = "RUST_PERF_TESTS_DIRECTORY";
@@ -117,7 +118,7 @@ fn wait(tests: Pid, signals: &SigSet) -> Result<(WaitStatus, Option<Signal>)> {
         }
         // One signal may stand for several children.
         loop {
-            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            match waiting::look_at(None) {
                 Ok(WaitStatus::StillAlive) => break,
                 Ok(status) if status.pid() == Some(tests) => return Ok((status, end)),
                 Ok(_) => {}
@@ -135,7 +136,7 @@ fn end_children() -> Result<()> {
         for child in children.unwrap_or_default().split_whitespace() {
             let _ = kill(Pid::from_raw(child.parse()?), Signal::SIGKILL);
         }
-        match waitpid(None, None) {
+        match waiting::process(None, None, "the end of a child that was killed") {
             Ok(_) => {}
             Err(Errno::ECHILD) => return Ok(()),
             Err(error) => return Err(error).context("wait for a child"),

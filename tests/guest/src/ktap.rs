@@ -11,11 +11,12 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Error, Result};
+use anyhow::{Context, Error, Result};
 use suites::log::Machine;
 
 use crate::ctx::{Ctx, Skipped, Test};
 use crate::kmsg::{self, Kmsg};
+use crate::waiting::{self, Limits};
 
 /// Where this program's source is in the checkout.
 const SOURCE: &str = "tests/guest/src/";
@@ -156,28 +157,13 @@ pub fn skip_all(why: &str) {
     println!("KTAP version 1\n1..0 # SKIP {why}");
 }
 
-/// Runs the tests, then checks what the kernel has logged meanwhile.
-pub fn run(tests: &[Entry<'_>], machine: Machine) -> Result<Totals> {
+/// Runs the tests, then checks what the kernel has logged meanwhile. This process must have one thread.
+pub fn run(tests: &[Entry<'_>], machine: Machine, limits: Limits) -> Result<Totals> {
     let mut log = Kmsg::from_now()?;
+    waiting::start(limits).context("the watchdog")?;
     println!("KTAP version 1\n1..{}", tests.len() + 1);
 
-    let mut totals = Totals::default();
-    for (Entry { ctx, test, title }, number) in tests.iter().zip(1..) {
-        let started = Instant::now();
-        let mut result = catch(|| {
-            let _affinity = ctx.enter()?;
-            test.run(ctx)
-        });
-        if let Outcome::Failed(failure) = &mut result {
-            // A test that returns an error of the system's at once may leave no frame: the
-            // compiler turns the call that makes the error into a jump.
-            if failure.places.is_empty() {
-                failure.places.push(source(test.module));
-            }
-        }
-        totals.add(&result);
-        report(number, title, result, started);
-    }
+    let mut totals = run_each(tests);
     let result = catch(|| kmsg::check_clean(&mut log, machine));
     if let Outcome::Failed(_) = result {
         totals.failed += 1;
@@ -189,6 +175,32 @@ pub fn run(tests: &[Entry<'_>], machine: Machine) -> Result<Totals> {
         Instant::now(),
     );
     Ok(totals)
+}
+
+/// Runs the tests.
+pub fn run_each(tests: &[Entry<'_>]) -> Totals {
+    let mut totals = Totals::default();
+    for (Entry { ctx, test, title }, number) in tests.iter().zip(1..) {
+        let started = Instant::now();
+        waiting::begin_test(&format!("{number} {title}"));
+        let mut result = catch(|| {
+            let _affinity = ctx.enter()?;
+            test.run(ctx)
+        });
+        if let Some(what) = waiting::end_test() {
+            result = result.after_waiting_for(&what);
+        }
+        if let Outcome::Failed(failure) = &mut result {
+            // A test that returns an error of the system's at once may leave no frame: the
+            // compiler turns the call that makes the error into a jump.
+            if failure.places.is_empty() {
+                failure.places.push(source(test.module));
+            }
+        }
+        totals.add(&result);
+        report(number, title, result, started);
+    }
+    totals
 }
 
 impl Totals {
@@ -206,6 +218,18 @@ enum Outcome {
     Passed,
     Skipped(String),
     Failed(Failure),
+}
+
+impl Outcome {
+    /// What came of a test that has waited too long. Its own error is the consequence.
+    fn after_waiting_for(self, what: &str) -> Self {
+        let mut failure = match self {
+            Outcome::Failed(failure) => failure,
+            Outcome::Passed | Outcome::Skipped(_) => Failure::new(String::new(), ""),
+        };
+        failure.why = format!("waited too long for {what}\n{}", failure.why);
+        Outcome::Failed(failure)
+    }
 }
 
 /// Runs a test; a panic is a failure.

@@ -13,6 +13,8 @@ use anyhow::{ensure, Context, Result};
 use nix::libc::c_void;
 use nix::sys::mman::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 
+use crate::waiting;
+
 // include/uapi/linux/kvm.h
 const KVM_CREATE_VM: u64 = 0xae01;
 const KVM_GET_VCPU_MMAP_SIZE: u64 = 0xae04;
@@ -55,7 +57,7 @@ impl Drop for Kvm {
 }
 
 fn modprobe(arguments: &[&str]) -> Result<()> {
-    let output = Command::new("modprobe").args(arguments).output();
+    let output = waiting::output(Command::new("modprobe").args(arguments));
     let output = output.context("modprobe")?;
     ensure!(
         output.status.success(),

@@ -19,6 +19,7 @@ use crate::need::cpus_of;
 use crate::pmu::{is_tcg, Event, Mode, Pmu};
 use crate::setting::SampleRate;
 use crate::suite;
+use crate::waiting::Limits;
 
 /// The exit status of a kselftest that does not apply (KSFT_SKIP).
 const SKIPPED: u8 = 4;
@@ -39,7 +40,7 @@ pub fn run(globs: &[String], pmu: Option<&str>, seed: u64) -> Result<ExitCode> {
     // machine gets more than perf's limit.
     let rate = is_tcg().then(|| SampleRate::fixed(1_000_000_000));
     let rate = rate.transpose()?;
-    let totals = ktap::run(&tests, Machine::Any)?;
+    let totals = ktap::run(&tests, Machine::Any, Limits::of(&NO_SUITE))?;
     drop(rate);
     let Totals {
         passed,

@@ -37,6 +37,7 @@ mod tests;
 mod tool;
 mod trace;
 mod undo;
+mod waiting;
 mod workload;
 
 use std::process::ExitCode;
@@ -49,6 +50,7 @@ use suites::SystemEvent;
 use crate::ctx::{Ctx, IN_TREE, RUST_PMU};
 use crate::ktap::Entry;
 use crate::setting::SampleRate;
+use crate::waiting::Limits;
 
 /// Runs tests of the module rust_perf, as root, and reports in KTAP.
 ///
@@ -85,6 +87,9 @@ enum Command {
     Stress(stress::Options),
     /// Measure what operations on events cost.
     Bench(bench::Options),
+    /// Run tests that wait too long, to see what comes of that.
+    #[command(hide = true)]
+    Wait,
 }
 
 fn main() -> ExitCode {
@@ -108,6 +113,7 @@ fn run(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let name = match (args.suite, &args.command) {
+        (_, Some(Command::Wait)) => return waiting::check::run(),
         (Some(name), _) => name,
         (None, None) => return machine::run(&args.tests, args.pmu.as_deref(), args.seed),
         (None, Some(_)) => bail!("stress and bench need the guest of a suite: --suite NAME"),
@@ -115,7 +121,7 @@ fn run(args: Args) -> Result<ExitCode> {
     let suite = suite::find(&name)?;
     let pmu = match &args.command {
         Some(Command::Stress(options)) => options.pmu.clone(),
-        Some(Command::Bench(_)) | None => args.pmu,
+        Some(Command::Bench(_) | Command::Wait) | None => args.pmu,
     };
     let own = if suite.primary { IN_TREE } else { RUST_PMU };
     let ctx = Ctx {
@@ -132,7 +138,7 @@ fn run(args: Args) -> Result<ExitCode> {
         Some(Command::Bench(options)) => {
             return bench::run(&ctx, options).map(|()| ExitCode::SUCCESS)
         }
-        None => {}
+        Some(Command::Wait) | None => {}
     }
     let selected = suite::select(suite, &args.tests)?.into_iter();
     let selected: Vec<_> = selected
@@ -149,7 +155,7 @@ fn run(args: Args) -> Result<ExitCode> {
         SystemEvent::Kexec => tests::kexec::reboot_once(&ctx)?,
         SystemEvent::Sleep => tests::sleep::prepare()?,
     }
-    let totals = ktap::run(&selected, Machine::Guest)?;
+    let totals = ktap::run(&selected, Machine::Guest, Limits::of(suite))?;
     drop(rate);
     if suite.event == SystemEvent::Sleep {
         tests::sleep::power_off();

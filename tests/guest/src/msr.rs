@@ -15,6 +15,7 @@ use anyhow::{bail, ensure, Context, Result};
 
 use crate::pmu::CpuPmu;
 use crate::setting::Setting;
+use crate::waiting;
 
 /// The driver's parameter that allows to write any MSR without a warning.
 const ALLOW_WRITES: &str = "/sys/module/msr/parameters/allow_writes";
@@ -24,10 +25,8 @@ pub fn load_driver() -> Result<()> {
     if Path::new(ALLOW_WRITES).exists() {
         return Ok(());
     }
-    let output = Command::new("modprobe")
-        .args(["msr", "allow_writes=on"])
-        .output()
-        .context("modprobe")?;
+    let mut modprobe = Command::new("modprobe");
+    let output = waiting::output(modprobe.args(["msr", "allow_writes=on"])).context("modprobe")?;
     ensure!(
         output.status.success(),
         "modprobe msr: {}",

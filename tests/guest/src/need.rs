@@ -16,6 +16,7 @@ use crate::ctx::{in_tree_name, skip, Ctx, RUST_PMU};
 use crate::msr;
 use crate::pmu::{CpuPmu, Pmu, Vendor};
 use crate::trace::has_kcfi;
+use crate::waiting;
 use crate::workload;
 
 /// A condition without which a test says nothing. [`tests!`](crate::tests) lists the
@@ -251,10 +252,9 @@ fn is_release(part: &str) -> bool {
 
 /// Whether modprobe finds a module.
 fn has_module(name: &str) -> bool {
-    let modprobe = Command::new("modprobe")
-        .args(["--dry-run", "--quiet", name])
-        .status();
-    modprobe.is_ok_and(|status| status.success())
+    let mut modprobe = Command::new("modprobe");
+    let status = waiting::status(modprobe.args(["--dry-run", "--quiet", name]));
+    status.is_ok_and(|status| status.success())
 }
 
 /// The CPUs that are online, whatever this thread's affinity is.

@@ -9,9 +9,11 @@ use std::process::{Child, Command};
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::sys::signal::{kill, Signal};
-use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 use tempfile::TempDir;
+
+use crate::waiting;
 
 macro_rules! program {
     ($name:literal, $instructions:expr) => {
@@ -142,7 +144,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         // Both fail if the child has been waited for.
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = waiting::child(&mut self.0, "the end of a child that was killed");
     }
 }
 
@@ -153,7 +155,12 @@ impl Stopped {
     fn spawn(mut command: Command) -> Result<Self> {
         let child = command.spawn().context("spawn")?;
         let stopped = Self(Running(child));
-        match waitpid(stopped.pid(), Some(WaitPidFlag::WUNTRACED))? {
+        let status = waiting::process(
+            stopped.pid(),
+            Some(WaitPidFlag::WUNTRACED),
+            "the program to stop itself",
+        )?;
+        match status {
             WaitStatus::Stopped(..) => Ok(stopped),
             status => bail!("the program did not stop: {status:?}"),
         }
@@ -172,7 +179,7 @@ impl Stopped {
     /// Continues it and waits for its end, which must be a success.
     pub fn finish(mut self) -> Result<()> {
         self.proceed()?;
-        let status = self.0 .0.wait()?;
+        let status = waiting::child(&mut self.0 .0, "the end of the program")?;
         ensure!(status.success(), "the program ended with {status}");
         Ok(())
     }

@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 
 use anyhow::{bail, ensure, Context, Result};
 
+use crate::waiting;
+
 /// A perf command line.
 pub struct Perf(Command);
 
@@ -41,7 +43,7 @@ impl Perf {
 
     /// Runs it. An exit status other than 0 is an error with what perf printed.
     pub fn run(mut self) -> Result<Output> {
-        let output = self.0.output().context("perf")?;
+        let output = waiting::output(&mut self.0).context("perf")?;
         check(&self.0, output)
     }
 

@@ -196,6 +196,8 @@ macro_rules! with_test_groups {
             UserRead = user_read::TESTS, OfCpu0;
             /// Needs a machine with RDPMC_USER_DISABLE.
             UserReadHidden = user_read::HIDDEN, No(MACHINE);
+            /// The limits of what tests wait for.
+            Waits = waits::TESTS, Once;
             /// Needs `nmi_watchdog=1`.
             Watchdog = watchdog::TESTS, No("switches the NMI watchdog");
         }

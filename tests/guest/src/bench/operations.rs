@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 use nix::sched::sched_yield;
 use nix::sys::signal::{kill, Signal};
-use nix::sys::wait::{waitpid, WaitStatus};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::{fork, pipe, ForkResult, Pid};
 use perf_event::{Builder, Counter, ReadFormat, SampleFlag, Sampler};
 
@@ -26,6 +26,7 @@ use crate::tests::cost::now;
 use crate::tests::hotplug;
 use crate::tests::sampling::RING;
 use crate::tests::user_read::Page;
+use crate::waiting;
 use crate::workload;
 
 /// How many windows are measured for a figure.
@@ -308,7 +309,7 @@ impl Child {
     fn finish(&mut self) -> Result<()> {
         self.go = None;
         if let Some(pid) = self.pid.take() {
-            let status = waitpid(pid, None)?;
+            let status = waiting::process(pid, None, "the end of a child")?;
             ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
         }
         Ok(())
@@ -320,7 +321,7 @@ impl Drop for Child {
         if let Some(pid) = self.pid {
             // Errors: none, as nobody else waits for it.
             let _ = kill(pid, Signal::SIGKILL);
-            let _ = waitpid(pid, None);
+            let _ = waiting::process(pid, None, "the end of a child that was killed");
         }
     }
 }

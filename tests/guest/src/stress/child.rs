@@ -12,7 +12,7 @@ use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{kill, Signal};
-use nix::sys::wait::{waitpid, WaitStatus};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::{execv, fork, pause, pipe, ForkResult, Pid};
 
 use super::op::Childhood;
@@ -22,6 +22,7 @@ use super::worker::{Outcome, Worker};
 use super::world::Class;
 use crate::program::MIXED;
 use crate::tests::compare::attr::{self, Attr};
+use crate::waiting;
 use crate::workload;
 
 /// The children of a worker that have not been waited for, at most.
@@ -39,7 +40,7 @@ pub fn reap(child: Pid, kill_it: bool) -> Result<()> {
         // It may wait for that, see `Childhood::Killed`.
         let _ = kill(child, Signal::SIGKILL);
     }
-    let status = waitpid(child, None).context("waitpid")?;
+    let status = waiting::process(child, None, "the end of a child").context("waitpid")?;
     let good = matches!(
         status,
         WaitStatus::Exited(_, 0) | WaitStatus::Signaled(_, Signal::SIGKILL | Signal::SIGTRAP, _)
@@ -137,7 +138,7 @@ pub fn count_program(worker: &mut Worker, event: usize, inherit: bool) -> Result
     choice.set(&mut attr, 0);
     let opened = perf_event_open(attr, child.as_raw(), -1, -1, 0);
     tell.write_all(&[1])?;
-    let status = waitpid(child, None).context("waitpid")?;
+    let status = waiting::process(child, None, "the end of the program").context("waitpid")?;
     // An event that the child has inherited may send this signal, and the program has no handler.
     let trapped = matches!(status, WaitStatus::Signaled(_, Signal::SIGTRAP, _));
     ensure!(

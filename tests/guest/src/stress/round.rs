@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
 use nix::sys::signal::{kill, Signal};
-use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::{fork, setpgid, ForkResult, Pid};
 
 use super::lanes::{Counted, Lanes};
@@ -21,6 +21,8 @@ use super::op::{Kind, Op};
 use super::signals;
 use super::worker::Worker;
 use super::world::{Class, World};
+
+use crate::waiting;
 
 /// How often the watching process looks at the workers.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -183,19 +185,17 @@ fn watch(lanes: &Lanes, plan: &Plan, workers: &[Pid], patience: Duration) -> Opt
     let mut seen = vec![(0, Instant::now()); workers.len()];
     while !running.is_empty() {
         let mut failure = None;
-        running.retain(
-            |number| match waitpid(workers[*number], Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) => true,
-                Ok(WaitStatus::Exited(_, 0)) => false,
-                status => {
-                    let why = lanes[*number].message();
-                    let why = why.unwrap_or_else(|| format!("ended: {status:?}"));
-                    let at = lanes[*number].at.load(SeqCst);
-                    failure = Some(format!("worker {number}, operation {at}: {why}"));
-                    false
-                }
-            },
-        );
+        running.retain(|number| match waiting::look_at(Some(workers[*number])) {
+            Ok(WaitStatus::StillAlive) => true,
+            Ok(WaitStatus::Exited(_, 0)) => false,
+            status => {
+                let why = lanes[*number].message();
+                let why = why.unwrap_or_else(|| format!("ended: {status:?}"));
+                let at = lanes[*number].at.load(SeqCst);
+                failure = Some(format!("worker {number}, operation {at}: {why}"));
+                false
+            }
+        });
         if failure.is_some() {
             return failure;
         }
@@ -258,7 +258,7 @@ fn end_all(workers: &[Pid], what: String) -> Failure {
 fn reap_orphans(patience: Duration) -> Result<()> {
     let start = Instant::now();
     loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        match waiting::look_at(None) {
             Err(Errno::ECHILD) => return Ok(()),
             Ok(WaitStatus::StillAlive) => {
                 anyhow::ensure!(start.elapsed() < patience, "a process does not end");

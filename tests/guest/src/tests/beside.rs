@@ -16,6 +16,7 @@ use crate::program::LOOP;
 use crate::setting::Affinity;
 use crate::tests;
 use crate::tool::Perf;
+use crate::waiting;
 
 pub const TESTS: &[Test] = tests![
     all need [Root, Module, InTree, PerfTool];
@@ -44,7 +45,7 @@ type Printed = (Option<i32>, Vec<(String, bool)>);
 /// What `perf stat` prints with these arguments.
 fn printed(arguments: &[String]) -> Result<Printed> {
     let mut perf = Perf::new("stat").args(["-j"]).args(arguments);
-    let output = perf.command().arg("true").output().context("perf")?;
+    let output = waiting::output(perf.command().arg("true")).context("perf")?;
     let text = String::from_utf8(output.stderr)?;
     let mut rows = Vec::new();
     for line in text.lines().filter(|line| line.starts_with('{')) {

@@ -28,6 +28,7 @@ use crate::program::{EXEC_SELF, EXEC_SELF_BEFORE, FORK_WAIT, FORK_WAIT_CHILD};
 use crate::setting::pin;
 use crate::signals::POLL_HUP;
 use crate::tests;
+use crate::waiting::{self, Waiting};
 use crate::workload::{self, Trap};
 
 pub const TESTS: &[Test] = tests![
@@ -497,7 +498,6 @@ fn wakeup_by_watermark(ctx: &Ctx) -> Result<()> {
 /// exited (POLLHUP).
 fn poll_till_the_end(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
-    // The suite has a time limit.
     const FOR_EVER: libc::c_int = -1;
     let pmu = ctx.pmu()?;
     let workload = workload::tight_loop(1_000_000);
@@ -509,24 +509,28 @@ fn poll_till_the_end(ctx: &Ctx) -> Result<()> {
         // Exits when told to, or if the other end of a channel is dropped.
         let watched = scope.spawn(move || -> Result<()> {
             tell_tid.send(gettid())?;
-            workload::tight_loop(1_000_000).measure(&fd.recv()?)?;
-            Ok(end.recv()?)
+            workload::tight_loop(1_000_000).measure(&waiting::receive(&fd, "the event")?)?;
+            Ok(waiting::receive(&end, "the thread to be told to exit")?)
         });
         let mut builder = pmu.event(Event::Instructions);
         builder
-            .observe_pid(tid.recv()?.as_raw())
+            .observe_pid(waiting::receive(&tid, "the ID of a thread")?.as_raw())
             .sample_period(PERIOD)
             .wakeup_events(samples as usize);
         let mut sampler = open(&mut builder)?;
         tell_fd.send(sampler.as_raw_fd())?;
+        let waiting = Waiting::for_("poll() to return when there are samples");
         let events = poll(&*sampler, FOR_EVER)?;
+        drop(waiting);
         ensure!(
             events == libc::POLLIN,
             "poll() returned {events:#x}, expected POLLIN"
         );
         drain(&mut sampler)?.expect("at the wakeup", samples)?;
         tell_end.send(())?;
+        let waiting = Waiting::for_("poll() to return when the task has exited");
         let events = poll(&*sampler, FOR_EVER)?;
+        drop(waiting);
         ensure!(
             events == libc::POLLHUP,
             "poll() returned {events:#x}, expected POLLHUP"

@@ -22,6 +22,7 @@ use crate::module;
 use crate::pmu::Pmu;
 use crate::tests;
 use crate::tool::Perf;
+use crate::waiting::{self, Waiting};
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -139,6 +140,7 @@ fn switches_of(thread: Pid) -> Result<u64> {
 fn wait_until_asleep(thread: Pid) -> Result<u64> {
     let futex = format!("{} ", libc::SYS_futex);
     let file = |name: &str| fs::read_to_string(format!("/proc/self/task/{thread}/{name}"));
+    let _waiting = Waiting::for_("a thread to sleep");
     while !(file("status")?.contains("State:\tS") && file("syscall")?.starts_with(&futex)) {
         thread::yield_now();
     }
@@ -154,9 +156,9 @@ fn another_thread(_: &Ctx) -> Result<()> {
         let (introduce, introduced) = mpsc::channel();
         let child = thread::spawn(move || {
             let _ = introduce.send(gettid());
-            while told.recv().is_ok() {}
+            while waiting::receive(&told, "another message, or none").is_ok() {}
         });
-        let thread = introduced.recv()?;
+        let thread = waiting::receive(&introduced, "the ID of a thread")?;
         let mut all = wait_until_asleep(thread)?;
         let result = (|| {
             let mut leader = Builder::new(Software::CONTEXT_SWITCHES)

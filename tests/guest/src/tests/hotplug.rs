@@ -15,6 +15,7 @@ use crate::pmu::{Event, Mode, Pmu};
 use crate::setting::{online_file, Affinity, Setting};
 use crate::tests;
 use crate::trace;
+use crate::waiting;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -202,13 +203,13 @@ fn the_last_event_is_closed_meanwhile(ctx: &Ctx) -> Result<()> {
         thread::scope(|scope| {
             let close = scope.spawn(|| -> Result<()> {
                 let slow = slow_interrupts();
-                ready.wait();
+                waiting::meet(&ready, "the thread that takes the CPU offline");
                 let _slow = slow?;
                 thread::sleep(replugged * round / ROUNDS);
                 drop(counter);
                 Ok(())
             });
-            ready.wait();
+            waiting::meet(&ready, "the thread that closes the event");
             online.set(0)?;
             close.join().expect("the closing thread does not panic")
         })?;

@@ -18,6 +18,7 @@ use crate::ctx::{skip, Ctx, Test};
 use crate::selftest::Outcomes;
 use crate::setting::SampleRate;
 use crate::tests;
+use crate::waiting;
 
 pub const TESTS: &[Test] = tests![
     all need [Root, Module, Icount];
@@ -64,7 +65,7 @@ fn run(program: &str, arguments: &[&str], parse: fn(&str) -> Outcomes) -> Result
     let _rate = SampleRate::fixed(10_000)?;
     let mut command = Command::new(directory.join(program));
     command.args(arguments).current_dir(&directory);
-    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let output = waiting::output(&mut command).with_context(|| format!("{command:?}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let said = |what: &dyn Display| {
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -20,6 +20,7 @@ use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 use crate::ctx::{Ctx, Test};
 use crate::setting::Affinity;
 use crate::tests;
+use crate::waiting;
 
 pub const TESTS: &[Test] = tests![
     all need [Root, Cpus(2)];
@@ -183,7 +184,7 @@ fn read_while_changing(unused: &Unused) -> Result<()> {
         let page = &page;
         let reader = scope.spawn(|| {
             let affinity = Affinity::pinned_to(1);
-            started.wait();
+            waiting::meet(&started, "the thread that changes the memory map");
             let (mut reads, mut wrong) = (0u64, None);
             while !done.load(Ordering::Relaxed) {
                 let word = page.vector();
@@ -193,7 +194,7 @@ fn read_while_changing(unused: &Unused) -> Result<()> {
             affinity.map(|_| (reads, wrong))
         });
         let affinity = Affinity::pinned_to(0);
-        started.wait();
+        waiting::meet(&started, "the reader");
         let changed = (0..CHANGES).try_for_each(|_| unused.change_memory_map());
         done.store(true, Ordering::Relaxed);
         let read = reader.join().expect("the reader panicked");

@@ -76,6 +76,7 @@ pub mod trace_compare;
 pub mod trace_cost;
 pub mod unreserved;
 pub mod user_read;
+pub mod waits;
 pub mod watchdog;
 
 use std::fs;

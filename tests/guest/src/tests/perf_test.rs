@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{BufRead, BufReader};
+use std::iter;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use super::compare::case::Mount;
 use crate::ctx::{Ctx, Test};
 use crate::tests;
 use crate::tool::Perf;
+use crate::waiting::{self, Waiting};
 
 pub const TESTS: &[Test] = tests![
     all need [Root, PerfTool, ExactCounts];
@@ -384,13 +386,16 @@ fn all_entries(_: &Ctx) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     let mut perf = perf.spawn().context("perf test")?;
+    // It stays open until perf has ended, which prints a summary at last.
     let output = BufReader::new(perf.stdout.take().context("no pipe")?);
     let lines = output.split(b'\n').map_while(Result::ok);
     let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+    let mut lines = iter::from_fn(|| {
+        let _waiting = Waiting::for_("perf test to print another line");
+        lines.next()
+    });
     let wrong = wrong(lines.by_ref(), &list, &entries);
-    let status = perf.wait()?;
-    // Until now: perf prints a summary at last.
-    drop(lines);
+    let status = waiting::child(&mut perf, "the end of perf test")?;
     ensure!(
         wrong.is_empty(),
         "{} of perf's tests\n{}",

@@ -18,6 +18,7 @@ use crate::program::{Installed, Program, LOOP, MIXED, STOPPED_LOOP, THREE_TO_ONE
 use crate::setting::Affinity;
 use crate::tests;
 use crate::tool::{check, parse_rows, Perf, Row};
+use crate::waiting::{self, Waiting};
 
 pub const TESTS: &[Test] = tests![
     all need [PerfTool, Counters];
@@ -280,6 +281,7 @@ fn stat_process(ctx: &Ctx) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .context("perf")?;
+    let _waiting = Waiting::for_("perf stat to answer through its FIFO");
     // perf opens both for reading and writing, so these opens do not block for long.
     File::options()
         .write(true)
@@ -289,7 +291,7 @@ fn stat_process(ctx: &Ctx) -> Result<()> {
     BufReader::new(File::open(&ack)?).read_line(&mut answer)?;
     ensure!(answer.starts_with("ack"), "perf answered «{answer}»");
     child.finish()?;
-    let output = running.wait_with_output()?;
+    let output = waiting::rest_of(running, "the end of perf stat")?;
     let rows = parse_rows(&check(perf.command(), output)?)?;
     expect_row(&rows, &event, STOPPED_LOOP.instructions)
 }

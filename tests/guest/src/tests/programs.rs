@@ -16,6 +16,7 @@ use crate::program::{Running, LOOP};
 use crate::setting::{Affinity, Setting};
 use crate::tests;
 use crate::tool::{check, Perf};
+use crate::waiting::{self, Waiting};
 
 pub const TESTS: &[Test] = tests![
     all need [Root, Module, ExactCounts];
@@ -36,7 +37,7 @@ pub const TESTS: &[Test] = tests![
 
 /// Runs a command, which must succeed, and returns its standard output.
 fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let output = waiting::output(command).with_context(|| format!("{command:?}"))?;
     Ok(String::from_utf8(check(command, output)?.stdout)?)
 }
 
@@ -294,6 +295,7 @@ fn perf_top(_: &Ctx) -> Result<()> {
     // At the end of its standard input perf would ask for another key, again and again.
     let command = top.command().stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut top = Running(command.stderr(Stdio::null()).spawn().context("perf")?);
+    let _waiting = Waiting::for_("perf top to show the program");
     let screen = top.0.stdout.take().context("no standard output")?;
     let mut printed = String::new();
     let mut screens = 0;

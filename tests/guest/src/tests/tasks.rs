@@ -14,6 +14,7 @@ use crate::pmu::{BuilderExt, CpuPmu, Event, Mode};
 use crate::program::{FORK_WAIT, FORK_WAIT_PARENT, MIXED};
 use crate::setting::Affinity;
 use crate::tests;
+use crate::waiting;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -166,7 +167,7 @@ fn fork_with_a_group_that_does_not_fit(ctx: &Ctx) -> Result<()> {
     let members = (0..CpuPmu::probe().general).map(|_| event.build_with_group(&mut leader));
     let mut members = members.collect::<Result<Vec<_>, _>>()?;
     members.iter_mut().try_for_each(Counter::enable)?;
-    let status = Command::new("true").status().context("fork")?;
+    let status = waiting::status(&mut Command::new("true")).context("fork")?;
     ensure!(status.success(), "true: {status}");
     Ok(())
 }

@@ -33,6 +33,7 @@ use crate::pmu::{Event as Hardware, Pmu};
 use crate::setting::{pin, Affinity, Setting};
 use crate::tests;
 use crate::trace::{number, tracefs, Event, Record, Same, RUST_TRACE};
+use crate::waiting::{self, Waiting};
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -125,7 +126,7 @@ fn renames(_: &Ctx) -> Result<()> {
 fn forks(_: &Ctx) -> Result<()> {
     let fork = || -> Result<()> {
         for _ in 0..10 {
-            Command::new("/bin/true").status()?;
+            waiting::status(&mut Command::new("/bin/true"))?;
         }
         Ok(())
     };
@@ -150,7 +151,7 @@ fn signals(_: &Ctx) -> Result<()> {
 
 /// Does something of many kinds.
 fn mixed_work() -> Result<()> {
-    Command::new("/bin/true").status()?;
+    waiting::status(&mut Command::new("/bin/true"))?;
     workload::touch(200)?.run();
     times(50, getppid)?;
     rename();
@@ -160,6 +161,7 @@ fn mixed_work() -> Result<()> {
     );
     for _ in 0..10 {
         from.send_to(b"datagram", to.local_addr()?)?;
+        let _waiting = Waiting::for_("a datagram");
         to.recv(&mut [0; 16])?;
         thread::sleep(Duration::from_millis(1));
     }
@@ -541,12 +543,13 @@ fn wakeups_of_another_task(_: &Ctx) -> Result<()> {
         N + 1,
     )?;
     drop(to);
-    child.wait()?;
+    waiting::child(&mut child, "the end of cat")?;
     Ok(())
 }
 
 /// Waits until a task sleeps.
 fn wait_until_asleep(pid: i32) -> Result<()> {
+    let _waiting = Waiting::for_("a process to sleep");
     loop {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         let (_, state) = stat.rsplit_once(") ").context("stat")?;
@@ -1059,7 +1062,7 @@ fn recursion(_: &Ctx) -> Result<()> {
 fn trace_point_of_a_module(_: &Ctx) -> Result<()> {
     const NAME: &str = "kvm_userspace_exit";
     let run = |program: &str, arguments: &[&str]| -> Result<bool> {
-        let output = Command::new(program).args(arguments).output()?;
+        let output = waiting::output(Command::new(program).args(arguments))?;
         Ok(output.status.success())
     };
     let open = || {

@@ -21,7 +21,7 @@ use std::thread;
 use anyhow::{bail, ensure, Context, Result};
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 use nix::sys::signal::{kill, signal, SigHandler, Signal};
-use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::{fork, gettid, pipe, ForkResult, Pid};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
@@ -33,6 +33,7 @@ use crate::pmu::{cpuid, CpuPmu, Event, Mode, Pmu};
 use crate::program::RDPMC_PROBE;
 use crate::setting::{pin, Setting};
 use crate::tests;
+use crate::waiting::{self, Waiting};
 use crate::workload;
 
 /// The needs `InTree`: the kernel takes the width of the counters from the in-tree driver.
@@ -213,7 +214,7 @@ fn in_child(f: impl FnOnce() -> Result<()>) -> Result<WaitStatus> {
                 1
             }
         }),
-        ForkResult::Parent { child } => Ok(waitpid(child, None)?),
+        ForkResult::Parent { child } => Ok(waiting::process(child, None, "the end of a child")?),
     }
 }
 
@@ -255,7 +256,7 @@ impl Drop for KilledProcess {
     fn drop(&mut self) {
         // If it has ended already, there is nothing to kill.
         let _ = kill(self.0, Signal::SIGKILL);
-        let _ = waitpid(self.0, None);
+        let _ = waiting::process(self.0, None, "the end of a child that was killed");
     }
 }
 
@@ -275,6 +276,7 @@ impl CountingProcess {
             ForkResult::Parent { child } => {
                 drop(tell);
                 let other = Self(KilledProcess(child));
+                let _waiting = Waiting::for_("a child to count");
                 let told = File::from(ready).read(&mut [0])?;
                 ensure!(told == 1, "the counting process does not count");
                 Ok(other)
@@ -285,7 +287,7 @@ impl CountingProcess {
     /// Fails if the process has ended.
     fn check(&self) -> Result<()> {
         let Self(KilledProcess(pid)) = self;
-        let status = waitpid(*pid, Some(WaitPidFlag::WNOHANG))?;
+        let status = waiting::look_at(Some(*pid))?;
         ensure!(
             status == WaitStatus::StillAlive,
             "the counting process has ended: {status:?}"
@@ -457,7 +459,7 @@ fn no_rdpmc_without_mapping(ctx: &Ctx) -> Result<()> {
     let page = Page::map(&event)?;
     event.enable()?;
     page.index()?;
-    let status = Command::new(RDPMC_PROBE.install()?.path()).status()?;
+    let status = waiting::status(&mut Command::new(RDPMC_PROBE.install()?.path()))?;
     ensure!(status.code() == Some(0), "RDPMC did not fault: {status}");
     Ok(())
 }
@@ -563,7 +565,7 @@ pub(super) fn dirty_counters_are_cleared_for_children(ctx: &Ctx) -> Result<()> {
             }
             ForkResult::Parent { child } => {
                 drop((page, event, goes));
-                let status = waitpid(child, None)?;
+                let status = waiting::process(child, None, "the end of a child of the child")?;
                 ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
                 Ok(())
             }

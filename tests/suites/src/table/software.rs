@@ -10,7 +10,7 @@ use crate::suite::Suite;
 /// The suites.
 pub const SUITES: &[Suite] = &[
     Suite::new("trace", &[&[TraceCompare, Trace, LimitsTrace]]).kernel_arguments(SCHEDSTATS),
-    Suite::new("clock", &[&[Clock, ClockCompare]]),
+    Suite::new("clock", &[&[Clock, ClockCompare, Waits]]),
     Suite::new("probes", &[&[Probes]]),
     Suite::new("example", &[&[Example]]).example("switch_pmu"),
     Suite::new("no-pmu", &[&[NoPmu]])

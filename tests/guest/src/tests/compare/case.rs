@@ -24,6 +24,7 @@ use tempfile::TempDir;
 use super::attr::{self, bits, Attr, Field};
 use crate::generic_events::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use crate::pmu::{CpuPmu, Pmu};
+use crate::waiting;
 use crate::workload::{self, Workload};
 
 /// The `type` of an event.
@@ -618,7 +619,7 @@ impl Drop for World {
     fn drop(&mut self) {
         // This fails only if the child has already ended.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = waiting::child(&mut self.child, "the end of the child");
     }
 }
 

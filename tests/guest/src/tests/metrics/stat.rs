@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::pmu::Pmu;
 use crate::program::Installed;
 use crate::tool::Perf;
+use crate::waiting;
 
 /// What perf asks the kernel for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,7 +154,7 @@ pub fn stat(program: &Installed, arguments: &[&str]) -> Result<Stat> {
     fs::write(&file, "")?;
     let stat = Perf::new("stat").args(["--all-user", "-j", "-o"]);
     let mut stat = stat.args([&file]).args(arguments).args([program.path()]);
-    let output = stat.command().output().context("perf")?;
+    let output = waiting::output(stat.command()).context("perf")?;
     let rows = fs::read_to_string(&file)?;
     let rows = rows.lines().filter(|line| line.starts_with('{'));
     let rows: Vec<_> = rows.map(Row::parse).collect::<Result<_>>()?;

@@ -25,6 +25,7 @@ use crate::setting::pin;
 use crate::tests::{cpus, expect};
 use crate::tool::{check, parse_rows};
 use crate::trace;
+use crate::waiting;
 
 /// What comes before the function in the program's file.
 const MARKER: &[u8] = b"probed: ";
@@ -89,7 +90,7 @@ pub(super) fn of_one_process(_: &Ctx) -> Result<()> {
 fn trace_event(names: &[&str]) -> Result<(String, String)> {
     const TOOL: &str = "/mnt/checkout/tools/trace-event";
     let mut tool = Command::new(TOOL);
-    let output = tool.args(names).output().context(TOOL)?;
+    let output = waiting::output(tool.args(names)).context(TOOL)?;
     let output = check(&tool, output)?;
     let events = String::from_utf8(output.stdout)?;
     Ok((events.trim_end().into(), String::from_utf8(output.stderr)?))
@@ -139,7 +140,7 @@ pub(super) fn typed(_: &Ctx) -> Result<()> {
         let mut perf = Command::new("sh");
         let command = "exec perf stat -x, -e \"$0\" \"$1\" 9< \"$1\"";
         perf.args(["-c", command, &event, &path]);
-        let output = perf.output().context("perf")?;
+        let output = waiting::output(&mut perf).context("perf")?;
         let rows = parse_rows(&check(&perf, output)?)?;
         let [row] = &rows[..] else {
             bail!("{place}: {rows:?}");

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tests that wait too long, to see what comes of that.
+
+use std::io::Read;
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+use suites::NO_SUITE;
+
+use super::Limits;
+use crate::ctx::{Ctx, Test, RUST_PMU};
+use crate::ktap::{self, Entry};
+use crate::program::Running;
+use crate::tests;
+
+/// They run in this order. The last one ends the program.
+const TESTS: &[Test] = tests![
+    for_a_child,
+    for_an_orphan,
+    without_a_name,
+    not_at_all,
+    for_ever
+];
+
+const LIMIT: Duration = Duration::from_secs(1);
+
+fn for_a_child(_: &Ctx) -> Result<()> {
+    super::output(Command::new("sleep").arg("1000"))?;
+    Ok(())
+}
+
+/// The child's child has the pipe.
+fn for_an_orphan(_: &Ctx) -> Result<()> {
+    super::output(Command::new("sh").args(["-c", "sleep 1001 & true"]))?;
+    Ok(())
+}
+
+fn without_a_name(_: &Ctx) -> Result<()> {
+    let mut sleep = Command::new("sleep");
+    let mut sleep = Running(sleep.arg("1002").stdout(Stdio::piped()).spawn()?);
+    let mut pipe = sleep.0.stdout.take().context("no pipe")?;
+    pipe.read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+fn not_at_all(_: &Ctx) -> Result<()> {
+    Ok(())
+}
+
+fn for_ever(_: &Ctx) -> Result<()> {
+    let _waiting = super::Waiting::for_("nobody");
+    loop {
+        thread::sleep(Duration::from_secs(1_000));
+    }
+}
+
+/// Runs the tests.
+pub fn run() -> Result<ExitCode> {
+    let ctx = Ctx {
+        suite: &NO_SUITE,
+        pmu: RUST_PMU.to_owned(),
+        seed: 1,
+        no_counters: None,
+        cpus: None,
+    };
+    let entry = |test: &'static Test| Entry {
+        ctx: &ctx,
+        test,
+        title: test.title(),
+    };
+    super::start(Limits {
+        wait: LIMIT,
+        test: LIMIT,
+        grace: LIMIT,
+        with_timers: false,
+    })?;
+    ktap::run_each(&TESTS.iter().map(entry).collect::<Vec<_>>());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Checks what the tests printed, and how they ended.
+pub fn verify(output: &Output) -> Result<()> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut rest = &*text;
+    // In this order.
+    for part in [
+        "# waited too long for the end of \"sleep\" \"1000\"; the tasks of the test:\n",
+        " sleep: S, in ",
+        "not ok 1 check::for_a_child # waited too long for the end of \"sleep\" \"1000\"\n",
+        " sleep: S, in ",
+        "not ok 2 check::for_an_orphan # waited too long for the end of \"sh\" ",
+        "# waited too long for the end of the test, or ",
+        "not ok 3 check::without_a_name # waited too long for the end of the test, or ",
+        "ok 4 check::not_at_all\n",
+        "# waited too long for nobody; ",
+        "not ok 5 check::for_ever # waited too long for nobody\n",
+        "Bail out! ",
+    ] {
+        let at = rest.find(part);
+        let at = at.with_context(|| format!("no {part:?} at its place in\n{text}"))?;
+        rest = &rest[at + part.len()..];
+    }
+    ensure!(output.status.code().is_none(), "{}", output.status);
+    Ok(())
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+    use std::env;
+
+    /// What the child of [`waits_have_limits`] runs.
+    #[test]
+    #[ignore = "it waits too long"]
+    fn waits_too_long() {
+        run().unwrap();
+    }
+
+    #[test]
+    fn waits_have_limits() {
+        let mut child = Command::new(env::current_exe().unwrap());
+        child.args(["--ignored", "--exact", "--nocapture", "--test-threads=1"]);
+        let output = super::super::output(child.arg("waiting::check::unit_tests::waits_too_long"));
+        verify(&output.unwrap()).unwrap();
+    }
+}
