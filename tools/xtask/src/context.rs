@@ -148,6 +148,11 @@ impl GuestLogs {
         self.file("registers.log")
     }
 
+    /// What the kernel of a guest that timed out said of its tasks, CPUs and timers.
+    pub fn sysrq(&self) -> PathBuf {
+        self.file("sysrq.log")
+    }
+
     /// The backtraces of QEMU's threads when a guest timed out.
     pub fn threads(&self) -> PathBuf {
         self.file("threads.log")

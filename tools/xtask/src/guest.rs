@@ -32,6 +32,7 @@ use crate::pump::{Pump, Sink};
 use crate::qemu::Qemu;
 use crate::saver::Saver;
 use crate::signals::{self, TerminalModes};
+use crate::sysrq::Keyboard;
 use settings::Settings;
 use wait::{wait, Limit};
 
@@ -160,6 +161,7 @@ impl Guest<'_> {
             }
         }
         let is_saved = self.suite.is_some_and(|it| it.event == SystemEvent::Saved);
+        let mut keyboard = Keyboard::new(run.path())?;
         let saver = match is_saved {
             true => Some(Saver::start(run.path(), &monitor)?),
             false => None,
@@ -179,14 +181,16 @@ impl Guest<'_> {
                 Some(Limit::new(time, self.limit, Instant::now()))
             }
         };
-        let save = |pid| {
-            if let Err(error) = monitor::save(self.logs, &monitor, settings.cpus, pid) {
+        let mut save = |pid| {
+            // The registers first: to answer, the kernel has to do something else.
+            let saved = monitor::save(self.logs, &monitor, settings.cpus, pid);
+            if let Err(error) = saved.and_then(|()| keyboard.save(self.logs, &monitor)) {
                 eprintln!("cannot save the state of the guest: {error:#}");
             }
         };
         let mut is_restored = false;
         let stopped = loop {
-            let stopped = wait(child, &mut limit, tell.clone(), &news, save)?;
+            let stopped = wait(child, &mut limit, tell.clone(), &news, &mut save)?;
             match &saver {
                 Some(saver) if stopped.is_none() && saver.take_saved() => {
                     if !is_restored {

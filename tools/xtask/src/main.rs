@@ -45,6 +45,7 @@ mod selftests;
 mod signals;
 mod source;
 mod step;
+mod sysrq;
 mod test;
 mod tsc;
 

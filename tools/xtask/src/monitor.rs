@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::context::GuestLogs;
 
 /// How long an answer may take. A QEMU that hangs itself gives none.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// QEMU's monitor, by the protocol QMP (docs/interop/qmp-spec.rst of QEMU).
 pub struct Monitor {

@@ -11,6 +11,7 @@ use suites::SystemEvent;
 use super::settings::Settings;
 use super::{Guest, Parts};
 use crate::context::Context;
+use crate::sysrq::{self, CONSOLE};
 use crate::tsc;
 
 impl Guest<'_> {
@@ -57,10 +58,11 @@ impl Guest<'_> {
             .arg("-chardev")
             // A QEMU that restores the guest adds to it.
             .arg(format!(
-                "file,id=console,append=on,path={}",
-                self.logs.console().display()
+                "file,id={CONSOLE},append=on,path={},input-path={}",
+                self.logs.console().display(),
+                sysrq::input(run).display()
             ))
-            .args(["-serial", "chardev:console"])
+            .args(["-serial", &format!("chardev:{CONSOLE}")])
             .args(["-device", "virtio-serial-pci"]);
         for (tag, path, access) in [
             ("root", parts.root.as_path(), ",readonly=on"),

@@ -16,6 +16,7 @@ impl Guest<'_> {
             Outcome::TimedOut => format!(
                 "the guest {} in {} s and was stopped (TIMEOUT= sets the limit).\n\
                  The registers and local APICs of its CPUs: {}\n\
+                 The tasks, CPUs and timers of its kernel: {}\n\
                  The backtraces of QEMU's threads: {}",
                 match self.limit {
                     LimitOf::Guest => "did not finish",
@@ -23,6 +24,7 @@ impl Guest<'_> {
                 },
                 self.options.seconds(),
                 self.logs.registers().display(),
+                self.logs.sysrq().display(),
                 self.logs.threads().display()
             ),
             Outcome::Died => "the guest ended before its command did".to_owned(),

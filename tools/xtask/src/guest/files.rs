@@ -81,6 +81,8 @@ impl Guest<'_> {
         }
         if let Some(suite) = self.suite {
             set("RUST_PERF_SUITE", suite.name);
+            // What the tests wait for has shorter limits.
+            set("RUST_PERF_TIMEOUT", &self.options.seconds().to_string());
             match suite.event {
                 SystemEvent::Kexec => copy(&parts.initramfs, &run.join("initramfs"))?,
                 // A shell needs what 9p has.

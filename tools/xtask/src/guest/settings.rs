@@ -10,6 +10,8 @@ use super::{Options, Pmu};
 const KERNEL_ARGUMENTS: &[&str] = &[
     "console=ttyS0",
     "loglevel=5",
+    // xtask has the kernel of a silent guest say where its tasks are.
+    "sysrq_always_enabled",
     // A kernel that has panicked ends the guest.
     "panic=-1",
     "oops=panic",
