@@ -4,6 +4,7 @@
 #include <linux/btf.h>
 #include <linux/cpuhotplug.h>
 #include <linux/ftrace.h>
+#include <linux/hardirq.h>
 #include <linux/hrtimer.h>
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
@@ -26,6 +27,14 @@
 /* Kernels before 7.3 have no mediated vPMU. */
 #ifndef PERF_PMU_CAP_MEDIATED_VPMU
 #define PERF_PMU_CAP_MEDIATED_VPMU 0
+#endif
+
+/* The word of irq_stat that counts PMIs. Older kernels have a member for each count. */
+#ifdef inc_perf_irq_stat
+static const size_t RUST_PERF_PMI_COUNT =
+	offsetof(irq_cpustat_t, counts) + IRQ_COUNT_APIC_PERF * sizeof(unsigned int);
+#else
+static const size_t RUST_PERF_PMI_COUNT = offsetof(irq_cpustat_t, apic_perf_irqs);
 #endif
 
 /* bindgen does not evaluate BIT(). */

@@ -70,7 +70,6 @@ ssize_t rust_perf_show_cpumask(struct device *dev,
 bool rust_perf_has_apic(void);
 void rust_perf_apic_write_lvtpc(u32 value);
 u32 rust_perf_apic_read_lvtpc(void);
-void rust_perf_count_pmi(void);
 int rust_perf_rdmsr_safe(u32 msr, u64 *value);
 int rust_perf_wrmsr_safe(u32 msr, u64 value);
 bool rust_perf_is_user_fault(unsigned long address);

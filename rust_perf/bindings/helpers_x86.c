@@ -6,7 +6,6 @@
 
 #include <linux/cpumask.h>
 #include <linux/err.h>
-#include <linux/hardirq.h>
 #include <linux/mm_types.h>
 #include <linux/perf_event.h>
 #include <linux/preempt.h>
@@ -156,16 +155,6 @@ u32 rust_perf_apic_read_lvtpc(void)
 	if (x2apic_mode)
 		return native_apic_msr_read(APIC_LVTPC);
 	return native_apic_mem_read(APIC_LVTPC);
-}
-
-/* Older kernels name the member instead. */
-#ifndef inc_perf_irq_stat
-#define inc_perf_irq_stat() inc_irq_stat(apic_perf_irqs)
-#endif
-
-void rust_perf_count_pmi(void)
-{
-	inc_perf_irq_stat();
 }
 
 int rust_perf_rdmsr_safe(u32 msr, u64 *value)

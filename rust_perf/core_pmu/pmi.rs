@@ -139,7 +139,7 @@ impl CpuPmu<'_> {
     #[inline(always)]
     fn note_overflows(self, interrupt: Interrupt<'_>, overflows: u32) {
         self.state().window.expect(overflows);
-        // In-tree: `inc_perf_irq_stat()`, once for an NMI in which a counter is found to have overflowed.
+        // Once for an NMI in which an overflow was found, as in-tree.
         nmi::count_pmi(&interrupt);
     }
 

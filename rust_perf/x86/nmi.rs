@@ -9,6 +9,7 @@ use crate::{
     system::irq::Interrupt, //
 };
 use core::{
+    arch::asm,
     marker::PhantomPinned,
     ptr::{
         self,
@@ -53,10 +54,33 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn handle_unknown(&self, interrupt: &Interrupt<'_>) -> Return;
 }
 
-/// Counts a PMI in the row PMI of /proc/interrupts.
+/// The segment of a CPU's own variables (`__percpu_seg` in `arch/x86/include/asm/percpu.h`).
+#[cfg(CONFIG_SMP)]
+macro_rules! percpu_seg {
+    () => {
+        "gs:"
+    };
+}
+#[cfg(not(CONFIG_SMP))]
+macro_rules! percpu_seg {
+    () => {
+        ""
+    };
+}
+
+/// Counts a PMI in the row PMI of /proc/interrupts. In-tree: `inc_perf_irq_stat()`.
+#[inline(always)]
 pub(crate) fn count_pmi(_: &Interrupt<'_>) {
-    // SAFETY: The function adds 1 to a word of this CPU's, in one instruction.
-    unsafe { bindings::rust_perf_count_pmi() };
+    // SAFETY: `irq_stat` is a variable of this CPU's, which has a word for this at the offset. Only the CPU
+    // itself changes it, by single instructions like this one.
+    unsafe {
+        asm!(
+            concat!("inc dword ptr ", percpu_seg!(), "[rip + {irq_stat} + {pmis}]"),
+            irq_stat = sym bindings::irq_stat,
+            pmis = const bindings::RUST_PERF_PMI_COUNT,
+            options(nostack)
+        )
+    };
 }
 
 /// The address of the one [`Registration`], 0 if there is none.

@@ -39,26 +39,42 @@ impl<R: Registers> Counters<'_, R> {
     /// A generation that must run the counters to clear the status is read again until no new bit
     /// appears.
     #[inline(always)]
-    pub fn take_overflows(self, mut found: impl FnMut()) -> CounterSet {
+    pub fn take_overflows(self, found: impl FnOnce()) -> CounterSet {
         let Some(global) = self.caps.generation.global else {
             return CounterSet::EMPTY;
         };
-        let mut overflowed = CounterSet::EMPTY;
+        // The other bits of GLOBAL_STATUS belong to others, such as Processor Trace.
+        let status = self.regs.rdmsr(global.status);
+        let overflowed = CounterSet::from_bits(status) & self.caps.with_status();
+        if overflowed.is_empty() {
+            return overflowed;
+        }
+        found();
+        self.clear_status(global, overflowed.bits() | status & CTR_FRZ);
+        if global.clears_while_on {
+            self.take_more_overflows(global, overflowed)
+        } else {
+            overflowed
+        }
+    }
+
+    /// Takes the counters that overflow while the status is cleared, and adds them to `overflowed`.
+    #[inline(never)]
+    fn take_more_overflows(
+        self,
+        global: &GlobalRegisters,
+        mut overflowed: CounterSet,
+    ) -> CounterSet {
         loop {
-            // The other bits of GLOBAL_STATUS belong to others, such as Processor Trace.
+            // The counters have run meanwhile.
+            self.shadow.known.set(0);
             let status = self.regs.rdmsr(global.status);
             let new = CounterSet::from_bits(status) & self.caps.with_status() & !overflowed;
             if new.is_empty() {
                 return overflowed;
             }
             overflowed = overflowed | new;
-            found();
             self.clear_status(global, new.bits() | status & CTR_FRZ);
-            if !global.clears_while_on {
-                return overflowed;
-            }
-            // The counters have run meanwhile.
-            self.shadow.known.set(0);
         }
     }
 
