@@ -106,14 +106,14 @@ impl Ctx {
         Pmu::find(&self.pmu)
     }
 
-    /// Restricts the calling thread to the CPUs to run on, until the result is dropped.
-    pub fn enter(&self) -> Result<Option<Affinity>> {
-        let Some(cpus) = &self.cpus else {
-            return Ok(None);
-        };
+    /// Restricts the calling thread to the CPUs to run on. It has its present affinity again when the
+    /// result is dropped, even if it has bound itself to a CPU meanwhile.
+    pub fn enter(&self) -> Result<Affinity> {
         let affinity = Affinity::save()?;
-        affinity.restrict_to(cpus)?;
-        Ok(Some(affinity))
+        if let Some(cpus) = &self.cpus {
+            affinity.restrict_to(cpus)?;
+        }
+        Ok(affinity)
     }
 
     /// Whether the module is in the place of the in-tree driver, whose PMUs' names it has.

@@ -197,7 +197,7 @@ impl Drop for Affinity {
     }
 }
 
-/// Binds a thread to one CPU, for good.
+/// Binds a thread to one CPU. The thread of a test has its affinity again after the test.
 pub fn pin(thread: Pid, cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;
