@@ -191,8 +191,9 @@ fn parse_number(text: &str) -> Result<u64> {
 }
 
 /// Every file in `events/` of each PMU of the module is `term=number`, or several of these with commas
-/// between, and each term is a field of `format/` that has room for the number. Programs other than perf
-/// read them as well, and understand nothing else. The files with units and scales are perf's own.
+/// between, and each term is a field of `format/` that has room for the number. A term alone stands for 1
+/// (Documentation/ABI/testing/sysfs-bus-event_source-devices-events). Programs other than perf read these
+/// files as well, and understand nothing else. The files with units and scales are perf's own.
 fn events_are_numbers(ctx: &Ctx) -> Result<()> {
     let mut pmus: Vec<_> = fs::read_dir("/sys/bus/event_source/devices")?
         .map(|entry| Ok(entry?.path()))
@@ -215,7 +216,7 @@ fn events_are_numbers(ctx: &Ctx) -> Result<()> {
             let text = content(&path)?;
             for term in text.split(',') {
                 let what = || format!("{}: {text}", path.display());
-                let (name, value) = term.split_once('=').with_context(what)?;
+                let (name, value) = term.split_once('=').unwrap_or((term, "1"));
                 let value = parse_number(value).with_context(what)?;
                 let bits = fields.get(name).with_context(what)?;
                 ensure!(value.checked_shr(*bits).unwrap_or(0) == 0, "{}", what());
