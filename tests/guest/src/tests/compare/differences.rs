@@ -223,16 +223,18 @@ static DIFFERENCES: [Difference; 13] = [
     ),
 ];
 
+thread_local! {
+    /// rust_pmu, if it is there. To find it takes longer than the call of a case.
+    static OURS: Option<Side> = Pmu::find(RUST_PMU).ok().map(|pmu| Side::new(pmu, 0));
+}
+
 /// Whether the PMU under test has perf's generic events by name only.
 fn names_only() -> bool {
-    Pmu::find(RUST_PMU).is_ok_and(|pmu| pmu.has_names_only())
+    OURS.with(|ours| ours.as_ref().is_some_and(|ours| ours.pmu.has_names_only()))
 }
 
 /// Whether rust_pmu has an event of its own for a generic one.
 fn has_name(case: &Case) -> bool {
-    thread_local! {
-        static OURS: Option<Side> = Pmu::find(RUST_PMU).ok().map(|pmu| Side::new(pmu, 0));
-    }
     OURS.with(|ours| {
         let ours = ours.as_ref();
         ours.is_some_and(|ours| ours.by_name(case).is_some())
