@@ -2,6 +2,7 @@
 //! What in-tree events leave in the registers.
 
 use anyhow::{ensure, Result};
+use nix::sched::sched_getcpu;
 use nix::unistd::gettid;
 
 use super::super::rdpmc_orders::machine::{count_in_tree, Machine};
@@ -13,7 +14,8 @@ use crate::setting::pin;
 /// A task that has an event mapped finds 0 in all other registers that RDPMC reads after events of the
 /// in-tree driver have counted in them, slots and metrics included.
 pub(super) fn in_tree_events_leave_nothing(ctx: &Ctx) -> Result<()> {
-    pin(gettid(), 0)?;
+    // On a hybrid CPU this is a core of the PMU's type.
+    pin(gettid(), sched_getcpu()?)?;
     let machine = Machine::new(ctx)?;
     machine.check()?;
     count_in_tree(&machine.in_tree)?;
