@@ -22,7 +22,7 @@ use crate::module;
 use crate::pmu::Pmu;
 use crate::tests;
 use crate::tool::Perf;
-use crate::waiting::{self, Waiting};
+use crate::waiting;
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -129,21 +129,12 @@ fn switches_of(thread: Pid) -> Result<u64> {
     Ok(field("voluntary_ctxt_switches:")? + field("nonvoluntary_ctxt_switches:")?)
 }
 
-/// Waits until a thread that has been woken sleeps in futex() again. Returns how often it was
-/// switched from until then.
+/// Waits until a thread that has been woken sleeps again. Returns how often it was switched from until then.
 ///
-/// The state in /proc is S only once the thread has run: until then it is R, even if another
-/// CPU has yet to put it in its queue. The number of the system call is there only when the
-/// thread is off its CPU, but also before it has run (collect_syscall() in lib/syscall.c). So
-/// both are needed, in this order. Once the sender has let go of the channel, nothing but an
-/// empty channel makes the receiver sleep there, and it sleeps until the next message.
-fn wait_until_asleep(thread: Pid) -> Result<u64> {
-    let futex = format!("{} ", libc::SYS_futex);
-    let file = |name: &str| fs::read_to_string(format!("/proc/self/task/{thread}/{name}"));
-    let _waiting = Waiting::for_("a thread to sleep");
-    while !(file("status")?.contains("State:\tS") && file("syscall")?.starts_with(&futex)) {
-        thread::yield_now();
-    }
+/// Once the sender has let go of the channel, nothing but an empty channel makes the receiver sleep, and it
+/// sleeps until the next message.
+fn switches_until_asleep(thread: Pid) -> Result<u64> {
+    waiting::asleep(thread)?;
     switches_of(thread)
 }
 
@@ -159,7 +150,7 @@ fn another_thread(_: &Ctx) -> Result<()> {
             while waiting::receive(&told, "another message, or none").is_ok() {}
         });
         let thread = waiting::receive(&introduced, "the ID of a thread")?;
-        let mut all = wait_until_asleep(thread)?;
+        let mut all = switches_until_asleep(thread)?;
         let result = (|| {
             let mut leader = Builder::new(Software::CONTEXT_SWITCHES)
                 .include_kernel()
@@ -173,7 +164,7 @@ fn another_thread(_: &Ctx) -> Result<()> {
             let first = all;
             for _ in 0..TIMES {
                 tell.send(())?;
-                all = wait_until_asleep(thread)?;
+                all = switches_until_asleep(thread)?;
             }
             leader.disable_group()?;
             let count = event.read()?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::errno::Errno;
-use nix::unistd::gettid;
+use nix::unistd::{gettid, Pid};
 use perf_event::events::Raw;
 use perf_event::{Builder, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{
@@ -486,12 +486,13 @@ fn wakeups_of_another_task(_: &Ctx) -> Result<()> {
         child.stdout.take().context("stdout")?,
     );
     let pid = child.id() as i32;
-    pin(nix::unistd::Pid::from_raw(pid), 1)?;
+    let task = Pid::from_raw(pid);
+    pin(task, 1)?;
     let _affinity = Affinity::pinned_to(0)?;
     let mut round_trip = || -> Result<()> {
         to.write_all(b"x")?;
         from.read_exact(&mut [0])?;
-        wait_until_asleep(pid)
+        Ok(waiting::asleep(task)?)
     };
     round_trip()?;
     // Not in groups: the in-tree PMU does not look for an event behind a leader of another PMU.
@@ -545,19 +546,6 @@ fn wakeups_of_another_task(_: &Ctx) -> Result<()> {
     drop(to);
     waiting::child(&mut child, "the end of cat")?;
     Ok(())
-}
-
-/// Waits until a task sleeps.
-fn wait_until_asleep(pid: i32) -> Result<()> {
-    let _waiting = Waiting::for_("a process to sleep");
-    loop {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let (_, state) = stat.rsplit_once(") ").context("stat")?;
-        if state.starts_with('S') {
-            return Ok(());
-        }
-        thread::yield_now();
-    }
 }
 
 /// sched_stat_runtime counts nanoseconds, not hits.

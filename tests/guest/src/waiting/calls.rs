@@ -5,10 +5,12 @@
     reason = "they are called here alone, within a wait that has a name"
 )]
 
+use std::fs;
 use std::io;
 use std::process::{Child, Command, ExitStatus, Output};
 use std::sync::mpsc::{Receiver, RecvError};
 use std::sync::Barrier;
+use std::thread;
 
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
@@ -64,6 +66,20 @@ pub fn meet(barrier: &Barrier, what: &str) {
 pub fn rest_of(child: Child, what: &str) -> io::Result<Output> {
     let _waiting = Waiting::for_(what);
     child.wait_with_output()
+}
+
+/// Waits until a task sleeps, and is off its CPU.
+///
+/// The state in /proc is S from when the task has decided to sleep, but not for a task that was woken and has
+/// yet to run. /proc/TASK/syscall says `running` until the task is off its CPU, but no longer once it was
+/// woken (collect_syscall() in lib/syscall.c). So both are needed, in this order.
+pub fn asleep(task: Pid) -> io::Result<()> {
+    let file = |name: &str| fs::read_to_string(format!("/proc/{task}/{name}"));
+    let _waiting = Waiting::for_(format_args!("task {task} to sleep"));
+    while !file("status")?.contains("State:\tS") || file("syscall")?.starts_with("running") {
+        thread::yield_now();
+    }
+    Ok(())
 }
 
 /// What has become of a child, or of any child. Does not wait.

@@ -16,7 +16,7 @@ mod memory;
 mod tasks;
 mod watchdog;
 
-pub use self::calls::{child, look_at, meet, output, process, receive, rest_of, status};
+pub use self::calls::{asleep, child, look_at, meet, output, process, receive, rest_of, status};
 
 use std::env;
 use std::fmt::Display;

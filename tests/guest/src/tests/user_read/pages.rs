@@ -15,6 +15,7 @@ use super::{expect_child_succeeds, KilledProcess, Page, SETTING};
 use crate::ctx::Ctx;
 use crate::pmu::{Event, Pmu};
 use crate::setting::{pin, Setting};
+use crate::waiting;
 use crate::workload;
 
 /// An event, and when its page is mapped. This task runs on CPU 0.
@@ -72,6 +73,9 @@ impl Case {
             _ => &mut builder,
         };
         if let Some(KilledProcess(pid)) = &task {
+            if self != Self::OfRunningTask {
+                waiting::asleep(*pid)?;
+            }
             builder.observe_pid(pid.as_raw());
         }
         let mut event = builder.build()?;
