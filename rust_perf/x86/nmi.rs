@@ -14,6 +14,13 @@ use core::{
     ptr::{
         self,
         NonNull, //
+    },
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{
+            Relaxed,
+            SeqCst, //
+        }, //
     }, //
 };
 use kernel::{
@@ -21,14 +28,10 @@ use kernel::{
     ffi::{
         c_int,
         c_uint,
-        c_ulong, //
+        c_ulong,
+        c_void, //
     },
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Full,
-        Relaxed, //
-    },
     types::Opaque, //
 };
 
@@ -83,10 +86,11 @@ pub(crate) fn count_pmi(_: &Interrupt<'_>) {
     };
 }
 
-/// The address of the one [`Registration`], 0 if there is none.
+/// The address of the one [`Registration`], null if there is none.
 ///
-/// The kernel passes no data to NMI handlers, so the handler finds it here.
-static REGISTRATION: Atomic<usize> = Atomic::new(0);
+/// The kernel passes no data to NMI handlers, so the handler finds it here. It is not one of the kernel's
+/// atomics, which are called as functions: each NMI reads it.
+static REGISTRATION: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// The name of the handlers, by which the kernel unregisters them.
 const NAME: &CStr = c"rust_perf";
@@ -124,8 +128,9 @@ impl<H: Handler> Registration<H> {
             handler,
             _pin: PhantomPinned,
             _: {
-                let address = this.as_ptr() as usize;
-                REGISTRATION.cmpxchg(0, address, Full).map_err(|_| EBUSY)?;
+                REGISTRATION
+                    .compare_exchange(ptr::null_mut(), this.as_ptr().cast(), SeqCst, Relaxed)
+                    .map_err(|_| EBUSY)?;
                 // SAFETY: The actions are initialised and pinned, and unregistered before they go away.
                 to_result(unsafe {
                     bindings::__register_nmi_handler(
@@ -133,7 +138,7 @@ impl<H: Handler> Registration<H> {
                         Opaque::cast_into(&raw const (*this.as_ptr()).action),
                     )
                 })
-                .inspect_err(|_| REGISTRATION.store(0, Relaxed))?;
+                .inspect_err(|_| REGISTRATION.store(ptr::null_mut(), Relaxed))?;
                 // SAFETY: As above.
                 to_result(unsafe {
                     bindings::__register_nmi_handler(
@@ -143,7 +148,7 @@ impl<H: Handler> Registration<H> {
                 })
                 .inspect_err(|_| {
                     unregister(bindings::NMI_LOCAL);
-                    REGISTRATION.store(0, Relaxed);
+                    REGISTRATION.store(ptr::null_mut(), Relaxed);
                 })?;
             },
         }? Error)
@@ -155,7 +160,7 @@ impl<H: Handler> PinnedDrop for Registration<H> {
     fn drop(self: Pin<&mut Self>) {
         unregister(bindings::NMI_UNKNOWN);
         unregister(bindings::NMI_LOCAL);
-        REGISTRATION.store(0, Relaxed);
+        REGISTRATION.store(ptr::null_mut(), Relaxed);
     }
 }
 
@@ -216,7 +221,7 @@ unsafe fn call<H: Handler>(
     regs: *mut bindings::pt_regs,
     method: impl FnOnce(&H, &Interrupt<'_>) -> Return,
 ) -> c_int {
-    let registration = ptr::with_exposed_provenance::<Registration<H>>(REGISTRATION.load(Relaxed));
+    let registration = REGISTRATION.load(Relaxed).cast::<Registration<H>>();
     // SAFETY: A `Registration<H>` is registered by the safety requirement. There is only one, and
     // `REGISTRATION` is its address, by its type invariant.
     let registration = unsafe { &*registration };
