@@ -100,14 +100,21 @@ impl CpuPmu<'_> {
             }
         }
         if !cpu.tenure.is_ours() {
-            hardware.in_tree.pause(self.irqs_disabled());
-            self.counters().take_over();
-            // What is in them is not known. `take_over` programs them, but does not write them.
-            cpu.dirty.add(hardware.capabilities.readable());
-            hardware.apic.deliver_pmi_as_nmi();
-            cpu.tenure.set_ownership(Ownership::Ours);
+            self.take_from_others();
         }
         true
+    }
+
+    /// Takes this CPU's counters over, whoever has had them.
+    #[cold]
+    fn take_from_others(self) {
+        let (cpu, hardware) = (self.state(), self.hardware());
+        hardware.in_tree.pause(self.irqs_disabled());
+        self.counters().take_over();
+        // What is in them is not known. `take_over` programs them, but does not write them.
+        cpu.dirty.add(hardware.capabilities.readable());
+        hardware.apic.deliver_pmi_as_nmi();
+        cpu.tenure.set_ownership(Ownership::Ours);
     }
 
     /// Whether this CPU is coming online, and the PMU is for it. The detector of hard lockups opens its

@@ -87,7 +87,9 @@ impl Tenure {
     pub(super) fn take_may_be_changed(&self) -> bool {
         let is_late = self.empty_since.get() != jiffies() as u64;
         let was_lent = self.lent.get();
-        self.lent.set(false);
+        if was_lent {
+            self.lent.set(false);
+        }
         is_late || was_lent
     }
 }

@@ -321,11 +321,12 @@ impl Capabilities {
         self.readable()
     }
 
-    /// The number of bits of a counter.
+    /// The number of bits of a counter. A metric has none of its own, so that the width of one means nothing.
     pub const fn width(&self, counter: Counter) -> u8 {
-        match counter.as_fixed() {
-            Some(_) => self.fixed_width,
-            None => self.gp_width,
+        // One comparison: this is asked whenever a counter is read.
+        match counter.is_gp() {
+            true => self.gp_width,
+            false => self.fixed_width,
         }
     }
 

@@ -82,6 +82,11 @@ impl Counter {
         self.0 as usize
     }
 
+    /// Whether this is a GP counter.
+    pub const fn is_gp(self) -> bool {
+        self.0 < FIXED_BASE
+    }
+
     /// The number of this counter among the fixed counters, if it is one.
     pub const fn as_fixed(self) -> Option<u8> {
         if self.0 < METRICS_BASE {
@@ -99,10 +104,10 @@ impl Counter {
     /// The ECX with which RDPMC reads this counter (SDM vol. 2, RDPMC: bit 30
     /// selects the fixed counters, bit 29 PERF_METRICS).
     pub const fn rdpmc(self) -> u32 {
-        match self.as_fixed() {
-            Some(i) => (1 << 30) | i as u32,
-            None if self.0 >= METRICS_BASE => 1 << 29,
-            None => self.0 as u32,
+        match self.0 {
+            gp @ ..FIXED_BASE => gp as u32,
+            fixed @ FIXED_BASE..METRICS_BASE => (1 << 30) | (fixed - FIXED_BASE) as u32,
+            METRICS_BASE.. => 1 << 29,
         }
     }
 }

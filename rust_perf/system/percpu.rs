@@ -40,27 +40,27 @@ fn possible_cpus() -> impl Iterator<Item = u32> {
     })
 }
 
-/// The offset from a per-CPU allocation to the part of the CPU that the code runs on.
+/// The part of a per-CPU allocation that is that of the CPU that the code runs on (`arch_raw_cpu_ptr()` in
+/// `arch/x86/include/asm/percpu.h`).
 #[cfg(CONFIG_SMP)]
-fn this_cpu_offset() -> usize {
-    let offset: usize;
+fn part_of_this_cpu<S>(parts: NonNull<S>) -> *mut S {
+    let mut part = parts.as_ptr();
     // SAFETY: `this_cpu_off` is a word of each CPU's, and reading it has no other effect. The asm is
     // not `pure`: the task may be on another CPU later.
     unsafe {
         asm!(
-            "mov {}, qword ptr gs:[rip + this_cpu_off]",
-            out(reg) offset,
-            options(nostack, preserves_flags, readonly),
+            "add {part}, qword ptr gs:[rip + this_cpu_off]",
+            part = inout(reg) part,
+            options(nostack, readonly),
         )
     };
-    offset
+    part
 }
 
-/// The offset from a per-CPU allocation to this CPU's part: there is one CPU, and the allocation is its
-/// part.
+/// The part of a per-CPU allocation that is this CPU's: there is one CPU, and the allocation is its part.
 #[cfg(not(CONFIG_SMP))]
-fn this_cpu_offset() -> usize {
-    0
+fn part_of_this_cpu<S>(parts: NonNull<S>) -> *mut S {
+    parts.as_ptr()
 }
 
 impl<S> CpuData<S> {
@@ -90,9 +90,9 @@ impl<S> CpuData<S> {
 
     /// The part of the CPU that the code runs on.
     pub fn this<'a>(&'a self, _: PreemptDisabled<'a>) -> &'a S {
-        // SAFETY: The offset leads from a per-CPU allocation to this CPU's part (`this_cpu_ptr()`),
-        // which is initialised by the type invariant.
-        unsafe { &*self.parts.as_ptr().wrapping_byte_add(this_cpu_offset()) }
+        // SAFETY: By the type invariant these are the parts of a per-CPU allocation, and this CPU's is
+        // initialised. The code stays on this CPU for `'a`.
+        unsafe { &*part_of_this_cpu(self.parts) }
     }
 
     /// The parts of all CPUs.
