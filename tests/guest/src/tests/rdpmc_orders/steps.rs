@@ -12,13 +12,13 @@ pub enum Step {
     Map,
     Unmap,
     Close,
-    /// Only runs.
+    /// Only runs, after the other one.
     Run,
     /// Forks, and waits for the child.
     Fork,
     /// Ends, and the next step is the first one of another task.
     Exit,
-    /// Has in-tree events count, and closes them. It is the first step, or there is none.
+    /// Has in-tree events count, and closes them, before all else.
     InTree,
 }
 
@@ -77,6 +77,16 @@ impl Turn {
     }
 }
 
+/// Whether a step adds something to those before: a task looks at all registers after each of its steps,
+/// so that to run on shows it nothing new.
+fn is_worth_it(before: Option<&Turn>, turn: Turn) -> bool {
+    match turn.step {
+        Step::InTree => before.is_none(),
+        Step::Run => before.is_some_and(|before| before.task != turn.task),
+        _ => true,
+    }
+}
+
 /// All sequences of so many steps of two tasks, of which A does the first one.
 pub fn sequences(length: usize) -> Vec<Vec<Turn>> {
     let mut all = vec![(Vec::new(), [State::Idle; 2])];
@@ -84,10 +94,11 @@ pub fn sequences(length: usize) -> Vec<Vec<Turn>> {
         let longer = |(turns, states): &(Vec<Turn>, [State; 2])| {
             let tasks = if turns.is_empty() { 0..1 } else { 0..2 };
             let (turns, states) = (turns.clone(), *states);
-            let is_first = turns.is_empty();
             let next = tasks.flat_map(|task| Step::ALL.map(|step| Turn { task, step }));
-            let next = next.filter(move |turn| is_first || turn.step != Step::InTree);
             let possible = next.filter_map(move |turn| {
+                if !is_worth_it(turns.last(), turn) {
+                    return None;
+                }
                 let mut states = states;
                 states[turn.task] = states[turn.task].after(turn.step)?;
                 let turns = turns.iter().copied().chain([turn]).collect();
