@@ -16,7 +16,7 @@ use crate::workload;
 pub const TESTS: &[Test] = tests![
     all need [Root, Module];
     load_use_unload: [ExactCounts],
-    hundred_times: [ExactCounts],
+    forty_times: [ExactCounts],
     in_use: [ExactCounts],
     not_twice,
     in_tree_as_before: [InTreeCounts, ExactCounts],
@@ -40,12 +40,12 @@ fn load_use_unload(ctx: &Ctx) -> Result<()> {
     result
 }
 
-/// Of a hundred loads every other one has a sampling event, which counts exactly. The kernel warns of
+/// Of forty loads every other one has a sampling event, which counts exactly. The kernel warns of
 /// nothing.
-fn hundred_times(ctx: &Ctx) -> Result<()> {
+fn forty_times(ctx: &Ctx) -> Result<()> {
     let workload = workload::tight_loop(10_000);
     let mut log = Kmsg::from_now()?;
-    for _ in 0..50 {
+    for _ in 0..20 {
         insert(ctx)?;
         remove()?;
         insert(ctx)?;

@@ -19,8 +19,8 @@ use crate::setting::Setting;
 /// Closing an event waits for RCU, and many threads can do that together.
 const THREADS: u64 = 40;
 /// How often each thread opens and closes an event of each of five probes.
-const ROUNDS: u64 = 50;
-/// All cycles: 10,000.
+const ROUNDS: u64 = 20;
+/// All cycles: 4,000.
 const CYCLES: u64 = THREADS * ROUNDS * 5;
 
 /// What the kernel has allocated: objects of slabs, if it tells (CONFIG_SLUB_DEBUG), and bytes of data
@@ -87,7 +87,7 @@ fn open_and_close(probes: &[Probe]) -> Result<()> {
     })
 }
 
-/// After 10,000 cycles there is no probe, breakpoint, reference or memory left.
+/// After 4,000 cycles there is no probe, breakpoint, reference or memory left.
 pub(super) fn opened_and_closed(_: &Ctx) -> Result<()> {
     let _expedited = Setting::change("/sys/kernel/rcu_expedited", 1)?;
     let dir = tempfile::tempdir()?;
