@@ -77,6 +77,12 @@ impl NmiWindow {
         }
     }
 
+    /// Expects a PMI that masks LVTPC when it is delivered: there is one at most, until LVTPC is unmasked, and
+    /// it does not matter when it comes. See [`Self::take_all_expected`].
+    pub(super) fn expect_masked(&self) {
+        self.expected.set(1);
+    }
+
     /// Expects this many PMIs more.
     pub(super) fn expect(&self, pmis: u32) {
         self.open();

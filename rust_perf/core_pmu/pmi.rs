@@ -138,7 +138,11 @@ impl CpuPmu<'_> {
     /// second time.
     #[inline(always)]
     fn note_overflows(self, interrupt: Interrupt<'_>, overflows: u32) {
-        self.state().window.expect(overflows);
+        let window = &self.state().window;
+        match self.hardware().lvtpc_order {
+            Some(_) => window.expect_masked(),
+            None => window.expect(overflows),
+        }
         // Once for an NMI in which an overflow was found, as in-tree.
         nmi::count_pmi(&interrupt);
     }
