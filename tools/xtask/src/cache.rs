@@ -13,6 +13,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statvfs::statvfs;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::context::Context;
@@ -120,19 +121,107 @@ impl Entry<'_> {
         if entry.is_dir() {
             return Ok(entry);
         }
-        let _lock = lock(&lock_of(ctx, &name), &self.title)?;
+        let lock = lock(&lock_of(ctx, &name), &self.title)?;
         if entry.is_dir() {
             return Ok(entry);
         }
         need_space(&ctx.cache, self.megabytes, &self.title)?;
         let step = Step::start(ctx, self.name, &self.title)?;
-        let staging = Staging::create(ctx.cache.join(format!(".staging-{name}")))?;
-        make(&step, staging.path())
-            .and_then(|()| Ok(staging.commit(&entry)?))
+        let making = Making::start(ctx, &name, lock)?;
+        make(&step, making.path())
+            .and_then(|()| making.commit())
             .map_err(|error| step.explain(error))?;
         step.done();
         Ok(entry)
     }
+
+    /// Begins to make the entry, which is not there. `None` if another run does so.
+    pub fn try_make(&self, ctx: &Context) -> Result<Option<Making>> {
+        let name = self.full_name();
+        let Some(lock) = try_lock(&lock_of(ctx, &name))? else {
+            return Ok(None);
+        };
+        need_space(&ctx.cache, self.megabytes, &self.title)?;
+        Making::start(ctx, &name, lock).map(Some)
+    }
+
+    /// Removes the entry, unless another run makes it again.
+    pub fn remove(&self, ctx: &Context) -> Result<()> {
+        remove(&ctx.cache, &self.full_name())
+    }
+}
+
+/// An entry that is being made. Unless it is committed, nothing of it stays.
+pub struct Making {
+    staging: Staging,
+    entry: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Making {
+    fn start(ctx: &Context, name: &str, lock: Flock<File>) -> Result<Self> {
+        Ok(Self {
+            staging: Staging::create(staging_of(&ctx.cache, name))?,
+            entry: ctx.cache.join(name),
+            _lock: lock,
+        })
+    }
+
+    /// The directory to fill.
+    pub fn path(&self) -> &Path {
+        self.staging.path()
+    }
+
+    /// The entry is complete.
+    pub fn commit(self) -> Result<()> {
+        Ok(self.staging.commit(&self.entry)?)
+    }
+}
+
+fn staging_of(cache: &Path, name: &str) -> PathBuf {
+    cache.join(format!(".staging-{name}"))
+}
+
+/// Removes an entry, unless another run makes it again. At no time it is there in part.
+fn remove(cache: &Path, name: &str) -> Result<()> {
+    let Some(_lock) = try_lock(&cache.join(format!(".lock-{name}")))? else {
+        return Ok(());
+    };
+    let staging = Staging::create(staging_of(cache, name))?;
+    match fs::rename(cache.join(name), staging.path()) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Removes entries of this name, those first that were used least recently, until the others
+/// take no more than `megabytes`. The modification time of an entry says when it was used.
+pub fn limit(cache: &Path, name: &str, megabytes: u64) -> Result<()> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(cache)? {
+        let entry = entry?;
+        let full_name = entry.file_name().to_string_lossy().into_owned();
+        let is_one = full_name
+            .rsplit_once('-')
+            .is_some_and(|(first, _)| first == name);
+        // Another run may remove it meanwhile.
+        let size = |path: &Path| -> io::Result<u64> {
+            fs::read_dir(path)?.try_fold(0, |sum, file| Ok(sum + file?.metadata()?.len()))
+        };
+        let read = || Ok::<_, io::Error>((entry.metadata()?.modified()?, size(&entry.path())?));
+        if let (true, Ok((used, size))) = (is_one, read()) {
+            entries.push((used, size, full_name));
+        }
+    }
+    entries.sort_by(|a, b| b.cmp(a));
+    let mut sum = 0;
+    for (_, size, name) in entries {
+        sum += size;
+        if sum > megabytes * 1_000_000 {
+            remove(cache, &name)?;
+        }
+    }
+    Ok(())
 }
 
 /// The lock file of an entry, or of something else in the cache.
@@ -142,6 +231,15 @@ pub fn lock_of(ctx: &Context, name: &str) -> PathBuf {
 
 fn lock_file(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Takes a lock. `None` if another run has it.
+fn try_lock(path: &Path) -> Result<Option<Flock<File>>> {
+    match Flock::lock(lock_file(path)?, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, errno)) => Err(errno.into()),
+    }
 }
 
 /// Takes a lock. Tells the user if another run has it.

@@ -93,6 +93,7 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &guest::Options) -
         suite: None,
         tests: None,
         limit: LimitOf::Guest,
+        may_restore: false,
         options: &options,
     }
     .run_for_user(ctx, &parts)?;

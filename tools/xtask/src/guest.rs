@@ -13,13 +13,14 @@ mod files;
 mod for_user;
 mod options;
 mod settings;
+mod start;
 mod times;
 mod wait;
 
 use anyhow::{Context as _, Result};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{mpsc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use suites::{Suite, SystemEvent};
@@ -33,7 +34,9 @@ use crate::qemu::Qemu;
 use crate::saver::Saver;
 use crate::signals::{self, TerminalModes};
 use crate::sysrq::Keyboard;
+use command_line::monitor as monitor_of;
 use settings::Settings;
+use start::Start;
 use wait::{wait, Limit};
 
 pub use for_user::{command, shell, UserGuest};
@@ -91,6 +94,8 @@ pub struct Guest<'a> {
     pub tests: Option<&'a Path>,
     /// What the time limit applies to.
     pub limit: LimitOf,
+    /// Whether it may start from a state that an earlier run has saved.
+    pub may_restore: bool,
     /// What the user chose.
     pub options: &'a Options,
 }
@@ -133,10 +138,7 @@ impl Guest<'_> {
         let run = tempfile::tempdir()?;
         self.fill(run.path(), parts, &settings)?;
         let mut command = self.qemu(ctx, parts, run.path(), &settings)?;
-        let monitor = run.path().join("monitor");
-        command
-            .arg("-qmp")
-            .arg(format!("unix:{},server=on,wait=off", monitor.display()));
+        let monitor = monitor_of(run.path());
 
         let (tell, news) = mpsc::channel();
         let mut pumps = Vec::new();
@@ -149,7 +151,6 @@ impl Guest<'_> {
                 "virtconsole,chardev=tty",
             ]);
         } else {
-            command.stdin(Stdio::null()).stdout(Stdio::null());
             for (name, sink) in [("stdout", stdout), ("stderr", stderr)] {
                 let pump = Pump::start(run.path().join(name), sink, tell.clone())?;
                 command
@@ -168,11 +169,27 @@ impl Guest<'_> {
         };
         command.args(saver.iter().flat_map(Saver::arguments));
         let words = shell_words::split(&settings.qemu_args).context("QEMU_ARGS")?;
+        command.args(words);
+        let mut start = match self.may_be_saved(ctx, parts, &settings) {
+            true => Some(Start::new(ctx, &command, run.path(), self.logs)?),
+            false => None,
+        };
+        let spawn = |incoming: &[String]| {
+            let log = self.logs.qemu();
+            let log = File::options().create(true).append(true).open(log)?;
+            let mut command = copy_of(&command);
+            command.args(incoming).stderr(log);
+            if !interactive {
+                command.stdin(Stdio::null()).stdout(Stdio::null());
+            }
+            signals::park_if_interrupted();
+            command.spawn().context("cannot run QEMU")
+        };
         signals::park_if_interrupted();
         let _modes = TerminalModes::save();
-        command.args(words).stderr(File::create(self.logs.qemu())?);
         let started = SystemTime::now();
-        let mut child = command.spawn().context("cannot run QEMU")?;
+        let incoming = start.as_ref().map_or(Vec::new(), Start::incoming);
+        let mut child = spawn(&incoming)?;
 
         let mut limit = match self.options.timeout {
             None if interactive => None,
@@ -188,26 +205,23 @@ impl Guest<'_> {
                 eprintln!("cannot save the state of the guest: {error:#}");
             }
         };
-        let mut is_restored = false;
         let stopped = loop {
             let stopped = wait(child, &mut limit, tell.clone(), &news, &mut save)?;
-            match &saver {
-                Some(saver) if stopped.is_none() && saver.take_saved() => {
-                    if !is_restored {
-                        command.args(saver.restoring_arguments());
-                        is_restored = true;
-                    }
-                    signals::park_if_interrupted();
-                    child = command.spawn().context("cannot run QEMU")?;
-                }
-                _ => break stopped,
-            }
+            let incoming = match &saver {
+                _ if stopped.is_some() => break stopped,
+                Some(saver) if saver.take_saved() => saver.restoring_arguments().to_vec(),
+                _ if start.as_mut().is_some_and(Start::is_refused) => Vec::new(),
+                _ => break None,
+            };
+            child = spawn(&incoming)?;
         };
         for pump in pumps {
             pump.finish()?;
         }
         let is_asleep = self.suite.is_some_and(|it| it.event == SystemEvent::Sleep);
-        let times = Times::read(run.path(), started, SystemTime::now(), !is_asleep);
+        let ended = SystemTime::now();
+        let is_restored = start.is_some_and(Start::finish);
+        let times = Times::read(run.path(), started, ended, !is_asleep).restored(is_restored);
         fs::write(self.logs.times(), format!("{times}\n"))?;
         let saving = saver.map_or(Ok(()), Saver::finish);
         let read = |path: PathBuf| {
@@ -228,4 +242,16 @@ impl Guest<'_> {
             unsaved: saving.err().map(|error| format!("{error:#}")),
         })
     }
+}
+
+/// The same program with the same arguments and environment.
+fn copy_of(command: &Command) -> Command {
+    let mut copy = Command::new(command.get_program());
+    copy.args(command.get_args());
+    copy.envs(
+        command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    copy
 }

@@ -183,6 +183,11 @@ impl Qemu {
         command
     }
 
+    /// The program.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     /// The -cpu of a guest without a suite.
     pub fn cpu(&self) -> &'static str {
         self.cpu

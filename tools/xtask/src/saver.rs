@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Saves a guest in a file when its tests ask for that.
+//! Saves a guest in a file when it asks for that, by a virtio port.
 //!
-//! The tests write a byte to a virtio port. QEMU then saves the guest, which runs meanwhile, and
+//! [`Saver`] is for tests. The tests write a byte to a virtio port. QEMU then saves the guest, which runs meanwhile, and
 //! ends. [`Guest::run`](crate::guest::Guest::run) starts another QEMU that restores the guest. The
 //! tests then find a byte at the port.
 
@@ -18,84 +18,60 @@ use std::time::Duration;
 
 use crate::monitor::Monitor;
 
-/// The name of the virtio port.
+/// The name of the virtio port at which tests ask.
 const PORT: &str = "save";
 
 /// How often QEMU is asked whether it has saved the guest.
-const INTERVAL: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Saves a guest as often as it asks for that.
-pub struct Saver {
-    files: Files,
-    flags: Arc<Flags>,
+/// A virtio port, served by a thread.
+pub struct Port {
+    path: PathBuf,
+    /// QEMU has ended, and there will be no other.
+    ended: Arc<AtomicBool>,
     thread: JoinHandle<Result<()>>,
 }
 
-#[derive(Clone)]
-struct Files {
-    /// The socket of the port.
-    port: PathBuf,
-    /// The socket of QEMU's monitor.
-    monitor: PathBuf,
-    /// The saved guest.
-    state: PathBuf,
-}
-
-#[derive(Default)]
-struct Flags {
-    /// The guest is saved and QEMU ends.
-    saved: AtomicBool,
-    /// QEMU has ended, and there will be no other.
-    ended: AtomicBool,
-}
-
-impl Saver {
-    /// Listens on a new socket in `dir`, where the saved guest will be too.
-    pub fn start(dir: &Path, monitor: &Path) -> Result<Self> {
-        let files = Files {
-            port: dir.join(PORT),
-            monitor: monitor.to_owned(),
-            state: dir.join("state"),
-        };
-        let flags = Arc::new(Flags::default());
-        let listener = UnixListener::bind(&files.port)?;
-        let thread = {
-            let (files, flags) = (files.clone(), Arc::clone(&flags));
-            thread::spawn(move || serve(&listener, &files, &flags))
-        };
+impl Port {
+    /// Listens on a new socket in `dir`. `serve` serves one QEMU after the other.
+    pub fn start(
+        dir: &Path,
+        name: &str,
+        mut serve: impl FnMut(UnixStream) -> Result<()> + Send + 'static,
+    ) -> Result<Self> {
+        let path = dir.join(name);
+        let ended = Arc::new(AtomicBool::new(false));
+        let listener = UnixListener::bind(&path)?;
+        let has_ended = Arc::clone(&ended);
+        let thread = thread::spawn(move || loop {
+            let (port, _) = listener.accept()?;
+            if has_ended.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            serve(port)?;
+        });
         Ok(Self {
-            files,
-            flags,
+            path,
+            ended,
             thread,
         })
     }
 
-    /// QEMU's arguments for the port.
-    pub fn arguments(&self) -> [String; 4] {
+    /// QEMU's arguments for the port `name` that is served in `dir`, with these properties.
+    pub fn arguments(dir: &Path, name: &str, properties: &str) -> [String; 4] {
         [
             "-chardev".to_owned(),
-            format!("socket,id={PORT},path={}", self.files.port.display()),
+            format!("socket,id={name},path={}", dir.join(name).display()),
             "-device".to_owned(),
-            format!("virtserialport,chardev={PORT},name={PORT}"),
+            format!("virtserialport,chardev={name},name={name}{properties}"),
         ]
     }
 
-    /// The arguments of a QEMU that restores the guest.
-    pub fn restoring_arguments(&self) -> [String; 2] {
-        let state = self.files.state.display();
-        ["-incoming".to_owned(), format!("file:{state}")]
-    }
-
-    /// Whether QEMU has ended because the guest is saved. The next time it is another QEMU.
-    pub fn take_saved(&self) -> bool {
-        self.flags.saved.swap(false, Ordering::AcqRel)
-    }
-
-    /// Ends. QEMU must have ended. Returns why the guest could not be saved.
+    /// Ends. QEMU must have ended. Returns why the port could not be served.
     pub fn finish(self) -> Result<()> {
-        self.flags.ended.store(true, Ordering::Release);
+        self.ended.store(true, Ordering::Release);
         // The thread may wait for a QEMU to connect.
-        drop(UnixStream::connect(&self.files.port));
+        drop(UnixStream::connect(&self.path));
         match self.thread.join() {
             Ok(result) => result.context("saving the guest"),
             Err(_) => bail!("the thread that saves the guest panicked"),
@@ -103,34 +79,91 @@ impl Saver {
     }
 }
 
-/// Serves one QEMU after the other.
-fn serve(listener: &UnixListener, files: &Files, flags: &Flags) -> Result<()> {
-    let mut is_restored = false;
-    loop {
-        let (mut port, _) = listener.accept()?;
-        if flags.ended.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        // Nothing comes if QEMU ends, or an error if it has not read what was sent.
-        let sent = if is_restored {
-            port.write_all(b"r")
-        } else {
-            Ok(())
+/// Saves a guest as often as its tests ask for that.
+pub struct Saver {
+    dir: PathBuf,
+    /// The guest is saved and QEMU ends.
+    saved: Arc<AtomicBool>,
+    port: Port,
+}
+
+impl Saver {
+    /// Listens on a new socket in `dir`, where the saved guest will be too.
+    pub fn start(dir: &Path, monitor: &Path) -> Result<Self> {
+        let saved = Arc::new(AtomicBool::new(false));
+        let mut server = Server {
+            monitor: monitor.to_owned(),
+            state: state(dir),
+            saved: Arc::clone(&saved),
+            is_restored: false,
         };
-        is_restored = sent.is_ok() && matches!(port.read(&mut [0]), Ok(1));
-        if is_restored {
-            let mut monitor = Monitor::connect(&files.monitor, None)?;
-            let saved = save(&mut monitor, &files.state);
-            flags.saved.store(saved.is_ok(), Ordering::Release);
+        Ok(Self {
+            dir: dir.to_owned(),
+            saved,
+            port: Port::start(dir, PORT, move |port| server.serve(port))?,
+        })
+    }
+
+    /// QEMU's arguments for the port.
+    pub fn arguments(&self) -> [String; 4] {
+        Port::arguments(&self.dir, PORT, "")
+    }
+
+    /// The arguments of a QEMU that restores the guest.
+    pub fn restoring_arguments(&self) -> [String; 2] {
+        let state = state(&self.dir);
+        ["-incoming".to_owned(), format!("file:{}", state.display())]
+    }
+
+    /// Whether QEMU has ended because the guest is saved. The next time it is another QEMU.
+    pub fn take_saved(&self) -> bool {
+        self.saved.swap(false, Ordering::AcqRel)
+    }
+
+    /// Ends. QEMU must have ended. Returns why the guest could not be saved.
+    pub fn finish(self) -> Result<()> {
+        self.port.finish()
+    }
+}
+
+fn state(dir: &Path) -> PathBuf {
+    dir.join("state")
+}
+
+/// What the thread of a [`Saver`] has.
+struct Server {
+    /// The socket of QEMU's monitor.
+    monitor: PathBuf,
+    /// The saved guest.
+    state: PathBuf,
+    saved: Arc<AtomicBool>,
+    /// Whether the next QEMU restores the guest.
+    is_restored: bool,
+}
+
+impl Server {
+    /// Serves a QEMU.
+    fn serve(&mut self, mut port: UnixStream) -> Result<()> {
+        // Nothing comes if QEMU ends, or an error if it has not read what was sent.
+        let sent = match self.is_restored {
+            true => port.write_all(b"r"),
+            false => Ok(()),
+        };
+        self.is_restored = sent.is_ok() && matches!(port.read(&mut [0]), Ok(1));
+        if self.is_restored {
+            let mut monitor = Monitor::connect(&self.monitor, None)?;
+            let saved = save(&mut monitor, &self.state);
+            self.saved.store(saved.is_ok(), Ordering::Release);
             // It may end before it answers.
             let _ = monitor.execute(&json!({ "execute": "quit" }));
             saved?;
         }
+        Ok(())
     }
 }
 
 /// Saves the guest, which stops at the end.
-fn save(monitor: &mut Monitor, state: &Path) -> Result<()> {
+pub fn save(monitor: &mut Monitor, state: &Path) -> Result<()> {
     // Neither the bandwidth nor the time that the guest stands still is to be limited: it writes to
     // its memory all the time.
     monitor.execute(&json!({

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use quanta::Clock;
 
-/// The frequency in kHz. `None` if this host has no TSC of a constant frequency.
+/// The frequency in kHz, as a whole number of MHz, so that two runs have the guest boot with the same
+/// command line. `None` if this host has no TSC of a constant frequency.
 pub fn khz() -> Option<u64> {
     static KHZ: OnceLock<Option<u64>> = OnceLock::new();
     *KHZ.get_or_init(|| {
@@ -24,7 +25,8 @@ pub fn khz() -> Option<u64> {
         let khz = u128::from(end.cycles - start.cycles) * 1_000_000 / ns;
         // Without such a TSC, quanta reads the system's clock, in nanoseconds.
         let is_tsc = khz.abs_diff(1_000_000) > 100;
-        is_tsc.then(|| u64::try_from(khz).ok()).flatten()
+        let rounded = (khz + 500) / 1000 * 1000;
+        is_tsc.then(|| u64::try_from(rounded).ok()).flatten()
     })
 }
 

@@ -80,6 +80,7 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
         suite: None,
         tests: None,
         limit: LimitOf::Guest,
+        may_restore: false,
         options: &options,
     };
     let before = children()?;

@@ -225,6 +225,7 @@ impl Built {
             suite: Some(suite),
             tests: Some(&self.tests),
             limit: LimitOf::Guest,
+            may_restore: false,
             options,
         };
         let errors = Collector::default();

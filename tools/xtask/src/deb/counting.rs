@@ -49,6 +49,7 @@ impl Counting<'_> {
             suite: suites::find(SUITE),
             tests: Some(self.program),
             limit: LimitOf::Silence,
+            may_restore: false,
             options: self.options,
         };
         let end = guest.run(

@@ -4,15 +4,20 @@
 
 use anyhow::Result;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use suites::SystemEvent;
 
 use super::settings::Settings;
-use super::{Guest, Parts};
+use super::{start, Guest, Parts};
 use crate::context::Context;
 use crate::sysrq::{self, CONSOLE};
 use crate::tsc;
+
+/// The socket of QEMU's monitor in the directory of a guest.
+pub fn monitor(run: &Path) -> PathBuf {
+    run.join("monitor")
+}
 
 impl Guest<'_> {
     /// The command that starts QEMU.
@@ -37,6 +42,10 @@ impl Guest<'_> {
             true => &parts.image.vmlinuz,
             false => &parts.image.vmlinux,
         };
+        let may_be_saved = self.may_be_saved(ctx, parts, settings);
+        if may_be_saved {
+            write!(kernel_command_line, " {}", start::KERNEL_ARGUMENT)?;
+        }
         let mut command = parts.qemu.command();
         command
             .args([
@@ -63,7 +72,16 @@ impl Guest<'_> {
                 sysrq::input(run).display()
             ))
             .args(["-serial", &format!("chardev:{CONSOLE}")])
-            .args(["-device", "virtio-serial-pci"]);
+            .args(["-device", "virtio-serial-pci"])
+            .arg("-chardev")
+            .arg(format!(
+                "socket,id=monitor,path={},server=on,wait=off",
+                monitor(run).display()
+            ))
+            .args(["-mon", "chardev=monitor,mode=control"]);
+        if may_be_saved {
+            command.args(start::arguments(run));
+        }
         for (tag, path, access) in [
             ("root", parts.root.as_path(), ",readonly=on"),
             ("modules", &parts.image.modules, ",readonly=on"),

@@ -113,6 +113,7 @@ fn user_guest(
         suite,
         tests: tests.as_deref(),
         limit: LimitOf::Guest,
+        may_restore: false,
         options,
     }
     .run_for_user(ctx, &parts)

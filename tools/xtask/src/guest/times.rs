@@ -14,8 +14,12 @@ use std::time::{Duration, SystemTime};
 /// Where the time of a guest goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
-    /// From the start of QEMU to the script that loads the module.
+    /// How many guests were restored.
+    pub restored: usize,
+    /// From the start of QEMU to the script that loads the module, in a guest that boots.
     boot: Duration,
+    /// As long in a guest that is restored.
+    restoring: Duration,
     /// Loading the module.
     module: Duration,
     /// The command.
@@ -39,17 +43,34 @@ impl Times {
         // The clock of the host may have been set meanwhile.
         let between = |from, to: SystemTime| to.duration_since(from).unwrap_or_default();
         Self {
+            restored: 0,
             boot: between(started, booted),
+            restoring: Duration::ZERO,
             module: between(booted, loaded),
             command: between(loaded, status),
             power_off: between(status, ended),
+        }
+    }
+
+    /// The times of one guest that has not booted, if it was restored.
+    pub fn restored(self, is_restored: bool) -> Self {
+        match is_restored {
+            false => self,
+            true => Self {
+                restored: 1,
+                boot: Duration::ZERO,
+                restoring: self.boot,
+                ..self
+            },
         }
     }
 }
 
 impl AddAssign for Times {
     fn add_assign(&mut self, other: Self) {
+        self.restored += other.restored;
         self.boot += other.boot;
+        self.restoring += other.restoring;
         self.module += other.module;
         self.command += other.command;
         self.power_off += other.power_off;
@@ -58,10 +79,13 @@ impl AddAssign for Times {
 
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "boot {:.1} s, ", self.boot.as_secs_f64())?;
+        if self.restored > 0 {
+            write!(f, "restoring {:.1} s, ", self.restoring.as_secs_f64())?;
+        }
         write!(
             f,
-            "boot {:.1} s, loading the module {:.1} s, tests {:.1} s, power-off {:.1} s",
-            self.boot.as_secs_f64(),
+            "loading the module {:.1} s, tests {:.1} s, power-off {:.1} s",
             self.module.as_secs_f64(),
             self.command.as_secs_f64(),
             self.power_off.as_secs_f64()

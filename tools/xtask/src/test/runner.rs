@@ -188,6 +188,7 @@ impl Runner<'_> {
             suite: Some(suite),
             tests: Some(self.program),
             limit: LimitOf::Silence,
+            may_restore: true,
             options: self.user,
         };
         let parts = match self.user.qemu(Some(suite))? {

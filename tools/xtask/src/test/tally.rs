@@ -46,6 +46,10 @@ impl Tally {
             1 => "a guest".to_owned(),
             n => format!("{n} guests, some at the same time"),
         };
+        let guests = match self.times.restored {
+            0 => guests,
+            n => format!("{guests}, {n} restored"),
+        };
         let seconds = elapsed.as_secs_f64();
         Some(format!(
             "{seconds:.0} s in all. Of {guests}: {}",
