@@ -289,6 +289,7 @@ fn need_space(dir: &Path, megabytes: u64, title: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, SystemTime};
 
     fn key() -> Key {
         Key(Sha256::new())
@@ -317,6 +318,26 @@ mod tests {
         let one = hash();
         fs::write(&file, "2").unwrap();
         assert_ne!(one, hash());
+    }
+
+    #[test]
+    fn entries_that_were_used_last_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, seconds) in [("a-1", 1), ("a-3", 3), ("a-2", 2), ("b-0", 0)] {
+            let entry = dir.path().join(name);
+            fs::create_dir(&entry).unwrap();
+            let file = File::create(entry.join("file")).unwrap();
+            file.set_len(1_000_000).unwrap();
+            let used = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            File::open(&entry).unwrap().set_modified(used).unwrap();
+        }
+        limit(dir.path(), "a", 2).unwrap();
+        let there = |name| dir.path().join(name).exists();
+        assert_eq!(
+            ["a-1", "a-2", "a-3", "b-0"].map(there),
+            [false, true, true, true]
+        );
+        assert!(!there(".staging-a-1"));
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl Guest<'_> {
         command.args(saver.iter().flat_map(Saver::arguments));
         let words = shell_words::split(&settings.qemu_args).context("QEMU_ARGS")?;
         command.args(words);
-        let mut start = match self.may_be_saved(ctx, parts, &settings) {
+        let mut start = match self.may_be_saved(ctx, parts) {
             true => Some(Start::new(ctx, &command, run.path(), self.logs)?),
             false => None,
         };

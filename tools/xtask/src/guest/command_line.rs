@@ -42,7 +42,7 @@ impl Guest<'_> {
             true => &parts.image.vmlinuz,
             false => &parts.image.vmlinux,
         };
-        let may_be_saved = self.may_be_saved(ctx, parts, settings);
+        let may_be_saved = self.may_be_saved(ctx, parts);
         if may_be_saved {
             write!(kernel_command_line, " {}", start::KERNEL_ARGUMENT)?;
         }

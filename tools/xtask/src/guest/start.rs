@@ -7,6 +7,9 @@
 //! before that, and asks at a virtio port to be saved. The host saves the guest, which then goes on in
 //! the same QEMU. A guest that is restored goes on from there, too: it finds an answer at the port.
 
+#[cfg(test)]
+mod tests;
+
 use anyhow::{anyhow, Context as _, Result};
 use serde_json::json;
 use std::env;
@@ -23,7 +26,6 @@ use std::time::SystemTime;
 use suites::SystemEvent;
 
 use super::command_line::monitor;
-use super::settings::Settings;
 use super::{Guest, Parts};
 use crate::cache::{self, Entry, Key, Making};
 use crate::context::{Context, GuestLogs};
@@ -49,24 +51,27 @@ const CONSOLE: &str = "console.log";
 /// How much space all states may take.
 const MEGABYTES: u64 = 6_000;
 
-/// QEMU's arguments for the port of a guest with this directory.
-pub fn arguments(run: &Path) -> [String; 4] {
-    Port::arguments(run, PORT, ",nr=1")
+/// QEMU's arguments for a guest with this directory that may be saved: the port, and a number that is
+/// another in each QEMU. When the number has changed, the kernel seeds its random numbers anew
+/// (drivers/virt/vmgenid.c). Otherwise all guests from one state would have the same.
+pub fn arguments(run: &Path) -> Vec<String> {
+    let mut arguments = Port::arguments(run, PORT, ",nr=1").to_vec();
+    arguments.extend(["-device".to_owned(), "vmgenid,guid=auto".to_owned()]);
+    arguments
 }
 
 impl Guest<'_> {
     /// Whether the guest may be saved, and start from what was saved.
-    pub fn may_be_saved(&self, ctx: &Context, parts: &Parts, settings: &Settings) -> bool {
+    pub fn may_be_saved(&self, ctx: &Context, parts: &Parts) -> bool {
         // Other files may change while they keep their names.
         let made_of = [parts.qemu.binary(), &parts.image.vmlinux, &parts.initramfs];
         self.may_restore
             && self.options.are_usual()
             && self.suite.is_some_and(|it| it.event == SystemEvent::None)
-            && !settings.qemu_args.contains("-icount")
             && parts.kernel.flavour.is_none()
             && made_of.iter().all(|it| it.starts_with(&ctx.cache))
             // CI keeps no cache.
-            && env::var_os("CI").is_none()
+            && env::var_os("CI").is_none_or(|it| it.is_empty())
     }
 }
 
@@ -141,24 +146,32 @@ impl<'a> Start<'a> {
         if self.is_restored.load(Ordering::Acquire) {
             return false;
         }
-        let Some(state) = self.state.take() else {
-            return false;
-        };
-        complain(&anyhow!("QEMU did not restore {}", state.full_name()));
-        if let Err(error) = state.remove(self.ctx) {
-            complain(&error);
+        let state = self.state.take();
+        if let Some(state) = &state {
+            refuse(self.ctx, state);
         }
-        true
+        state.is_some()
     }
 
     /// Ends. QEMU must have ended. Returns whether the guest was restored.
-    pub fn finish(mut self) -> bool {
-        // A guest that has hung boots the next time.
-        self.is_refused();
+    pub fn finish(self) -> bool {
         if let Err(error) = self.port.finish() {
             complain(&error);
         }
-        self.is_restored.load(Ordering::Acquire)
+        let is_restored = self.is_restored.load(Ordering::Acquire);
+        if let (false, Some(state)) = (is_restored, &self.state) {
+            // It has hung. The next time it boots.
+            refuse(self.ctx, state);
+        }
+        is_restored
+    }
+}
+
+/// Removes a state that cannot be restored.
+fn refuse(ctx: &Context, state: &Entry) {
+    complain(&anyhow!("QEMU did not restore {}", state.full_name()));
+    if let Err(error) = state.remove(ctx) {
+        complain(&error);
     }
 }
 

@@ -79,9 +79,11 @@ impl AddAssign for Times {
 
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "boot {:.1} s, ", self.boot.as_secs_f64())?;
-        if self.restored > 0 {
-            write!(f, "restoring {:.1} s, ", self.restoring.as_secs_f64())?;
+        for (what, time) in [("boot", self.boot), ("restoring", self.restoring)] {
+            // One guest does one of the two.
+            if !time.is_zero() {
+                write!(f, "{what} {:.1} s, ", time.as_secs_f64())?;
+            }
         }
         write!(
             f,
@@ -127,6 +129,29 @@ mod tests {
         assert_eq!(times(&[], true), [20, 0, 0, 0]);
         assert_eq!(times(&[("booted", 9)], true), [9, 11, 0, 0]);
         assert_eq!(times(&[("booted", 9), ("loaded", 10)], true), [9, 1, 10, 0]);
+    }
+
+    #[test]
+    fn a_guest_that_was_restored_has_not_booted() {
+        let second = Duration::from_secs(1);
+        let booted = Times {
+            boot: second,
+            ..Times::default()
+        };
+        assert_eq!(booted.restored(false), booted);
+        let restored = booted.restored(true);
+        let start = |times: Times| {
+            times
+                .to_string()
+                .split(", loading")
+                .next()
+                .map(str::to_owned)
+        };
+        assert_eq!(start(restored).as_deref(), Some("restoring 1.0 s"));
+        let mut both = booted;
+        both += restored;
+        assert_eq!(both.restored, 1);
+        assert_eq!(start(both).as_deref(), Some("boot 1.0 s, restoring 1.0 s"));
     }
 
     #[test]

@@ -113,6 +113,9 @@ mod tests {
         other.add_guest(Times::default());
         tally.add(other);
         let text = told(&tally).unwrap();
-        assert!(text.starts_with("7 s in all. Of 2 guests, some at the same time: boot "));
+        assert!(text.starts_with("7 s in all. Of 2 guests, some at the same time: "));
+        tally.add_guest(Times::default().restored(true));
+        let text = told(&tally).unwrap();
+        assert!(text.starts_with("7 s in all. Of 3 guests, some at the same time, 1 restored: "));
     }
 }
