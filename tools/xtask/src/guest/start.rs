@@ -185,7 +185,7 @@ fn complain(error: &anyhow::Error) {
     // The signal's thread has killed QEMU.
     signals::park_if_interrupted();
     SAID.call_once(|| {
-        eprintln!("guests boot that could be restored: {error:#}");
+        eprintln!("a guest boots, and is not restored: {error:#}");
     });
 }
 
