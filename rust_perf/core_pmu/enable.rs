@@ -162,7 +162,7 @@ impl CpuPmu<'_> {
         match stopping {
             Some(stopping) => window.end_stopping(stopping, has_wrapped),
             // A masked LVTPC tells its PMI as long as the counters are ours.
-            None if has_wrapped => window.expect(1),
+            None if has_wrapped => window.expect_masked(),
             None => {}
         }
     }

@@ -5,14 +5,16 @@
 //!
 //! The kernel complains about an NMI that no handler claims, so the driver must
 //! recognise these. Intel's APIC masks LVTPC when it delivers a PMI. A masked LVTPC
-//! shows a PMI as long as the counters are ours. When they have been given back, it
+//! shows a PMI as long as the counters are ours. For a while after they have been given back it
 //! may be the next owner's PMI, and the driver claims the first one if it expected
 //! any.
 //!
 //! AMD's APIC leaves no trace. There the driver expects a late PMI for a while for each
 //! overflow that it has dealt with: the NMI in which it found the overflow may have been another
-//! one, of another counter or another device. It claims as many NMIs, but only those that every other
-//! handler has left, so that the NMIs of other devices are not mistaken for late PMIs.
+//! one, of another counter or another device. It claims as many NMIs, as the in-tree driver claims all.
+//! NMIs of other devices may be among them, and use the claims up: their handlers run all the same, but
+//! a late PMI is then left. So the driver also claims what every handler of NMI_LOCAL has left, as long
+//! as late PMIs are possible.
 
 use crate::system::{
     local::{
@@ -77,10 +79,15 @@ impl NmiWindow {
         }
     }
 
-    /// Expects a PMI that masks LVTPC when it is delivered: there is one at most, until LVTPC is unmasked, and
-    /// it does not matter when it comes. See [`Self::take_all_expected`].
+    /// Expects a PMI that masks LVTPC when it is delivered. There is one at most until LVTPC is unmasked, and
+    /// while the counters are ours it does not matter when it comes: see [`Self::close_soon`].
     pub(super) fn expect_masked(&self) {
         self.expected.set(1);
+    }
+
+    /// The counters are given back. A PMI of [`Self::expect_masked`] comes soon, or not at all.
+    pub(super) fn close_soon(&self) {
+        self.until.set((jiffies() as u64).wrapping_add(self.length));
     }
 
     /// Expects this many PMIs more.
@@ -89,10 +96,15 @@ impl NmiWindow {
         self.expected.add(pmis.into());
     }
 
-    /// Whether an NMI that nobody has claimed may be the PMI of a counter that is being stopped, or an
-    /// expected one. If so, that has arrived now. NMI context.
+    /// Whether an NMI may be the PMI of a counter that is being stopped, or an expected one. If so, that has
+    /// arrived now. NMI context.
     pub(super) fn explains_nmi(&self) -> bool {
         self.stopping.swap(false) || self.take_expected()
+    }
+
+    /// Whether PMIs may still be late, however many have arrived. NMI context.
+    pub(super) fn is_open(&self) -> bool {
+        !self.has_closed()
     }
 
     fn take_expected(&self) -> bool {
@@ -102,9 +114,10 @@ impl NmiWindow {
         expected != 0
     }
 
-    /// Whether any PMI was expected, however long ago. None is expected afterwards: LVTPC
+    /// Whether any PMI is expected. None is expected afterwards: LVTPC
     /// was masked, so at most one PMI was on its way. NMI context.
     pub(super) fn take_all_expected(&self) -> bool {
+        self.drop_expired();
         self.expected.swap(0) != 0
     }
 
@@ -117,8 +130,12 @@ impl NmiWindow {
 
     /// Expects nothing any more if the window has closed.
     fn drop_expired(&self) {
-        if ((self.until.get() as usize).wrapping_sub(jiffies()) as isize) < 0 {
+        if self.has_closed() {
             self.expected.set(0);
         }
+    }
+
+    fn has_closed(&self) -> bool {
+        ((self.until.get() as usize).wrapping_sub(jiffies()) as isize) < 0
     }
 }

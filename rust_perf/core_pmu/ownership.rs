@@ -129,6 +129,7 @@ impl CpuPmu<'_> {
     /// Gives this CPU's counters back.
     fn give_back(self) {
         let cpu = self.state();
+        self.close_window_soon();
         cpu.tenure.set_ownership(Ownership::Free);
         // Another CPU may get this one's number. It may be a thread of another core.
         cpu.core.forget();
@@ -137,6 +138,13 @@ impl CpuPmu<'_> {
         // taken over.
         cpu.dirty.remove_all();
         self.hardware().in_tree.resume(self.irqs_disabled());
+    }
+
+    /// The counters will not be ours: from now on a masked LVTPC shows a PMI of ours only for a while.
+    fn close_window_soon(self) {
+        if self.capabilities().generation.masks_lvtpc {
+            self.state().window.close_soon();
+        }
     }
 
     /// Gives the counters back of a CPU that goes offline, or that may not come online after all, unless

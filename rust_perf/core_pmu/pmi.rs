@@ -65,7 +65,7 @@ impl CpuPmu<'_> {
         topdown.resume_read(interrupted);
         time.end();
         match causes {
-            0 => nmi::Return::None,
+            0 => self.claim_unmarked_pmi(),
             causes => nmi::Return::Handled(causes),
         }
     }
@@ -95,7 +95,7 @@ impl CpuPmu<'_> {
         }
         held.release();
         let causes = match found {
-            0 => self.claim_masked_pmi().into(),
+            0 => self.has_masked_pmi().into(),
             found => {
                 self.note_overflows(interrupt, found);
                 self.unmask_pmi_if(LvtpcOrder::Middle);
@@ -106,6 +106,8 @@ impl CpuPmu<'_> {
         counters.leave_running(cpu.run.to_run());
         if found != 0 {
             self.unmask_pmi_if(LvtpcOrder::Late);
+        } else if causes != 0 {
+            self.unmask_pmi();
         }
         causes
     }
@@ -139,9 +141,9 @@ impl CpuPmu<'_> {
     #[inline(always)]
     fn note_overflows(self, interrupt: Interrupt<'_>, overflows: u32) {
         let window = &self.state().window;
-        match self.hardware().lvtpc_order {
-            Some(_) => window.expect_masked(),
-            None => window.expect(overflows),
+        match self.capabilities().generation.masks_lvtpc {
+            true => window.expect_masked(),
+            false => window.expect(overflows),
         }
         // Once for an NMI in which an overflow was found, as in-tree.
         nmi::count_pmi(&interrupt);
@@ -192,10 +194,12 @@ impl CpuPmu<'_> {
     /// Handles an NMI on a CPU whose counters are not ours any more, but may have been
     /// when the NMI was on its way.
     fn handle_late_pmi(self) -> nmi::Return {
+        if !self.capabilities().generation.masks_lvtpc {
+            return self.claim_unmarked_pmi();
+        }
         // A masked LVTPC shows a PMI, however late. It may also be the next owner's.
-        let is_late = self.capabilities().generation.masks_lvtpc
-            && self.hardware().apic.has_masked_pmi()
-            && self.state().window.take_all_expected();
+        let is_late =
+            self.hardware().apic.has_masked_pmi() && self.state().window.take_all_expected();
         if !is_late {
             return nmi::Return::None;
         }
@@ -204,27 +208,41 @@ impl CpuPmu<'_> {
         nmi::Return::Handled(1)
     }
 
-    /// Handles an NMI that nobody has claimed. Where LVTPC does not tell, it may be a PMI that arrives
-    /// late, whoever has the counters by now.
+    /// Claims an NMI in which no overflow was found, if LVTPC does not tell and a late PMI is expected,
+    /// whoever has the counters by now.
+    #[cold]
+    fn claim_unmarked_pmi(self) -> nmi::Return {
+        let may_be_late = || self.state().window.explains_nmi();
+        self.claim_unmarked_pmi_if(may_be_late)
+    }
+
+    /// Handles an NMI that every handler of NMI_LOCAL has left. Other NMIs may have used up the claims of
+    /// late PMIs.
     fn handle_unknown_nmi(self) -> nmi::Return {
-        let cpu = self.state();
-        if self.capabilities().generation.masks_lvtpc || !cpu.window.explains_nmi() {
+        let may_be_late = || self.state().window.is_open();
+        self.claim_unmarked_pmi_if(may_be_late)
+    }
+
+    fn claim_unmarked_pmi_if(self, may_be_late: impl FnOnce() -> bool) -> nmi::Return {
+        if self.capabilities().generation.masks_lvtpc || !may_be_late() {
             return nmi::Return::None;
         }
-        // A hypervisor may have masked LVTPC. While the counters are ours, `claim_masked_pmi` has looked. The
-        // next owner may rely on an LVTPC that is not masked.
-        if !cpu.tenure.is_ours() {
-            self.unmask_pmi();
-        }
+        // A hypervisor may have masked LVTPC. The next owner may rely on one that is not masked.
+        self.claim_masked_pmi();
         nmi::Return::Handled(1)
+    }
+
+    /// Whether a PMI has masked LVTPC.
+    fn has_masked_pmi(self) -> bool {
+        let hardware = self.hardware();
+        hardware.lvtpc_order.is_some() && hardware.apic.has_masked_pmi()
     }
 
     /// Whether a PMI has masked LVTPC. If so, unmasks it.
     fn claim_masked_pmi(self) -> bool {
-        let hardware = self.hardware();
-        let is_masked = hardware.lvtpc_order.is_some() && hardware.apic.has_masked_pmi();
+        let is_masked = self.has_masked_pmi();
         if is_masked {
-            hardware.apic.deliver_pmi_as_nmi();
+            self.unmask_pmi();
         }
         is_masked
     }

@@ -149,8 +149,8 @@ impl<T: Pmu> PerCpu<T> {
     where
         F: Fn(&OnCpu<'_, T>) + Sync,
     {
-        // What the caller has written to the event must be written before the event is found to be on no
-        // CPU: a CPU that puts it on a counter later reads that.
+        // A CPU that puts the event on a counter later is to read what the caller has written to it. The
+        // other CPU has no such fence: that it may still read the old value is for the caller to allow for.
         fence(SeqCst);
         if let Some(cpu) = event.on_cpu() {
             irq::on_cpu(cpu, |irqs| f(&self.this(irqs)));

@@ -51,7 +51,8 @@ pub(crate) trait Handler: Send + Sync + 'static {
     /// NMI context: must not allocate, lock, sleep, print or panic.
     fn handle(&self, interrupt: &Interrupt<'_>) -> Return;
 
-    /// Handles an NMI that no handler has claimed, [`Self::handle`] included.
+    /// Handles an NMI that no handler of NMI_LOCAL has claimed, [`Self::handle`] included. All handlers of
+    /// such NMIs are called, whichever claims it.
     ///
     /// NMI context: must not allocate, lock, sleep, print or panic.
     fn handle_unknown(&self, interrupt: &Interrupt<'_>) -> Return;
@@ -95,7 +96,7 @@ static REGISTRATION: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// The name of the handlers, by which the kernel unregisters them.
 const NAME: &CStr = c"rust_perf";
 
-/// Calls a [`Handler`] for NMIs, before the kernel's own handlers, and for those that no handler claims,
+/// Calls a [`Handler`] for NMIs, before the kernel's own handlers, and for those that these leave,
 /// until dropped. There is one at a time.
 ///
 /// # Invariants
