@@ -118,7 +118,7 @@ fn config() -> impl Strategy<Value = Config> {
     })
 }
 
-/// The same with a defect that such a PMU can have.
+/// Configurations of emulated PMUs, each with a defect that such a PMU can have.
 fn defective() -> impl Strategy<Value = (Config, Defect)> {
     let number = |n| NonZeroU64::new(n).unwrap();
     let defect = prop_oneof![

@@ -85,7 +85,8 @@ impl NmiWindow {
         self.expected.set(1);
     }
 
-    /// The counters are given back. A PMI of [`Self::expect_masked`] comes soon, or not at all.
+    /// The window closes after its length from now on. To be called when the counters are given back: a PMI of
+    /// [`Self::expect_masked`] comes soon after that, or not at all.
     pub(super) fn close_soon(&self) {
         self.until.set((jiffies() as u64).wrapping_add(self.length));
     }
@@ -102,9 +103,9 @@ impl NmiWindow {
         self.stopping.swap(false) || self.take_expected()
     }
 
-    /// Whether PMIs may still be late, however many have arrived. NMI context.
+    /// Whether PMIs may still be late, however many have arrived.
     pub(super) fn is_open(&self) -> bool {
-        !self.has_closed()
+        ((self.until.get() as usize).wrapping_sub(jiffies()) as isize) >= 0
     }
 
     fn take_expected(&self) -> bool {
@@ -125,17 +126,13 @@ impl NmiWindow {
     /// not expected any more.
     fn open(&self) {
         self.drop_expired();
-        self.until.set((jiffies() as u64).wrapping_add(self.length));
+        self.close_soon();
     }
 
     /// Expects nothing any more if the window has closed.
     fn drop_expired(&self) {
-        if self.has_closed() {
+        if !self.is_open() {
             self.expected.set(0);
         }
-    }
-
-    fn has_closed(&self) -> bool {
-        ((self.until.get() as usize).wrapping_sub(jiffies()) as isize) < 0
     }
 }

@@ -185,7 +185,6 @@ impl Guest<'_> {
             signals::park_if_interrupted();
             command.spawn().context("cannot run QEMU")
         };
-        signals::park_if_interrupted();
         let _modes = TerminalModes::save();
         let started = SystemTime::now();
         let incoming = start.as_ref().map_or(Vec::new(), Start::incoming);
@@ -244,7 +243,7 @@ impl Guest<'_> {
     }
 }
 
-/// The same program with the same arguments and environment.
+/// A command with the program, arguments and environment of another, and with standard streams of its own.
 fn copy_of(command: &Command) -> Command {
     let mut copy = Command::new(command.get_program());
     copy.args(command.get_args());

@@ -2,9 +2,9 @@
 
 //! Saves a guest in a file when it asks for that, by a virtio port.
 //!
-//! [`Saver`] is for tests. The tests write a byte to a virtio port. QEMU then saves the guest, which runs meanwhile, and
-//! ends. [`Guest::run`](crate::guest::Guest::run) starts another QEMU that restores the guest. The
-//! tests then find a byte at the port.
+//! [`Saver`] is for tests. The tests write a byte to a virtio port. QEMU then saves the guest, which
+//! runs meanwhile, and ends. [`Guest::run`](crate::guest::Guest::run) starts another QEMU that restores
+//! the guest. The tests then find a byte at the port.
 
 use anyhow::{bail, Context as _, Result};
 use serde_json::json;

@@ -209,6 +209,11 @@ fn prepare(state: &Path, logs: &GuestLogs) -> Result<()> {
     Ok(File::open(state)?.set_modified(SystemTime::now())?)
 }
 
+/// The guest before it is compressed. That adds the suffix of [`GUEST`].
+fn guest_of(making: &Making) -> PathBuf {
+    making.path().join("guest")
+}
+
 /// What the thread of a [`Start`] has.
 struct Server {
     cache: PathBuf,
@@ -230,31 +235,32 @@ impl Server {
             let goes_on = sent.is_ok() && matches!(port.read(&mut [0]), Ok(1));
             self.is_restored.store(goes_on, Ordering::Release);
         } else if matches!(port.read(&mut [0]), Ok(1)) {
-            let saved = self
-                .making
-                .take()
-                .map(|making| self.save(making, &mut port));
-            // After the guest has been saved it has its answer.
+            let making = self.making.take();
+            let saved = making.map(|making| self.save(making));
             let _ = port.write_all(b"booted\n");
-            if let Some(Err(error)) = saved {
+            let kept = saved.map(|saved| saved.and_then(|making| self.keep(making)));
+            if let Some(Err(error)) = kept {
                 complain(&error);
             }
         }
     }
 
-    /// Saves the guest, lets it go on, and compresses what was saved.
-    fn save(&self, making: Making, port: &mut UnixStream) -> Result<()> {
-        let state = making.path().join("guest");
+    /// Saves the guest, which goes on afterwards.
+    fn save(&self, making: Making) -> Result<Making> {
         let mut monitor = Monitor::connect(&self.monitor, None)?;
-        let saved = saver::save(&mut monitor, &state);
+        let saved = saver::save(&mut monitor, &guest_of(&making));
         let copied = fs::copy(&self.console, making.path().join(CONSOLE));
         // If it was not saved it may run.
         let _ = monitor.execute(&json!({ "execute": "cont" }));
-        drop(monitor);
-        let _ = port.write_all(b"booted\n");
         saved?;
         copied?;
-        packages::output(Command::new("zstd").args(["-1", "-q", "--rm"]).arg(&state))?;
+        Ok(making)
+    }
+
+    /// Compresses what was saved, and puts it in the cache.
+    fn keep(&self, making: Making) -> Result<()> {
+        let state = guest_of(&making);
+        packages::output(Command::new("zstd").args(["-1", "-q", "--rm"]).arg(state))?;
         making.commit()?;
         cache::limit(&self.cache, ENTRY, MEGABYTES)
     }

@@ -18,7 +18,7 @@ pub struct Times {
     pub restored: usize,
     /// From the start of QEMU to the script that loads the module, in a guest that boots.
     boot: Duration,
-    /// As long in a guest that is restored.
+    /// From the start of QEMU to the script that loads the module, in a guest that is restored.
     restoring: Duration,
     /// Loading the module.
     module: Duration,
