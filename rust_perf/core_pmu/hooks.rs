@@ -10,8 +10,8 @@
 //! - `perf_load_guest_context()`: KVM's mediated vPMU gives this CPU's counters to a guest.
 //! - `amd_pmu_enable_virt()` and `amd_pmu_disable_virt()`: KVM has enabled or disabled SVM on this CPU.
 //!   HOST_ONLY in EVENTSEL must be what the new state needs.
-//! - These two and [`RUN_COUNTERS`] write GLOBAL_CTRL as a whole, so that counters run that the driver
-//!   has stopped.
+//! - These two and those of [`Change::Runs`] write GLOBAL_CTRL as a whole, so that counters run
+//!   that the driver has stopped.
 //!
 //! Where they cannot be hooked, the driver assumes the worst: that every task may use RDPMC, that
 //! a guest has had the counters whenever no event was on the CPU, and that any counter may have run.
@@ -32,37 +32,45 @@ use crate::system::{
 };
 use kernel::prelude::*;
 
-/// Functions that rewrite GLOBAL_CTRL, or whose callers do so afterwards, when a BPF program takes a
-/// snapshot of the branch stack. They are called when that is frozen, so that a hook leaves no
-/// branches in it.
-const RUN_COUNTERS: [&CStr; 2] = [c"amd_pmu_lbr_read", c"__intel_pmu_snapshot_branch_stack"];
+/// What a hooked function, other than that of RDPMC, does to this CPU's counters.
+#[derive(Clone, Copy)]
+enum Change {
+    /// It gives them to a guest.
+    Lends,
+    /// It rewrites GLOBAL_CTRL because SVM has been enabled, or disabled.
+    SetsSvm { enabled: bool },
+    /// It rewrites GLOBAL_CTRL, or its callers do so afterwards.
+    Runs,
+}
 
-/// Functions that rewrite GLOBAL_CTRL because SVM has been enabled, or disabled, on this CPU.
-const SVM: [(&CStr, bool); 2] = [
-    (c"amd_pmu_enable_virt", true),
-    (c"amd_pmu_disable_virt", false),
+/// The functions. Some are missing in some kernels.
+///
+/// The last two read branch records, for a BPF program that takes a snapshot of them, and the former
+/// also for the in-tree driver's PMI. The records are frozen then, so that a hook leaves no branches in
+/// them.
+const CHANGES: [(&CStr, Change); 5] = [
+    (c"perf_load_guest_context", Change::Lends),
+    (c"amd_pmu_enable_virt", Change::SetsSvm { enabled: true }),
+    (c"amd_pmu_disable_virt", Change::SetsSvm { enabled: false }),
+    (c"amd_pmu_lbr_read", Change::Runs),
+    (c"__intel_pmu_snapshot_branch_stack", Change::Runs),
 ];
 
-/// The hooks of one PMU.
+/// The hooks of one PMU. To remove a hook waits for a grace period. The function that a switch between
+/// tasks calls has its own, which need not look for what was called. The others share one.
 pub(super) struct Hooks {
     _user_read: Pin<KBox<Hook<UserRead>>>,
-    /// `None` if the kernel cannot give counters to guests.
-    _guest: Option<Pin<KBox<Hook<Guest>>>>,
-    _svm: KVec<Pin<KBox<Hook<Svm>>>>,
-    _run_counters: KVec<Pin<KBox<Hook<RunCounters>>>>,
+    /// `None` if the kernel has none of the functions.
+    _changes: Option<Pin<KBox<Hook<Changes>>>>,
 }
 
 struct UserRead(Handler);
 
-struct Guest(Handler);
-
-struct Svm {
+struct Changes {
     handler: Handler,
-    /// Whether the function is called when SVM has been enabled.
-    enabled: bool,
+    /// Where the functions begin. No two begin at the same address.
+    functions: KVec<(usize, Change)>,
 }
-
-struct RunCounters(Handler);
 
 impl Hooks {
     /// Hooks the functions, and has the driver rely on it. `None`, with a message, if that is
@@ -84,58 +92,56 @@ impl Hooks {
         let user_read = symbols
             .address(c"perf_clear_dirty_counters")
             .ok_or(ENOENT)?;
-        let guest = symbols.address(c"perf_load_guest_context");
-        let mut svm = KVec::new();
-        for (name, enabled) in SVM {
-            let handler = handler.clone();
+        let mut functions = KVec::with_capacity(CHANGES.len(), GFP_KERNEL)?;
+        let mut addresses = KVec::with_capacity(CHANGES.len(), GFP_KERNEL)?;
+        for (name, change) in CHANGES {
             if let Some(address) = symbols.address(name) {
-                svm.push(hook(address, Svm { handler, enabled })?, GFP_KERNEL)?;
+                functions.push((address, change), GFP_KERNEL)?;
+                addresses.push(address, GFP_KERNEL)?;
             }
         }
-        let mut run_counters = KVec::new();
-        for address in RUN_COUNTERS.iter().filter_map(|name| symbols.address(name)) {
-            run_counters.push(hook(address, RunCounters(handler.clone()))?, GFP_KERNEL)?;
-        }
+        let changes = Changes {
+            handler: handler.clone(),
+            functions,
+        };
         let hooks = Hooks {
-            _user_read: hook(user_read, UserRead(handler.clone()))?,
-            _guest: guest
-                .map(|address| hook(address, Guest(handler.clone())))
-                .transpose()?,
-            _svm: svm,
-            _run_counters: run_counters,
+            _user_read: hook(&[user_read], UserRead(handler.clone()))?,
+            _changes: match addresses.is_empty() {
+                true => None,
+                false => Some(hook(&addresses, changes)?),
+            },
         };
         handler.driver().hooks_alive.watch(symbols)?;
         Ok(hooks)
     }
 }
 
-fn hook<H: ftrace::Handler>(address: usize, handler: H) -> Result<Pin<KBox<Hook<H>>>> {
-    KBox::pin_init(Hook::register(address, handler), GFP_KERNEL)
+fn hook<H: ftrace::Handler>(addresses: &[usize], handler: H) -> Result<Pin<KBox<Hook<H>>>> {
+    KBox::pin_init(Hook::register(addresses, handler), GFP_KERNEL)
 }
 
 impl ftrace::Handler for UserRead {
-    fn called(&self, irqs: IrqsDisabled<'_>) {
+    fn called(&self, _ip: usize, irqs: IrqsDisabled<'_>) {
         self.0.this_cpu(irqs).hide_counts();
     }
 }
 
-impl ftrace::Handler for Guest {
-    fn called(&self, irqs: IrqsDisabled<'_>) {
-        self.0.this_cpu(irqs).state().tenure.lend();
-    }
-}
-
-impl ftrace::Handler for Svm {
-    fn called(&self, irqs: IrqsDisabled<'_>) {
+impl ftrace::Handler for Changes {
+    fn called(&self, ip: usize, irqs: IrqsDisabled<'_>) {
+        // A function calls ftrace in its first bytes, so that none of the others begins in between.
+        let before = self.functions.iter().filter(|(address, _)| *address <= ip);
+        let Some((_, change)) = before.max_by_key(|(address, _)| *address) else {
+            return;
+        };
         let pmu = self.handler.this_cpu(irqs);
-        pmu.set_svm(self.enabled);
-        pmu.expect_others_to_run_counters();
-    }
-}
-
-impl ftrace::Handler for RunCounters {
-    fn called(&self, irqs: IrqsDisabled<'_>) {
-        self.0.this_cpu(irqs).expect_others_to_run_counters();
+        match *change {
+            Change::Lends => pmu.state().tenure.lend(),
+            Change::SetsSvm { enabled } => {
+                pmu.set_svm(enabled);
+                pmu.expect_others_to_run_counters();
+            }
+            Change::Runs => pmu.expect_others_to_run_counters(),
+        }
     }
 }
 

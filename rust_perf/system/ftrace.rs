@@ -34,12 +34,13 @@ use kernel::{
     prelude::*, //
 };
 
-/// Handles the calls of a function.
+/// Handles the calls of functions.
 pub trait Handler: Send + Sync + 'static {
-    /// The function has been called, and has not done anything yet.
+    /// A function has been called, and has not done anything yet. `ip` is the address of its call of
+    /// ftrace. That is where the function begins, or behind its ENDBR64.
     ///
     /// Context of the caller, with interrupts disabled. Must not allocate, sleep, print or panic.
-    fn called(&self, irqs: IrqsDisabled<'_>);
+    fn called(&self, ip: usize, irqs: IrqsDisabled<'_>);
 }
 
 /// Whether hooks are called. After an error of its own, ftrace may call none any more.

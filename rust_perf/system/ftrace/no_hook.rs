@@ -13,7 +13,7 @@ pub struct Hook<H: Handler> {
 
 impl<H: Handler> Hook<H> {
     /// Fails with `ENOTSUPP`.
-    pub fn register(_address: usize, _handler: H) -> impl PinInit<Self, Error> {
+    pub fn register(_addresses: &[usize], _handler: H) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             _handler: Err::<H, Error>(ENOTSUPP)?,
         }? Error)

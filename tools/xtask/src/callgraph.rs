@@ -45,9 +45,7 @@ const ROOTS: &[&str] = &[
     "tracepoint::Data<rust_perf::trace_pmu::hit::PageFaults>>::hit",
     "<rust_perf::trace_pmu::kprobe::Hits as rust_perf::system::kprobe::Handler>::hit",
     "ftrace::hook::called::<rust_perf::core_pmu::hooks::UserRead>",
-    "ftrace::hook::called::<rust_perf::core_pmu::hooks::Guest>",
-    "ftrace::hook::called::<rust_perf::core_pmu::hooks::Svm>",
-    "ftrace::hook::called::<rust_perf::core_pmu::hooks::RunCounters>",
+    "ftrace::hook::called::<rust_perf::core_pmu::hooks::Changes>",
 ];
 
 /// What none of them may reach: panics, messages, allocations, locks, and a locked instruction.
