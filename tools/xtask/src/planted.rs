@@ -183,9 +183,9 @@ impl Bench {
             let why = String::from_utf8_lossy(&apply.stdout).into_owned();
             return Ok(Err(format!("the patch does not apply:\n{why}")));
         }
-        let limit = match bug.sign {
-            Sign::Hang => SHORT_LIMIT,
-            Sign::Failure | Sign::KernelLog => LIMIT,
+        let limit = match bug.signs[..] {
+            [Sign::Hang] => SHORT_LIMIT,
+            _ => LIMIT,
         };
         let outcome = self.run(&bug.name, &[&bug.test], limit);
         let remove = patch(&self.copy.top, &bug.patch)
@@ -197,7 +197,7 @@ impl Bench {
             bug.name,
             String::from_utf8_lossy(&remove.stdout)
         );
-        Ok(outcome.verdict(bug.sign))
+        Ok(outcome.verdict(&bug.signs))
     }
 
     /// Runs tests of one program or of one suite. `name` is that of the logs. After

@@ -26,8 +26,8 @@ pub struct Bug {
     pub what: String,
     /// The test that catches it.
     pub test: Test,
-    /// How the test shows it.
-    pub sign: Sign,
+    /// How the test shows it: in one of these ways. More than one if that depends on timing.
+    pub signs: Vec<Sign>,
 }
 
 /// How a test shows a bug.
@@ -148,9 +148,25 @@ impl Test {
     }
 }
 
+/// The signs of a list such as `failure or kernel log`.
+fn signs(text: &str) -> Result<Vec<Sign>> {
+    let sign = |text| {
+        let mut all = Sign::ALL.into_iter();
+        all.find(|sign: &Sign| sign.to_string() == text)
+            .with_context(|| format!("Expect: {text}: a sign is {}", list(&Sign::ALL)))
+    };
+    text.split(" or ").map(sign).collect()
+}
+
+/// A list of signs, as a header has it.
+pub fn list(signs: &[Sign]) -> String {
+    let signs: Vec<_> = signs.iter().map(Sign::to_string).collect();
+    signs.join(" or ")
+}
+
 impl Bug {
-    /// Reads a patch. Its header has lines `Bug:`, `Test:` and perhaps `Expect:`, with a
-    /// [`Sign`]. A line that begins with a space continues the one before.
+    /// Reads a patch. Its header has lines `Bug:`, `Test:` and perhaps `Expect:`, with one or
+    /// more [`Sign`]s. A line that begins with a space continues the one before.
     fn parse(patch: &Path, text: &str) -> Result<Self> {
         let (header, diff) = text
             .split_once("\n--- ")
@@ -175,13 +191,7 @@ impl Bug {
         let what = take("Bug").context("the header has no line \"Bug: …\"")?;
         let test = take("Test").context("the header has no line \"Test: …\"")?;
         let test = Test::parse(&test)?;
-        let sign = match take("Expect") {
-            None => Sign::Failure,
-            Some(text) => Sign::ALL
-                .into_iter()
-                .find(|sign| sign.to_string() == text)
-                .with_context(|| format!("Expect: {text}: it can be {:?}", Sign::ALL))?,
-        };
+        let signs = take("Expect").map_or(Ok(vec![Sign::Failure]), |text| signs(&text))?;
         if let Some((name, _)) = fields.first() {
             bail!("the header has a line \"{name}:\" that means nothing");
         }
@@ -201,19 +211,27 @@ impl Bug {
             patch: patch.to_owned(),
             what,
             test,
-            sign,
+            signs,
         })
     }
 
     /// Its line in the table of docs/results/planted-bugs.md.
     fn row(&self) -> String {
-        let sign = match self.sign {
-            Sign::Failure => "",
-            Sign::Hang => ", which hangs",
-            Sign::KernelLog => ", by the kernel log",
+        let verbs: Vec<_> = self
+            .signs
+            .iter()
+            .map(|sign| match sign {
+                Sign::Failure => "fails",
+                Sign::Hang => "hangs",
+                Sign::KernelLog => "leaves a complaint in the kernel log",
+            })
+            .collect();
+        let how = match self.signs[..] {
+            [Sign::Failure] => String::new(),
+            _ => format!(", which {}", verbs.join(" or ")),
         };
         format!(
-            "| [{0}](../../{FOLDER}/{0}.patch) | {1} | {2}{sign} |",
+            "| [{0}](../../{FOLDER}/{0}.patch) | {1} | {2}{how} |",
             self.name,
             self.what,
             match &self.test {
@@ -271,7 +289,8 @@ mod tests {
     #[test]
     fn a_header_names_the_test() {
         let bug = parse("Bug: one too\n many\nTest: host pmc period::x\n").unwrap();
-        assert_eq!((bug.name.as_str(), bug.sign), ("07-a-bug", Sign::Failure));
+        assert_eq!(bug.name, "07-a-bug");
+        assert_eq!(bug.signs, [Sign::Failure]);
         assert_eq!(bug.what, "one too many");
         assert_eq!(bug.test.to_string(), "host pmc period::x");
         assert_eq!(
@@ -289,7 +308,12 @@ mod tests {
         );
         let bug = parse("Bug: b\nTest: guest hw-v2 a::b\nExpect: kernel log\n").unwrap();
         assert_eq!(bug.test, Test::Guest("hw-v2", "a::b".to_owned()));
-        assert_eq!(bug.sign, Sign::KernelLog);
+        assert_eq!(bug.signs, [Sign::KernelLog]);
+        let bug = parse("Bug: b\nTest: host pmc x\nExpect: failure or kernel log\n").unwrap();
+        assert_eq!(bug.signs, [Sign::Failure, Sign::KernelLog]);
+        assert!(bug
+            .row()
+            .ends_with("which fails or leaves a complaint in the kernel log |"));
     }
 
     #[test]
@@ -304,6 +328,10 @@ mod tests {
                 "more than rust_perf.ko",
             ),
             ("Bug: b\nTest: host pmc x\nExpect: pass\n", "Expect: pass"),
+            (
+                "Bug: b\nTest: host pmc x\nExpect: hang or pass\n",
+                "Expect: pass",
+            ),
             ("Bug: b\nTest: host pmc x\nTset: y\n", "\"Tset:\""),
             ("Bug: b\nTest: host pmc x\nwords\n", "\"Name: text\""),
         ] {

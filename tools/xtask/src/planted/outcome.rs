@@ -2,7 +2,7 @@
 
 //! What a run of tests came to, and whether that is how a bug is to show.
 
-use super::bug::Sign;
+use super::bug::{self, Sign};
 use crate::host;
 use crate::ktap;
 use crate::test::Ran;
@@ -32,8 +32,8 @@ pub enum Outcome {
 pub type Verdict = Result<String, String>;
 
 impl Outcome {
-    /// Whether the test has caught a bug that shows in this way.
-    pub fn verdict(self, expected: Sign) -> Verdict {
+    /// Whether the test has caught a bug that shows in one of these ways.
+    pub fn verdict(self, expected: &[Sign]) -> Verdict {
         let (sign, why) = match self {
             Self::Failed(why) => (Sign::Failure, why),
             Self::Hung => (Sign::Hang, "no result in time".to_owned()),
@@ -41,11 +41,12 @@ impl Outcome {
             Self::Passed => return Err("the test passes".to_owned()),
             Self::None(why) => return Err(why),
         };
-        if sign == expected {
+        if expected.contains(&sign) {
             Ok(why)
         } else {
             Err(format!(
-                "{sign}, but the header of the patch expects: {expected}\n{why}"
+                "{sign}, but the header of the patch expects: {}\n{why}",
+                bug::list(expected)
             ))
         }
     }
@@ -112,16 +113,23 @@ mod tests {
     #[test]
     fn a_bug_is_caught_by_what_its_header_says() {
         let failed = || Outcome::Failed("5, not 4".to_owned());
-        assert_eq!(failed().verdict(Sign::Failure), Ok("5, not 4".to_owned()));
-        assert!(failed().verdict(Sign::Hang).is_err());
-        assert!(Outcome::Hung.verdict(Sign::Hang).is_ok());
-        assert!(Outcome::Hung.verdict(Sign::Failure).is_err());
+        assert_eq!(
+            failed().verdict(&[Sign::Failure]),
+            Ok("5, not 4".to_owned())
+        );
+        assert!(failed().verdict(&[Sign::Hang]).is_err());
+        assert!(Outcome::Hung.verdict(&[Sign::Hang]).is_ok());
+        assert!(Outcome::Hung.verdict(&[Sign::Failure]).is_err());
         let complaint = || Outcome::Complaint("NMI".to_owned());
-        assert!(complaint().verdict(Sign::KernelLog).is_ok());
-        assert!(complaint().verdict(Sign::Failure).is_err());
+        assert!(complaint().verdict(&[Sign::KernelLog]).is_ok());
+        assert!(complaint().verdict(&[Sign::Failure]).is_err());
+        let either = [Sign::Failure, Sign::KernelLog];
+        assert!(failed().verdict(&either).is_ok());
+        assert!(complaint().verdict(&either).is_ok());
+        assert!(Outcome::Hung.verdict(&either).is_err());
         for sign in [Sign::Failure, Sign::Hang, Sign::KernelLog] {
-            assert!(Outcome::Passed.verdict(sign).is_err());
-            assert!(Outcome::None("x".to_owned()).verdict(sign).is_err());
+            assert!(Outcome::Passed.verdict(&[sign]).is_err());
+            assert!(Outcome::None("x".to_owned()).verdict(&[sign]).is_err());
         }
     }
 
