@@ -211,12 +211,11 @@ pub fn tight_loop_branches(retired: u64) -> u64 {
     1 + (retired - WINDOW_BEFORE) / 2
 }
 
-/// A loop that, when measured, retires 4096 * `periods` instructions and a
-/// multiple of 256 branches.
+/// A loop that, when measured, retires 4096 * `periods` instructions and a multiple of 256 branches. 64
+/// instructions load and 64 store, whatever `periods` is.
 ///
-/// The PMU model derives events that TCG does not have, such as cache misses,
-/// from instructions and branches. Over these numbers each derived event grows by
-/// the same count, wherever the workload starts.
+/// The PMU model derives events that TCG does not have, such as cache misses, from these. Over these
+/// numbers each derived event grows by the same count, wherever the workload starts.
 pub fn whole_periods(periods: u64) -> Workload {
     let n = 2048 * periods - 256 - WINDOW_BRANCHES - 1;
     let workload = Workload::new("padded_loop", guest_padded_loop, (n, 0), 2 * n + 510, n + 1);
