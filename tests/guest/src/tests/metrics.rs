@@ -47,8 +47,8 @@ const THAT_COUNT: &str = "that count";
 /// What perf says if a metric needs a PMU that the guest does not have.
 const NO_PMU: &str = "Unable to find PMU or event on a PMU of";
 
-/// Runs perf for all metrics. It takes long to start, so there are several metrics at a time, but a
-/// metric that it refuses is alone.
+/// Runs perf for all metrics. It takes long to start, so there are several metrics at a time. A metric
+/// that it refuses is alone in the end.
 fn of_all_metrics(
     program: &Installed,
     arguments: &[&str],
@@ -63,14 +63,18 @@ fn of_all_metrics(
         )
     };
     let all = metrics()?;
-    for metrics in all.chunks(TOGETHER) {
+    let mut left: Vec<_> = all.chunks(TOGETHER).rev().collect();
+    while let Some(metrics) = left.pop() {
+        if let [metric] = metrics {
+            with(run(&["-vv"], metric)?).with_context(|| metric.clone())?;
+            continue;
+        }
         let together = run(arguments, &metrics.join(","))?;
         if together.success {
             with(together)?;
-            continue;
-        }
-        for metric in metrics {
-            with(run(&["-vv"], metric)?).with_context(|| metric.clone())?;
+        } else {
+            let (first, second) = metrics.split_at(metrics.len() / 2);
+            left.extend([second, first]);
         }
     }
     Ok(())
