@@ -9,6 +9,8 @@ pub const DEFAULT: Machine = Machine {
     mitigations: true,
     ..Machine::intel("Intel v4 4+3", Pmu::DEFAULT)
 };
+/// That machine without mitigations, for suites in which these show nothing.
+pub const V4: Machine = Machine::intel("Intel v4 4+3, no mitigations", Pmu::DEFAULT);
 /// No PMU at all.
 pub const NO_PMU: Machine = Machine {
     pmu: None,

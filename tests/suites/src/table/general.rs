@@ -18,6 +18,7 @@ pub const SUITES: &[Suite] = &[
         .cpus(1)
         .with_all(),
     Suite::new("lifecycle", &[&[Lifecycle, Parameters, Beside, Generic]])
+        .on(machine::V4)
         .unloaded()
         .also_on(&[Older]),
     Suite::new("sleep", &[&[Sleep]]).event(SystemEvent::Sleep),
@@ -40,7 +41,9 @@ pub const SUITES: &[Suite] = &[
         .on(machine::V4_TSC)
         .cpus(1)
         .timing(Timing::Icount),
-    Suite::new("stress", &[&[Stress]]).also_on(&[Checking]),
+    Suite::new("stress", &[&[Stress]])
+        .on(machine::V4)
+        .also_on(&[Checking]),
     Suite::new("stress-amd-v2", &[&[Stress]])
         .on(machine::AMD_V2)
         .with_all(),

@@ -9,10 +9,14 @@ use crate::suite::Suite;
 
 /// The suites.
 pub const SUITES: &[Suite] = &[
-    Suite::new("trace", &[&[TraceCompare, Trace, LimitsTrace]]).kernel_arguments(SCHEDSTATS),
-    Suite::new("clock", &[&[Clock, ClockCompare, Waits]]),
-    Suite::new("probes", &[&[Probes]]),
-    Suite::new("example", &[&[Example]]).example("switch_pmu"),
+    Suite::new("trace", &[&[TraceCompare, Trace, LimitsTrace]])
+        .on(machine::V4)
+        .kernel_arguments(SCHEDSTATS),
+    Suite::new("clock", &[&[Clock, ClockCompare, Waits]]).on(machine::V4),
+    Suite::new("probes", &[&[Probes]]).on(machine::V4),
+    Suite::new("example", &[&[Example]])
+        .on(machine::V4)
+        .example("switch_pmu"),
     Suite::new("no-pmu", &[&[NoPmu]])
         .unloaded()
         .on(machine::NO_PMU),
