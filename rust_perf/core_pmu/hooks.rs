@@ -56,7 +56,7 @@ const CHANGES: [(&CStr, Change); 5] = [
     (c"__intel_pmu_snapshot_branch_stack", Change::Runs),
 ];
 
-/// The hooks of one PMU. To remove a hook waits for a grace period. The function that a switch between
+/// The hooks of one PMU. Removing a hook waits for grace periods. The function that a switch between
 /// tasks calls has its own, which need not look for what was called. The others share one.
 pub(super) struct Hooks {
     _user_read: Pin<KBox<Hook<UserRead>>>,

@@ -85,8 +85,8 @@ impl NmiWindow {
         self.expected.set(1);
     }
 
-    /// The window closes after its length from now on. To be called when the counters are given back: a PMI of
-    /// [`Self::expect_masked`] comes soon after that, or not at all.
+    /// The window closes when its length has passed from now on. A PMI of [`Self::expect_masked`] needs
+    /// this when the counters are given back: it comes soon after that, or not at all.
     pub(super) fn close_soon(&self) {
         self.until.set((jiffies() as u64).wrapping_add(self.length));
     }

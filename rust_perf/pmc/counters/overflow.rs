@@ -30,8 +30,8 @@ impl<R: Registers> Counters<'_, R> {
     ///
     /// - On Intel's CPUs no bit is set after the read. WRMSR to GLOBAL_CTRL is serializing (SDM vol. 3,
     ///   "Serializing Instructions"): a counter that the write stops has counted what came before, and
-    ///   RDMSR of the status comes after it. What the in-tree driver may find are the bits of precise events and of
-    ///   Processor Trace, whose buffers the CPU goes on to fill. The driver uses neither.
+    ///   RDMSR of the status comes after it. What the in-tree driver may find are the bits of precise
+    ///   events and of Processor Trace, whose buffers the CPU goes on to fill. The driver uses neither.
     /// - If a CPU set a bit late, the bit would stay: only the bits that were read are
     ///   cleared ("IA32_PERF_GLOBAL_OVF_CTRL MSR"). So the next PMI of the CPU would find it. The count
     ///   is that of the counter, whatever the status says.

@@ -22,7 +22,7 @@ use kernel::{
 /// Calls a [`Handler`] whenever one of its functions is called, until dropped. As long as there is one,
 /// `kernel.ftrace_enabled` cannot be set to 0 in kernels where that disables ftrace.
 ///
-/// To drop it waits for grace periods of RCU-tasks, however many functions it has.
+/// Dropping a hook waits for grace periods of RCU-tasks, however many functions it has.
 ///
 /// # Invariants
 ///
