@@ -43,9 +43,8 @@ pub struct Runner<'a> {
     pub user: &'a guest::Options,
 }
 
-/// How many guests run at the same time: one a core, less what runs beside. A guest with two CPUs has
-/// two threads that run and wait for each other's inter-processor interrupts. With more of them than
-/// cores, a CPU spins for one that does not run.
+/// How many guests run at the same time: one a core, less what runs beside. Most guests have two CPUs, so
+/// that two threads share a core already.
 pub fn guests_at_a_time(ctx: &Context) -> usize {
     match ctx.is_aside {
         true => 1,
