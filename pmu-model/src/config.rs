@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::ConfigError,
-    generation::{self, Generation},
+    generation::{self, FreezeOnPmi, Generation},
+    lbr,
     processor::{self, Core, CoreType, Processor, Signature},
     shape::{low_bits, Shape},
     vendor::Vendor,
@@ -44,6 +45,9 @@ pub struct Config {
     pub shape: Shape,
     /// What reference cycles are.
     pub ref_cycles: RefCycles,
+    /// The highest number of architectural LBRs: 8, 16 or 32. If it is 0, there are none. They need
+    /// version 4.
+    pub lbr_depth: u8,
 }
 
 impl Config {
@@ -56,6 +60,7 @@ impl Config {
             core_type: None,
             shape: generation::select(vendor, version)?.default_shape(),
             ref_cycles: RefCycles::default(),
+            lbr_depth: 0,
         })
     }
 
@@ -71,6 +76,7 @@ impl Config {
             core_type: None,
             shape,
             ref_cycles: RefCycles::default(),
+            lbr_depth: 0,
         })
     }
 
@@ -103,6 +109,7 @@ impl Config {
             core_type: Some(core_type),
             shape,
             ref_cycles: RefCycles::default(),
+            lbr_depth: 0,
         })
     }
 
@@ -134,6 +141,13 @@ impl Config {
         }
         if self.shape.full_width && !generation.can_have_full_width() {
             return Err(ConfigError::FullWidth);
+        }
+        let has_lbrs = self.lbr_depth > 0;
+        if has_lbrs && !lbr::DEPTHS.contains(&self.lbr_depth) {
+            return Err(ConfigError::LbrDepth);
+        }
+        if has_lbrs && generation.freeze_on_pmi() != FreezeOnPmi::Streamlined {
+            return Err(ConfigError::LbrVersion);
         }
         Ok(generation)
     }

@@ -19,6 +19,10 @@ pub enum ConfigError {
     Width,
     /// The vendor has no aliases for full-width writes.
     FullWidth,
+    /// There are no such numbers of LBRs.
+    LbrDepth,
+    /// The version has no architectural LBRs.
+    LbrVersion,
     /// [`Defect::Status`](crate::Defect::Status) names a bit that belongs to no counter, or
     /// the PMU has no GLOBAL_STATUS.
     Status,
@@ -55,6 +59,8 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide, on AMD 48",
             ConfigError::FullWidth => "only Intel's PMUs have aliases for full-width writes",
+            ConfigError::LbrDepth => "there must be 0, 8, 16 or 32 LBRs",
+            ConfigError::LbrVersion => "only Intel's versions 4 to 6 have architectural LBRs",
             ConfigError::Status => "the PMU has no counter with this bit in GLOBAL_STATUS",
             ConfigError::Msr => "the PMU has no register at this address",
             ConfigError::MaskLvtpc => "the local APIC of this vendor always masks LVTPC",

@@ -93,6 +93,10 @@ impl GlobalStatus {
         self.0 |= global_status::CTR_FRZ;
     }
 
+    pub(crate) const fn lbrs_are_frozen(self) -> bool {
+        self.0 & global_status::LBR_FRZ != 0
+    }
+
     pub(crate) fn freeze_lbrs(&mut self) {
         self.0 |= global_status::LBR_FRZ;
     }

@@ -7,7 +7,8 @@
 //!
 //! - It passes accesses to registers and CPUID on to the model ([`Pmu::rdmsr`],
 //!   [`Pmu::wrmsr`], [`Pmu::rdpmc`], [`Pmu::cpuid`]).
-//! - It reports the instructions and branches that retire ([`Pmu::retire`]).
+//! - It reports the instructions and branches that retire ([`Pmu::retire`]), and branches that are to be
+//!   recorded ([`Pmu::branch`]).
 //! - It delivers the performance monitoring interrupts (PMIs) that the model requests
 //!   ([`Pmu::take_pmi`]).
 //!
@@ -20,6 +21,7 @@
 //! - Intel: architectural performance monitoring, versions 1 to 6, with 1 to 8
 //!   general-purpose counters of 32 to 48 bits and the fixed-function counters of the
 //!   version.
+//! - Intel, versions 4 to 6: architectural last branch records, but for the logging of events.
 //! - AMD: the four legacy counters, the six of PerfCtrExtCore, and PerfMonV2, which has 1
 //!   to 15 counters, global control and global status. From family 17H on, event 003H counts
 //!   floating-point operations, and two counters can be merged for it (event FFFH).
@@ -37,8 +39,8 @@
 //!
 //! # What is not modelled
 //!
-//! - Intel: PEBS and the debug store, last branch records (only the bits that freeze them
-//!   exist), Processor Trace, uncore counters, and auto counter reload. AnyThread has no effect:
+//! - Intel: PEBS and the debug store, legacy last branch records (only the bits that freeze them
+//!   exist), last exception records, Processor Trace, uncore counters, and auto counter reload. AnyThread has no effect:
 //!   [`SmtCore`] has all that the threads of a core share. The status bits of these features can
 //!   be set and cleared by WRMSR where the version has them.
 //! - AMD: IBS, the northbridge's and the L3's counters, the LBR stack, and counters that
@@ -110,6 +112,7 @@ pub mod event;
 mod fault;
 mod fields;
 mod generation;
+mod lbr;
 mod metrics;
 pub mod msr;
 mod pair;
@@ -127,6 +130,7 @@ pub use config::{Config, RefCycles};
 pub use error::{ConfigError, GeneralProtection, MsrError};
 pub use event::{Mode, Retired};
 pub use fault::{Fault, InvalidFault, FAULT_FORMS};
+pub use lbr::{Branch, BranchKind};
 pub use pmi::{Defect, Foreign, PmiFault};
 pub use pmu::{Pmu, RestoreError, SavedPmu};
 pub use processor::{CoreType, Signature};

@@ -76,6 +76,17 @@ pub const MSR_SNOOP_RSP_0: u32 = 0x1328;
 /// The second of two such registers.
 pub const MSR_SNOOP_RSP_1: u32 = 0x1329;
 
+/// Which branches the architectural LBRs record.
+pub const IA32_LBR_CTL: u32 = 0x14ce;
+/// How many of them are in use. A write clears them.
+pub const IA32_LBR_DEPTH: u32 = 0x14cf;
+/// INFO of the youngest record.
+pub const IA32_LBR_0_INFO: u32 = 0x1200;
+/// FROM of the youngest record.
+pub const IA32_LBR_0_FROM_IP: u32 = 0x1500;
+/// TO of the youngest record.
+pub const IA32_LBR_0_TO_IP: u32 = 0x1600;
+
 /// AMD's legacy PERF_CTL0. A PERF_CTL is what Intel calls an event select.
 pub const K7_PERF_CTL0: u32 = 0xc001_0000;
 /// AMD's legacy PERF_CTR0. A PERF_CTR is what Intel calls a general-purpose counter.
@@ -114,8 +125,20 @@ pub(crate) enum Register {
     PerfCapabilities,
     PerfMetrics,
     DebugCtl,
+    LbrCtl,
+    LbrDepth,
+    /// A register of a record, by the number of the record.
+    Lbr(LbrField, usize),
     /// A register of one processor, by its index in the table of processors.
     Model(usize),
+}
+
+/// The registers of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LbrField {
+    From,
+    To,
+    Info,
 }
 
 /// The value of an event select (EVENTSEL) or of a PERF_CTL.
@@ -243,6 +266,9 @@ pub const PMI_IN_USE: u64 = 1 << 63;
 
 /// PERF_CAPABILITIES: the general-purpose counters have aliases for full-width writes.
 pub const FW_WRITE: u64 = 1 << 13;
+/// PERF_CAPABILITIES, bits 5:0: there are no legacy LBRs. Processors with architectural LBRs say so; one without
+/// any LBRs has 0 here.
+pub const LBR_FMT_NONE: u64 = 0x3f;
 /// PERF_CAPABILITIES: PERF_METRICS exists.
 pub const PERF_METRICS_AVAILABLE: u64 = 1 << 15;
 /// PERF_CAPABILITIES: RDPMC can clear PERF_METRICS (SDM vol. 2B, RDPMC).

@@ -5,6 +5,7 @@
 
 mod accesses;
 mod amd;
+mod branches;
 mod counting;
 mod defects;
 mod garbage;

@@ -160,6 +160,16 @@ impl Event {
 }
 
 impl Totals {
+    /// The core cycles.
+    pub(crate) fn core_cycles(&self) -> u128 {
+        Event::Cycles.total(*self)
+    }
+
+    /// Whether the branch that has retired last was mispredicted.
+    pub(crate) fn last_branch_is_mispredicted(&self) -> bool {
+        self.branches > 0 && self.branches % BRANCHES_PER_MISS == 0
+    }
+
     /// The slots.
     pub(crate) fn slots(self) -> u128 {
         Event::Slots.total(self)

@@ -5,7 +5,8 @@
 use super::{registers::SLOTS, Pmu};
 use crate::{
     error::{GeneralProtection, MsrError},
-    fields::{DebugCtl, FixedCtrCtrl, GlobalCtrl},
+    fields::{FixedCtrCtrl, GlobalCtrl},
+    lbr::LbrCtl,
     metrics::Metrics,
     msr::{EventSel, Register, PMI_IN_USE, RDPMC_METRICS},
     pair,
@@ -50,6 +51,9 @@ impl Pmu {
             Register::PerfCapabilities => self.perf_capabilities().unwrap_or(0),
             Register::PerfMetrics => self.read_metrics(),
             Register::DebugCtl => self.state.debugctl.0,
+            Register::LbrCtl => self.state.lbrs.ctl.0,
+            Register::LbrDepth => self.state.lbrs.depth().into(),
+            Register::Lbr(field, i) => self.state.lbrs.record(i).map_or(0, |it| it.field(field)),
             Register::Model(i) => match self.core_of_msr(i) {
                 Some(core) => core.msr(i),
                 None => self.state.model_msrs[i],
@@ -97,6 +101,9 @@ impl Pmu {
             Some(writable) if value & !writable == 0 => value,
             _ => return Err(MsrError::GeneralProtection),
         };
+        if register == Register::LbrDepth && !self.is_lbr_depth(value) {
+            return Err(MsrError::GeneralProtection);
+        }
         self.count_access(msr)?;
         self.take_disturbed();
         self.write(register, value);
@@ -129,11 +136,18 @@ impl Pmu {
             }
             Register::GlobalStatusReset => self.state.global_status.0 &= !value,
             Register::GlobalStatusSet => self.state.global_status.0 |= value,
-            Register::DebugCtl => self.state.debugctl = DebugCtl(value),
+            Register::DebugCtl => self.state.debugctl = self.stored_debugctl(value),
             Register::Model(i) => match self.core_of_msr(i) {
                 Some(core) => core.set_msr(i, value),
                 None => self.state.model_msrs[i] = value,
             },
+            Register::LbrCtl => self.state.lbrs.set_ctl(LbrCtl(value)),
+            Register::LbrDepth => self.state.lbrs.set_depth(value as u8),
+            Register::Lbr(field, i) => {
+                if let Some(record) = self.state.lbrs.record_mut(i) {
+                    record.set_field(field, value);
+                }
+            }
             Register::PerfMetrics => self.state.metrics.write(value, self.state.fixed[SLOTS]),
             // Generations in which the write does not raise #GP ignore it.
             Register::GlobalStatus => {}

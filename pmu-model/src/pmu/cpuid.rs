@@ -6,7 +6,9 @@ use super::Pmu;
 use crate::{
     accesses::CPUID_ACCESSES,
     generation,
-    msr::{FW_WRITE, IA32_PERF_CAPABILITIES, PERF_METRICS_AVAILABLE, RDPMC_METRICS_CLEAR},
+    msr::{
+        FW_WRITE, IA32_PERF_CAPABILITIES, LBR_FMT_NONE, PERF_METRICS_AVAILABLE, RDPMC_METRICS_CLEAR,
+    },
     processor::Report,
     shape::Shape,
 };
@@ -26,6 +28,9 @@ impl Pmu {
     pub fn cpuid_count(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         if leaf == CPUID_ACCESSES {
             return self.counted.as_ref().map(|it| it.cpuid(subleaf));
+        }
+        if leaf == 0x1c {
+            return self.leaf_1ch();
         }
         let [eax, ebx, ecx, edx] = self.cpuid_of_generation(leaf, subleaf)?;
         let added = match (leaf, subleaf) {
@@ -85,6 +90,7 @@ impl Pmu {
             true => RDPMC_METRICS_CLEAR,
             false => 0,
         };
-        Some(full_width | metrics | clear)
+        let lbr_format = if self.has_lbrs() { LBR_FMT_NONE } else { 0 };
+        Some(lbr_format | full_width | metrics | clear)
     }
 }

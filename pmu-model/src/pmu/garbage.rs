@@ -5,7 +5,7 @@
 use super::Pmu;
 use crate::{
     fields::FixedCtrCtrl,
-    msr::{fixed_ctrl, global_status, EventSel, Register},
+    msr::{fixed_ctrl, global_status, EventSel, LbrField, Register},
     pair,
     pmi::{Defect, Foreign},
     shape::{Counter, MAX_FIXED, MAX_GENERAL},
@@ -56,6 +56,14 @@ impl Pmu {
         }
         if self.metrics_fields() > 0 {
             self.write_garbage(Register::PerfMetrics, numbers.next());
+        }
+        if self.has_lbrs() {
+            self.write_garbage(Register::LbrCtl, numbers.next());
+            for i in 0..self.state.lbrs.depth().into() {
+                for field in [LbrField::From, LbrField::To, LbrField::Info] {
+                    self.write_garbage(Register::Lbr(field, i), numbers.next());
+                }
+            }
         }
         self.write_garbage(Register::GlobalCtrl, numbers.next());
         self.inject_status(numbers.next());

@@ -9,6 +9,7 @@
 //! | `access`    | RDMSR, WRMSR and RDPMC                                      |
 //! | `active`    | which counters count what, given the registers              |
 //! | `report`    | what has retired: counts, overflows, PMIs that freeze       |
+//! | `branches`  | branches that the LBRs record                               |
 //! | `budget`    | how much may retire until a counter can overflow            |
 //! | `inject`    | faults for host tests                                       |
 //! | `garbage`   | defects in which registers hold what nobody has written     |
@@ -16,6 +17,7 @@
 
 mod access;
 mod active;
+mod branches;
 mod budget;
 mod cpuid;
 mod garbage;
@@ -38,6 +40,7 @@ use crate::{
     event::Totals,
     fields::{DebugCtl, FixedCtrCtrl, GlobalCtrl, GlobalStatus},
     generation::Generation,
+    lbr::Lbrs,
     metrics::Metrics,
     msr::EventSel,
     pmi::{Defect, PmiDelivery},
@@ -61,6 +64,7 @@ struct State {
     global_ctrl: GlobalCtrl,
     global_status: GlobalStatus,
     debugctl: DebugCtl,
+    lbrs: Lbrs,
     /// Of a register that the threads of the core share, the value for which [`Pmu::active`] is
     /// right.
     model_msrs: [u64; MAX_MODEL_MSRS],
@@ -133,6 +137,7 @@ impl Pmu {
             state: State {
                 global_ctrl: GlobalCtrl(generation.reset_global_ctrl(&shape)),
                 pmi: PmiDelivery::new(defect),
+                lbrs: Lbrs::new(config.lbr_depth),
                 ..State::default()
             },
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),
@@ -210,10 +215,10 @@ impl Pmu {
         self.defect == Defect::MaskLvtpc || self.generation.pmi_masks_lvtpc()
     }
 
-    /// Whether instructions that retire must be reported: a counter counts, or a delayed
-    /// PMI waits for them.
+    /// Whether instructions that retire must be reported: a counter counts, a delayed PMI waits for
+    /// them, or branches are recorded.
     pub fn counting(&self) -> bool {
-        !self.active.is_empty() || self.state.pmi.has_delayed()
+        !self.active.is_empty() || self.state.pmi.has_delayed() || self.records_branches()
     }
 
     /// Whether a counter counts what depends on more than the numbers of instructions, branches

@@ -7,6 +7,7 @@ use crate::{
     error::MsrError,
     fields::FixedCtrCtrl,
     generation,
+    lbr::LbrCtl,
     metrics::Metrics,
     msr::{fixed_ctrl, EventSel, Register, MSR_PERF_METRICS, PERF_METRICS_BIT},
     processor::{self, Processor},
@@ -55,6 +56,7 @@ impl Pmu {
         let of_model = || Some(Register::Model(self.processor?.msr_index(msr)?));
         self.generation
             .register(&self.shape, msr)
+            .or_else(|| self.lbr_register(msr))
             .or_else(of_model)
             .ok_or_else(|| {
                 let of_another_model =
@@ -86,6 +88,9 @@ impl Pmu {
     pub(super) fn writable_bits(&self, register: Register) -> Option<u64> {
         match register {
             Register::Model(i) => Some(self.processor?.msr(i).writable),
+            Register::LbrCtl => Some(LbrCtl::ALL),
+            Register::LbrDepth => Some(u64::MAX),
+            Register::Lbr(field, _) => Some(Pmu::lbr_writable_bits(field)),
             Register::PerfMetrics => Some(Metrics::mask(self.metrics_fields())),
             Register::GlobalCtrl | Register::GlobalStatusReset | Register::GlobalStatusSet => {
                 let bits = self.generation.writable_bits(&self.shape, register)?;

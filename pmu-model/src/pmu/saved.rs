@@ -123,6 +123,7 @@ impl Pmu {
         let global_ctrl = writable(Register::GlobalCtrl) | self.generation.reset_global_ctrl(shape);
         let status = writable(Register::GlobalStatusReset) | shape.counters() | self.metrics_bit();
         let fixed_ctr_ctrl = writable(Register::FixedCtrCtrl);
+        let cycles = state.totals.iter().map(Totals::core_cycles).sum();
         let most_accesses = match self.defect {
             Defect::GeneralProtection { after, .. } => after,
             _ => 0,
@@ -137,6 +138,7 @@ impl Pmu {
             && state.global_ctrl.0 & !global_ctrl == 0
             && state.global_status.0 & !status == 0
             && state.debugctl.0 & !writable(Register::DebugCtl) == 0
+            && state.lbrs.are_possible(self.config.lbr_depth, cycles)
             && msrs(&state.model_msrs)
             && thread
                 .as_ref()
