@@ -28,6 +28,41 @@
 #define PMU_TSC_NEVER UINT64_MAX
 
 /**
+ * A conditional branch.
+ */
+#define PMU_KIND_CONDITIONAL 0
+
+/**
+ * A near jump to an address in a register or in memory.
+ */
+#define PMU_KIND_INDIRECT_JUMP 1
+
+/**
+ * A near jump by a displacement.
+ */
+#define PMU_KIND_RELATIVE_JUMP 2
+
+/**
+ * A near call of an address in a register or in memory.
+ */
+#define PMU_KIND_INDIRECT_CALL 3
+
+/**
+ * A near call by a displacement, but for a call of the next instruction, which is not reported.
+ */
+#define PMU_KIND_RELATIVE_CALL 4
+
+/**
+ * A near return.
+ */
+#define PMU_KIND_RETURN 5
+
+/**
+ * Everything else that changes RIP, but for debug exceptions, which are not reported.
+ */
+#define PMU_KIND_OTHER 6
+
+/**
  * Result of an access: success.
  */
 #define PMU_OK 0
@@ -123,6 +158,10 @@ typedef struct PmuConfig {
    */
   const char *hybrid;
   /**
+   * Intel's versions 4 to 6: the number of architectural last branch records (LBRs), 0, 8, 16 or 32.
+   */
+  uint8_t lbr;
+  /**
    * What reference cycles are: `instructions`, a function of these, or `tsc`, the cycles of
    * the time-stamp counter. NULL means the default, `instructions`.
    */
@@ -177,6 +216,42 @@ typedef struct PmuCounts {
    */
   uint64_t tsc[2];
 } PmuCounts;
+
+/**
+ * A branch that was taken.
+ */
+typedef struct PmuBranch {
+  /**
+   * The linear address of the branch, or of the instruction before which an interrupt or an
+   * exception came.
+   */
+  uint64_t from;
+  /**
+   * The linear address of the next instruction.
+   */
+  uint64_t to;
+  /**
+   * The instructions of each mode that have retired since pmu_retire(), the branch included.
+   */
+  uint64_t instructions[2];
+  /**
+   * The branches among them.
+   */
+  uint64_t branches[2];
+  /**
+   * PMU_KIND_.
+   */
+  uint8_t kind;
+  /**
+   * The mode before and after the branch: 0 user, 1 kernel.
+   */
+  uint8_t from_mode;
+  uint8_t to_mode;
+  /**
+   * Whether an instruction retires with it: not with an interrupt or an exception.
+   */
+  bool retires;
+} PmuBranch;
 
 /**
  * Creates a PMU, which pmu_free() frees. If there is no such PMU, returns NULL and sets
@@ -252,6 +327,29 @@ bool pmu_ref_cycles_are_tsc(const struct PmuBridge *pmu);
  * Reports what has retired since the last call, and the time that has passed.
  */
 void pmu_retire(struct PmuBridge *pmu, const struct PmuCounts *delta);
+
+/**
+ * Whether there are architectural LBRs: CPUID.(7,0):EDX.ARCH_LBR.
+ */
+bool pmu_has_lbrs(const struct PmuBridge *pmu);
+
+/**
+ * Sets *filter to the kinds of branches that pmu_branch() must be told of, by the mode after the
+ * branch: bit PMU_KIND_. It may change with each access to a register and each pmu_retire().
+ */
+void pmu_branch_filter(const struct PmuBridge *pmu, uint8_t (*filter)[2]);
+
+/**
+ * Records a branch that was taken since the last pmu_retire(), if pmu_branch_filter() has it. Branches
+ * are told in the order in which they were taken.
+ */
+void pmu_branch(struct PmuBridge *pmu,
+                const struct PmuBranch *branch);
+
+/**
+ * A debug exception is delivered, which stops the recording of branches. Call pmu_retire() before.
+ */
+void pmu_debug_exception(struct PmuBridge *pmu);
 
 /**
  * Sets *until to the cycles of the time-stamp counter that may pass in each mode before the

@@ -41,6 +41,16 @@
 #define PMU_STORE       (PMU_LOAD << PMU_FIELD_BITS)
 #define PMU_NEAR        (PMU_STORE << PMU_FIELD_BITS)
 
+/* The kinds of branches that are recorded: PMU_KIND_ of pmu_bridge.h. */
+#define PMU_BRANCH_CONDITIONAL      0
+#define PMU_BRANCH_INDIRECT_JUMP    1
+#define PMU_BRANCH_RELATIVE_JUMP    2
+#define PMU_BRANCH_INDIRECT_CALL    3
+#define PMU_BRANCH_RELATIVE_CALL    4
+#define PMU_BRANCH_RETURN           5
+#define PMU_BRANCH_OTHER            6
+#define PMU_BRANCH_NONE             (-1)
+
 /* The index into left[], which is also the mode of pmu_bridge.h. */
 static inline int x86_pmu_mode(int cpl)
 {

@@ -80,6 +80,12 @@ void x86_pmu_continue(CPUX86State *env)
     } else {
         cs->tcg_cflags &= ~CF_PMU_DETAILS;
     }
+    pmu_branch_filter(env->pmu.model, &env->pmu.branch_filter);
+    if (env->pmu.branch_filter[0] | env->pmu.branch_filter[1]) {
+        cs->tcg_cflags |= CF_PMU_BRANCHES;
+    } else {
+        cs->tcg_cflags &= ~CF_PMU_BRANCHES;
+    }
 
     x86_pmu_continue_tsc(env);
 }

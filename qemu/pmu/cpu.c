@@ -38,6 +38,7 @@ static PmuBridge *create(X86CPU *cpu, Error **errp)
         .cpus = current_machine->smp.max_cpus,
         .cpu = CPU(cpu)->cpu_index,
         .hybrid = p->hybrid,
+        .lbr = p->lbr,
         .ref_cycles = p->ref_cycles,
         .fault = p->fault,
         .count_accesses = p->count_accesses,
@@ -75,6 +76,10 @@ void x86_pmu_expand_features(X86CPU *cpu)
         features[FEAT_7_0_EDX] |= CPUID_7_0_EDX_HYBRID;
         cpu->pmu_cpuid.level = 0x1A;
     }
+    if (pmu_has_lbrs(model)) {
+        features[FEAT_7_0_EDX] |= CPUID_7_0_EDX_ARCH_LBR;
+        cpu->pmu_cpuid.level = 0x1C;
+    }
     if (pmu_perfmon_ext(model)) {
         features[FEAT_7_1_EAX] |= CPUID_7_1_EAX_ARCH_PERFMON_EXT;
         cpu->pmu_cpuid.level = 0x23;
@@ -94,7 +99,8 @@ static bool is_default(const X86PMUProperties *p)
 {
     return !p->version && !p->counters && !p->counter_mask &&
            p->fixed == PMU_FIXED_DEFAULT && !p->width &&
-           p->full_width == ON_OFF_AUTO_AUTO && !p->hybrid && !p->ref_cycles &&
+           p->full_width == ON_OFF_AUTO_AUTO && !p->lbr && !p->hybrid &&
+           !p->ref_cycles &&
            !p->fault && !p->count_accesses;
 }
 
@@ -105,8 +111,8 @@ bool x86_pmu_realize(X86CPU *cpu, Error **errp)
             return true;
         }
         error_setg(errp, "pmu-version, pmu-counters, pmu-counter-mask, "
-                   "pmu-fixed, pmu-width, pmu-full-width, pmu-hybrid, "
-                   "pmu-ref-cycles, pmu-fault and pmu-count-accesses "
+                   "pmu-fixed, pmu-width, pmu-full-width, pmu-lbr, "
+                   "pmu-hybrid, pmu-ref-cycles, pmu-fault and pmu-count-accesses "
                    "need pmu=on");
         return false;
     }
@@ -139,7 +145,8 @@ void x86_pmu_reset(X86CPU *cpu)
         memset(env->pmu.details, 0, sizeof(env->pmu.details));
         memset(env->pmu.taken, 0, sizeof(env->pmu.taken));
         x86_pmu_reset_tsc(env);
-        CPU(cpu)->tcg_cflags &= ~(CF_PMU | CF_PMU_DETAILS);
+        memset(env->pmu.branch_filter, 0, sizeof(env->pmu.branch_filter));
+        CPU(cpu)->tcg_cflags &= ~(CF_PMU | CF_PMU_DETAILS | CF_PMU_BRANCHES);
     }
 }
 

@@ -33,6 +33,15 @@ static inline void x86_pmu_refund_int(CPUX86State *env)
 {
 }
 
+static inline void x86_pmu_begin_interrupt(CPUX86State *env)
+{
+}
+
+static inline void x86_pmu_end_interrupt(CPUX86State *env, int intno,
+                                         bool is_int)
+{
+}
+
 static inline void x86_pmu_expand_features(X86CPU *cpu)
 {
 }
@@ -85,6 +94,15 @@ void x86_pmu_refund(CPUState *cs, const TranslationBlock *tb, int insns);
  */
 void x86_pmu_begin_int(CPUX86State *env);
 void x86_pmu_refund_int(CPUX86State *env);
+
+/* branch.c: branch records */
+
+/*
+ * The delivery of an interrupt or exception begins; it has been delivered.  @is_int
+ * says whether INT n, INT3 or INTO is the cause.
+ */
+void x86_pmu_begin_interrupt(CPUX86State *env);
+void x86_pmu_end_interrupt(CPUX86State *env, int intno, bool is_int);
 
 /* access.c: registers */
 

@@ -20,6 +20,10 @@ typedef struct X86PMUState {
     uint64_t taken[2];          /* conditional branches taken */
     int int_mode;               /* of INT n that is being delivered */
 
+    uint8_t branch_filter[2];   /* kinds to record, by mode of the target */
+    uint64_t branch_from;       /* of a branch that is being executed */
+    int interrupted_mode;       /* before an interrupt is delivered */
+
     /* With pmu-ref-cycles=tsc.  timer is NULL otherwise. */
     QEMUTimer *timer;           /* fires when a counter may overflow */
     uint64_t deadline;          /* of the timer, as a TSC */
@@ -44,6 +48,7 @@ typedef struct X86PMUProperties {
     uint8_t fixed;
     uint8_t width;
     OnOffAuto full_width;
+    uint8_t lbr;
     char *hybrid;
     char *ref_cycles;
     char *fault;
@@ -60,6 +65,7 @@ typedef struct X86PMUProperties {
     DEFINE_PROP_UINT8("pmu-width", X86CPU, pmu_properties.width, 0), \
     DEFINE_PROP_ON_OFF_AUTO("pmu-full-width", X86CPU, \
                             pmu_properties.full_width, ON_OFF_AUTO_AUTO), \
+    DEFINE_PROP_UINT8("pmu-lbr", X86CPU, pmu_properties.lbr, 0), \
     DEFINE_PROP_STRING("pmu-hybrid", X86CPU, pmu_properties.hybrid), \
     DEFINE_PROP_STRING("pmu-ref-cycles", X86CPU, pmu_properties.ref_cycles), \
     DEFINE_PROP_STRING("pmu-fault", X86CPU, pmu_properties.fault), \

@@ -23,7 +23,7 @@ use std::{
     mem::MaybeUninit,
 };
 
-use pmu_model::{GeneralProtection, Mode, MsrError, Pmu, RefCycles, Retired};
+use pmu_model::{Branch, BranchKind, GeneralProtection, Mode, MsrError, Pmu, RefCycles, Retired};
 
 pub use config::{PmuConfig, PMU_FIXED_DEFAULT};
 pub use state::{pmu_restore, pmu_save};
@@ -61,6 +61,54 @@ pub struct PmuCounts {
     /// matter if pmu_ref_cycles_are_tsc().
     pub tsc: [u64; 2],
 }
+
+/// A branch that was taken.
+#[repr(C)]
+pub struct PmuBranch {
+    /// The linear address of the branch, or of the instruction before which an interrupt or an
+    /// exception came.
+    pub from: u64,
+    /// The linear address of the next instruction.
+    pub to: u64,
+    /// The instructions of each mode that have retired since pmu_retire(), the branch included.
+    pub instructions: [u64; 2],
+    /// The branches among them.
+    pub branches: [u64; 2],
+    /// PMU_KIND_.
+    pub kind: u8,
+    /// The mode before and after the branch: 0 user, 1 kernel.
+    pub from_mode: u8,
+    #[expect(missing_docs, reason = "described with `from_mode`")]
+    pub to_mode: u8,
+    /// Whether an instruction retires with it: not with an interrupt or an exception.
+    pub retires: bool,
+}
+
+/// A conditional branch.
+pub const PMU_KIND_CONDITIONAL: u8 = 0;
+/// A near jump to an address in a register or in memory.
+pub const PMU_KIND_INDIRECT_JUMP: u8 = 1;
+/// A near jump by a displacement.
+pub const PMU_KIND_RELATIVE_JUMP: u8 = 2;
+/// A near call of an address in a register or in memory.
+pub const PMU_KIND_INDIRECT_CALL: u8 = 3;
+/// A near call by a displacement, but for a call of the next instruction, which is not reported.
+pub const PMU_KIND_RELATIVE_CALL: u8 = 4;
+/// A near return.
+pub const PMU_KIND_RETURN: u8 = 5;
+/// Everything else that changes RIP, but for debug exceptions, which are not reported.
+pub const PMU_KIND_OTHER: u8 = 6;
+
+const _: () = {
+    use BranchKind::*;
+    assert!(PMU_KIND_CONDITIONAL == Conditional as u8);
+    assert!(PMU_KIND_INDIRECT_JUMP == IndirectJump as u8);
+    assert!(PMU_KIND_RELATIVE_JUMP == RelativeJump as u8);
+    assert!(PMU_KIND_INDIRECT_CALL == IndirectCall as u8);
+    assert!(PMU_KIND_RELATIVE_CALL == RelativeCall as u8);
+    assert!(PMU_KIND_RETURN == Return as u8);
+    assert!(PMU_KIND_OTHER == Other as u8);
+};
 
 /// Result of an access: success.
 pub const PMU_OK: c_int = 0;
@@ -198,6 +246,47 @@ pub extern "C" fn pmu_retire(pmu: &mut PmuBridge, delta: &PmuCounts) {
     pmu.0.report(&retired, delta.tsc);
 }
 
+/// Whether there are architectural LBRs: CPUID.(7,0):EDX.ARCH_LBR.
+#[no_mangle]
+pub extern "C" fn pmu_has_lbrs(pmu: &PmuBridge) -> bool {
+    pmu.0.has_lbrs()
+}
+
+/// Sets *filter to the kinds of branches that pmu_branch() must be told of, by the mode after the
+/// branch: bit PMU_KIND_. It may change with each access to a register and each pmu_retire().
+#[no_mangle]
+pub extern "C" fn pmu_branch_filter(pmu: &PmuBridge, filter: &mut MaybeUninit<[u8; 2]>) {
+    filter.write(Mode::ALL.map(|mode| pmu.0.branch_filter(mode)));
+}
+
+/// Records a branch that was taken since the last pmu_retire(), if pmu_branch_filter() has it. Branches
+/// are told in the order in which they were taken.
+#[no_mangle]
+pub extern "C" fn pmu_branch(pmu: &mut PmuBridge, branch: &PmuBranch) {
+    let Some(&kind) = BranchKind::ALL.get(usize::from(branch.kind)) else {
+        return;
+    };
+    let retired = Mode::ALL.map(|mode| Retired {
+        instructions: branch.instructions[mode as usize],
+        branches: branch.branches[mode as usize],
+        ..Retired::default()
+    });
+    pmu.0.branch(&Branch {
+        kind,
+        from: branch.from,
+        to: branch.to,
+        modes: [branch.from_mode, branch.to_mode].map(|it| mode(it.into())),
+        retires: branch.retires,
+        retired,
+    });
+}
+
+/// A debug exception is delivered, which stops the recording of branches. Call pmu_retire() before.
+#[no_mangle]
+pub extern "C" fn pmu_debug_exception(pmu: &mut PmuBridge) {
+    pmu.0.debug_exception();
+}
+
 /// Sets *until to the cycles of the time-stamp counter that may pass in each mode before the
 /// next call of pmu_retire(), or to PMU_TSC_NEVER.
 ///
@@ -270,9 +359,12 @@ pub extern "C" fn pmu_take_pmi(pmu: &mut PmuBridge) -> bool {
 /// UINT64_MAX / 4 means no limit.
 #[no_mangle]
 pub extern "C" fn pmu_budget(pmu: &PmuBridge, mode: c_uint, budget: &mut MaybeUninit<[u64; 2]>) {
-    let mode = match mode {
+    budget.write(pmu.0.budget(self::mode(mode)));
+}
+
+fn mode(number: c_uint) -> Mode {
+    match number {
         0 => Mode::User,
         _ => Mode::Kernel,
-    };
-    budget.write(pmu.0.budget(mode));
+    }
 }

@@ -107,6 +107,7 @@ fn create(u: &mut Unstructured<'_>) -> Result<Option<Box<PmuBridge>>> {
         },
         width: rarely(u)?,
         full_width: rarely(u)?,
+        lbr: rarely(u)?,
         general_mask: rarely(u)?.into(),
         cpus,
         cpu: u.int_in_range(0..=cpus - 1)?,

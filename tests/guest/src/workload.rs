@@ -229,6 +229,50 @@ pub fn branches(n: u64) -> Workload {
     Workload::new("branches", guest_branches, (n, 0), 7 * n + 1, 5 * n + 1)
 }
 
+/// What kind of branch it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BranchKind {
+    Conditional,
+    Jump,
+    Call,
+    Return,
+}
+
+/// A branch that is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Branch {
+    pub kind: BranchKind,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// The branches of a measured [`branches`] that are taken, up to its `retired`-th instruction. The last one comes
+/// first.
+pub fn last_branches(n: u64, retired: u64) -> impl Iterator<Item = Branch> {
+    // Offsets of the instructions: TEST 0, JZ 3, JMP 5, CALL 7, DEC 12, JNZ 15, RET 21. JNZ has four bytes of
+    // displacement, because its target is a global symbol.
+    const TAKEN: [Option<(BranchKind, u64, u64)>; 7] = [
+        None,
+        None,
+        Some((BranchKind::Jump, 5, 7)),
+        Some((BranchKind::Call, 7, 21)),
+        Some((BranchKind::Return, 21, 12)),
+        None,
+        Some((BranchKind::Conditional, 15, 0)),
+    ];
+    let start = guest_branches as usize as u64;
+    let executed = retired.saturating_sub(WINDOW_BEFORE).min(7 * n);
+    (0..executed).rev().filter_map(move |i| {
+        let (kind, from, to) = TAKEN[(i % 7) as usize]?;
+        let is_last = i + 1 == 7 * n;
+        (!is_last).then_some(Branch {
+            kind,
+            from: start + from,
+            to: start + to,
+        })
+    })
+}
+
 /// A loop of 15 instructions; see [`block_ip`].
 pub fn block(n: u64) -> Workload {
     Workload::new("block", guest_block, (n, 0), 15 * n + 1, n + 1)

@@ -23,6 +23,8 @@ macro_rules! with_test_groups {
             /// Needs that the module is not loaded, and the in-tree driver.
             Beside = beside::TESTS, No(MODULES);
             Bounds = bounds::TESTS, OfCounters;
+            /// Needs branch records, and the in-tree driver.
+            Branches = branches::TESTS, No(MODULES);
             Clock = clock::TESTS, Once;
             ClockCompare = clock_compare::TESTS, No(CGROUPS);
             /// Exact times. Needs `-icount`.

@@ -25,6 +25,7 @@ pub const INTEL: PmuConfig = PmuConfig {
     fixed: PMU_FIXED_DEFAULT,
     width: 0,
     full_width: 0,
+    lbr: 0,
     cpus: 1,
     cpu: 0,
     hybrid: ptr::null(),

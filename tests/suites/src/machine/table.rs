@@ -92,6 +92,12 @@ pub const ICE_LAKE: Machine =
     Machine::intel("Intel v5, Ice Lake 8+4", Pmu::version(5)).signature(6, 0x7e, None);
 pub const SAPPHIRE_RAPIDS: Machine =
     Machine::intel("Intel v5, Sapphire Rapids 8+4", Pmu::version(5)).signature(6, 0x8f, None);
+/// With branch records.
+pub const SAPPHIRE_RAPIDS_LBR: Machine = Machine::intel(
+    "Intel v5, Sapphire Rapids 8+4, LBR",
+    Pmu::version(5).lbr(32),
+)
+.signature(6, 0x8f, None);
 /// Sierra Forest.
 pub const CRESTMONT: Machine =
     Machine::intel("Intel v6, Crestmont 8+3", Pmu::version(6).fixed(3)).signature(6, 0xaf, None);
@@ -222,6 +228,10 @@ mod tests {
             ),
             (V4_SIGN_EXTENDED, "pmu-full-width=off"),
             (V4_TSC, "pmu-ref-cycles=tsc"),
+            (
+                SAPPHIRE_RAPIDS_LBR,
+                "family=0x6,model=0x8f,pmu-version=5,pmu-lbr=32",
+            ),
             (PENRYN_DEFAULT, "family=0x6,model=0x17"),
             (PANTHER_COVE, "family=0x13,model=0x1,pmu-version=6"),
             (AMD_LEGACY, "vendor=AuthenticAMD,pmu-version=1"),
