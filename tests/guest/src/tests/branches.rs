@@ -2,7 +2,7 @@
 //! Branch records in samples of the in-tree driver: they are the last branches of a program whose
 //! branches are known, entry by entry.
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use perf_event::{SampleBranchFlag, SampleFlag};
 
 use super::expect;
@@ -30,6 +30,7 @@ fn compare(
     flags: SampleBranchFlag,
     is_recorded: impl Fn(&Branch) -> bool,
 ) -> Result<()> {
+    let is_any = flags.bits() & SampleBranchFlag::ANY.bits() != 0;
     let mut event = ctx
         .in_tree()?
         .event(Event::Instructions)
@@ -42,18 +43,23 @@ fn compare(
     let workload = workload::branches(ITERATIONS);
     workload.measure(&event)?;
     let mut k = 0;
+    let mut short = 0;
     for_each_sample(&mut event, |sample| {
         k += 1;
         let what = format!("sample {k}");
         let records = sample.lbr().context("no branch stack")?;
         let expected = workload::last_branches(ITERATIONS, k * PERIOD);
         let expected: Vec<_> = expected.filter(&is_recorded).take(DEPTH).collect();
-        expect(
-            &what,
-            "records",
-            records.len() as u64,
-            expected.len() as u64,
-        )?;
+        if is_any && records.len() < expected.len() {
+            short += 1;
+        } else {
+            expect(
+                &what,
+                "records",
+                records.len() as u64,
+                expected.len() as u64,
+            )?;
+        }
         for (i, (record, branch)) in records.iter().zip(&expected).enumerate() {
             let what = format!("{what}, record {i}");
             expect(&what, "as its source", record.from(), branch.from)?;
@@ -61,6 +67,9 @@ fn compare(
         }
         Ok(())
     })?;
+    // The return from an interrupt takes a record, which the kernel drops because its source is hidden. With
+    // -icount there is hardly more than one interrupt.
+    ensure!(short <= 2, "{short} samples have too few records");
     expect("in total", "samples", k, workload.instructions() / PERIOD)
 }
 

@@ -5,7 +5,7 @@
 use super::shared::{MODEL, MODEL_HIDES, MODEL_WITH_METRICS};
 use crate::group::TestGroup::*;
 use crate::machine;
-use crate::suite::Suite;
+use crate::suite::{Suite, Timing};
 
 /// The suites.
 pub const SUITES: &[Suite] = &[
@@ -61,6 +61,8 @@ pub const SUITES: &[Suite] = &[
     // rust_pmu has no branch stacks yet: the in-tree driver shows that the emulated records are right.
     Suite::new("branches-in-tree", &[&[Branches]])
         .on(machine::SAPPHIRE_RAPIDS_LBR)
+        .cpus(1)
+        .timing(Timing::Icount)
         .unloaded(),
     Suite::new("models-crestmont", MODEL)
         .on(machine::CRESTMONT)
