@@ -24,7 +24,8 @@ const ITERATIONS: u64 = 20_000;
 /// A sample comes after more branches of each kind than there are records.
 const PERIOD: u64 = 1_009;
 
-/// Samples user mode in the workload, and compares the records of each sample with the last branches that `is_recorded`.
+/// Samples user mode in the workload, and compares the records of each sample with the last branches that
+/// `is_recorded`.
 fn compare(
     ctx: &Ctx,
     flags: SampleBranchFlag,
@@ -70,8 +71,8 @@ fn compare(
         }
         Ok(())
     })?;
-    // With far branches, the return from an interrupt takes a record, which the kernel drops because its source is hidden. With
-    // -icount there is hardly more than one interrupt.
+    // With far branches, the return from an interrupt takes a record, which the kernel drops because its source
+    // is hidden. With -icount there is hardly more than one interrupt.
     ensure!(short <= 2, "{short} samples have too few records");
     expect("in total", "samples", k, workload.instructions() / PERIOD)
 }
