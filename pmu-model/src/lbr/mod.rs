@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use control::LbrCtl;
 
 /// The highest number of records.
-pub(crate) const MAX_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// INFO.CYC_CNT: the core cycles since the last record.
 const CYC_CNT: u64 = 0xffff;
@@ -75,10 +75,9 @@ pub(crate) struct Lbrs {
     /// LBR_DEPTH: the records in use. Those behind it are 0.
     depth: u8,
     records: [Record; MAX_DEPTH],
-    /// The core cycles at the last record, in both modes, since reset.
-    cycles: u128,
-    /// Whether there has been a record since LBR_CTL enabled recording.
-    timed: bool,
+    /// The core cycles at the last record, in both modes, since reset. `None` if there has been no record
+    /// since LBR_CTL enabled recording.
+    last: Option<u128>,
 }
 
 impl Lbrs {
@@ -92,7 +91,9 @@ impl Lbrs {
 
     /// Writes LBR_CTL.
     pub(crate) fn set_ctl(&mut self, ctl: LbrCtl) {
-        self.timed &= self.ctl.is_enabled();
+        if !self.ctl.is_enabled() {
+            self.last = None;
+        }
         self.ctl = ctl;
     }
 
@@ -123,15 +124,12 @@ impl Lbrs {
             self.pop();
             return;
         }
-        let elapsed = match self.timed {
-            true => CYC_CNT_VALID | (cycles - self.cycles).min(CYC_CNT.into()) as u64,
-            false => 0,
-        };
+        let elapsed = self.last.replace(cycles).map_or(0, |last| {
+            CYC_CNT_VALID | (cycles - last).min(CYC_CNT.into()) as u64
+        });
         let mispredicted = if mispredicted { MISPRED } else { 0 };
-        let [before, after] = branch.modes;
-        let sees_source = before == after || self.ctl.filter(before) != 0;
-        self.cycles = cycles;
-        self.timed = true;
+        let [before, _] = branch.modes;
+        let sees_source = self.ctl.filter(before) != 0;
         let used = &mut self.records[..self.depth.into()];
         used.rotate_right(1);
         if let Some(youngest) = used.first_mut() {
@@ -162,7 +160,7 @@ impl Lbrs {
             && self.ctl.0 & !LbrCtl::ALL == 0
             && used.iter().all(|it| it.info & !INFO == 0)
             && unused.iter().all(|it| *it == Record::default())
-            && self.cycles <= cycles
+            && self.last.is_none_or(|last| last <= cycles)
     }
 }
 
