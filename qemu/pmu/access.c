@@ -90,18 +90,14 @@ void x86_pmu_svm_changed(CPUX86State *env, bool in_insn)
     }
     if (in_insn) {
         begin_access(env);
-    } else if (x86_pmu_counting(env_cpu(env))) {
-        x86_pmu_count_tsc(env);
-        x86_pmu_flush(env);
+    } else {
+        x86_pmu_begin_change(env);
     }
     pmu_set_svm(env->pmu.model, env->efer & MSR_EFER_SVME,
                 env->hflags & HF_GUEST_MASK);
     if (in_insn) {
         end_access(env, PMU_OK, 0);
     } else {
-        x86_pmu_continue(env);
-        x86_pmu_set_timer(env, x86_pmu_current_mode(env));
-        /* These were the flags of a block that will not run. */
-        env_cpu(env)->cflags_next_tb = -1;
+        x86_pmu_end_change(env);
     }
 }

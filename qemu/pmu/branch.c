@@ -74,15 +74,9 @@ void helper_pmu_branch_done(CPUX86State *env, uint32_t kind, uint32_t mode)
 /* A debug exception is not recorded, and stops recording. */
 static void x86_pmu_debug_exception(CPUX86State *env)
 {
-    if (x86_pmu_counting(env_cpu(env))) {
-        x86_pmu_count_tsc(env);
-        x86_pmu_flush(env);
-    }
+    x86_pmu_begin_change(env);
     pmu_debug_exception(env->pmu.model);
-    x86_pmu_continue(env);
-    x86_pmu_set_timer(env, x86_pmu_current_mode(env));
-    /* These were the flags of a block that will not run. */
-    env_cpu(env)->cflags_next_tb = -1;
+    x86_pmu_end_change(env);
 }
 
 void x86_pmu_begin_interrupt(CPUX86State *env)

@@ -53,9 +53,19 @@ void x86_pmu_flush(CPUX86State *env)
     pmu_retire(env->pmu.model, &delta);
 }
 
+static void set_cflag(CPUState *cs, uint32_t flag, bool set)
+{
+    if (set) {
+        cs->tcg_cflags |= flag;
+    } else {
+        cs->tcg_cflags &= ~flag;
+    }
+}
+
 void x86_pmu_continue(CPUX86State *env)
 {
     CPUState *cs = env_cpu(env);
+    bool counting;
 
     if (pmu_take_pmi(env->pmu.model) && env_archcpu(env)->apic_state) {
         BQL_LOCK_GUARD();
@@ -63,7 +73,8 @@ void x86_pmu_continue(CPUX86State *env)
                          pmu_pmi_masks_lvtpc(env->pmu.model));
     }
 
-    if (pmu_counting(env->pmu.model)) {
+    counting = pmu_counting(env->pmu.model);
+    if (counting) {
         uint64_t budget[2];
 
         pmu_budget(env->pmu.model, x86_pmu_current_mode(env), &budget);
@@ -71,23 +82,30 @@ void x86_pmu_continue(CPUX86State *env)
             env->pmu.granted[mode] = MIN(budget[mode], PMU_MAX_BUDGET);
             env->pmu.left[mode] = env->pmu.granted[mode] * PMU_INSN;
         }
-        cs->tcg_cflags |= CF_PMU;
-    } else {
-        cs->tcg_cflags &= ~CF_PMU;
     }
-    if (pmu_counts_details(env->pmu.model)) {
-        cs->tcg_cflags |= CF_PMU_DETAILS;
-    } else {
-        cs->tcg_cflags &= ~CF_PMU_DETAILS;
-    }
+    set_cflag(cs, CF_PMU, counting);
+    set_cflag(cs, CF_PMU_DETAILS, pmu_counts_details(env->pmu.model));
     pmu_branch_filter(env->pmu.model, &env->pmu.branch_filter);
-    if (env->pmu.branch_filter[0] | env->pmu.branch_filter[1]) {
-        cs->tcg_cflags |= CF_PMU_BRANCHES;
-    } else {
-        cs->tcg_cflags &= ~CF_PMU_BRANCHES;
-    }
+    set_cflag(cs, CF_PMU_BRANCHES,
+              env->pmu.branch_filter[0] | env->pmu.branch_filter[1]);
 
     x86_pmu_continue_tsc(env);
+}
+
+void x86_pmu_begin_change(CPUX86State *env)
+{
+    if (x86_pmu_counting(env_cpu(env))) {
+        x86_pmu_count_tsc(env);
+        x86_pmu_flush(env);
+    }
+}
+
+void x86_pmu_end_change(CPUX86State *env)
+{
+    x86_pmu_continue(env);
+    x86_pmu_set_timer(env, x86_pmu_current_mode(env));
+    /* These were the flags of a block that will not run. */
+    env_cpu(env)->cflags_next_tb = -1;
 }
 
 void x86_pmu_sync(CPUX86State *env)

@@ -34,6 +34,13 @@ void x86_pmu_flush(CPUX86State *env);
 void x86_pmu_continue(CPUX86State *env);
 
 /*
+ * Something changes the model between two instructions, and has changed it: report
+ * before, and continue after.
+ */
+void x86_pmu_begin_change(CPUX86State *env);
+void x86_pmu_end_change(CPUX86State *env);
+
+/*
  * The budget is used up: have x86_pmu_sync() called before the next
  * instruction.
  */
