@@ -13,6 +13,8 @@
 #include <linux/nospec.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
@@ -149,6 +151,65 @@ void rust_perf_sample_data_init(struct perf_sample_data *data, u64 addr,
 				u64 period)
 {
 	perf_sample_data_init(data, addr, period);
+}
+
+void rust_perf_sample_save_branches(struct perf_sample_data *data,
+				    struct perf_event *event,
+				    struct perf_branch_stack *branches)
+{
+	perf_sample_save_brstack(data, event, branches, NULL);
+}
+
+struct kmem_cache *rust_perf_task_cache_create(size_t size, size_t align)
+{
+	return kmem_cache_create("rust_perf_task", size, align, 0, NULL);
+}
+
+/* perf frees what it has allocated after a grace period. */
+void rust_perf_task_cache_destroy(struct kmem_cache *cache)
+{
+	rcu_barrier();
+	kmem_cache_destroy(cache);
+}
+
+u64 rust_perf_task_switches(struct task_struct *task)
+{
+	return task->nvcsw + task->nivcsw;
+}
+
+/* What perf keeps with the task for all PMUs, if that is of this cache. */
+void *rust_perf_task_data(struct task_struct *task, struct kmem_cache *cache)
+{
+	struct perf_ctx_data *data = rcu_dereference_sched(task->perf_ctx_data);
+
+	return data && data->ctx_cache == cache ? data->data : NULL;
+}
+
+DEFINE_STATIC_CALL_NULL(rust_perf_sched_cb_inc_call, perf_sched_cb_inc);
+DEFINE_STATIC_CALL_NULL(rust_perf_sched_cb_dec_call, perf_sched_cb_dec);
+
+int rust_perf_sched_cb_init(void)
+{
+	void *inc = rust_perf_find_function("perf_sched_cb_inc");
+	void *dec = rust_perf_find_function("perf_sched_cb_dec");
+
+	if (IS_ERR(inc))
+		return PTR_ERR(inc);
+	if (IS_ERR(dec))
+		return PTR_ERR(dec);
+	static_call_update(rust_perf_sched_cb_inc_call, inc);
+	static_call_update(rust_perf_sched_cb_dec_call, dec);
+	return 0;
+}
+
+void rust_perf_sched_cb_inc(struct pmu *pmu)
+{
+	static_call_cond(rust_perf_sched_cb_inc_call)(pmu);
+}
+
+void rust_perf_sched_cb_dec(struct pmu *pmu)
+{
+	static_call_cond(rust_perf_sched_cb_dec_call)(pmu);
 }
 
 void __percpu *rust_perf_alloc_percpu(size_t size, size_t align)

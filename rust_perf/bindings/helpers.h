@@ -14,13 +14,16 @@ struct hlist_head;
 struct hlist_node;
 struct hrtimer;
 struct inode;
+struct kmem_cache;
 struct kretprobe;
 struct kretprobe_instance;
 struct module;
 struct mm_struct;
 struct path;
+struct perf_branch_stack;
 struct perf_event;
 struct perf_sample_data;
+struct pmu;
 struct pt_regs;
 struct task_struct;
 struct tracepoint;
@@ -45,6 +48,16 @@ void rust_perf_raw_spin_lock_init(raw_spinlock_t *lock);
 void rust_perf_raw_spin_lock(raw_spinlock_t *lock);
 void rust_perf_raw_spin_unlock(raw_spinlock_t *lock);
 bool rust_perf_perfmon_capable(void);
+struct kmem_cache *rust_perf_task_cache_create(size_t size, size_t align);
+void rust_perf_task_cache_destroy(struct kmem_cache *cache);
+u64 rust_perf_task_switches(struct task_struct *task);
+void *rust_perf_task_data(struct task_struct *task, struct kmem_cache *cache);
+int rust_perf_sched_cb_init(void);
+void rust_perf_sched_cb_inc(struct pmu *pmu);
+void rust_perf_sched_cb_dec(struct pmu *pmu);
+void rust_perf_sample_save_branches(struct perf_sample_data *data,
+				    struct perf_event *event,
+				    struct perf_branch_stack *branches);
 void rust_perf_sample_data_init(struct perf_sample_data *data, u64 addr,
 				u64 period);
 void __percpu *rust_perf_alloc_percpu(size_t size, size_t align);
@@ -152,5 +165,8 @@ bool rust_perf_sched_migrated(struct task_struct *task);
 void rust_perf_for_each_task_event(struct task_struct *task,
 				   void (*func)(struct perf_event *event,
 						void *priv),
-				   void *priv);
+				   void *priv);int rust_perf_code_init(void);
+size_t rust_perf_copy_code(void *to, unsigned long from, size_t size);
+bool rust_perf_user_is_64_bit(void);
+
 #endif

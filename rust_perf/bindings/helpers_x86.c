@@ -6,6 +6,7 @@
 
 #include <linux/cpumask.h>
 #include <linux/err.h>
+#include <linux/kernel.h>
 #include <linux/mm_types.h>
 #include <linux/perf_event.h>
 #include <linux/preempt.h>
@@ -19,6 +20,8 @@
 #include <asm/mmu_context.h>
 #include <asm/msr.h>
 #include <asm/perf_event.h>
+#include <asm/processor.h>
+#include <asm/ptrace.h>
 #include <asm/special_insns.h>
 #include <uapi/asm/vsyscall.h>
 
@@ -178,4 +181,40 @@ bool rust_perf_is_user_fault(unsigned long address)
 
 	return (address < TASK_SIZE_MAX || in_vsyscall) && !in_atomic &&
 	       !pagefault_disabled() && current->mm;
+}
+
+DEFINE_STATIC_CALL_RET0(rust_perf_kernel_text_call, kernel_text_address);
+
+int rust_perf_code_init(void)
+{
+	void *text = rust_perf_find_function("kernel_text_address");
+
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	static_call_update(rust_perf_kernel_text_call, text);
+	return 0;
+}
+
+/*
+ * Any context. Code of the kernel is read only if there is code: a program chooses
+ * the address by jumping there, and that of a device must not be read.
+ */
+size_t rust_perf_copy_code(void *to, unsigned long from, size_t size)
+{
+	if ((long)from < 0) {
+		bool failed = !static_call(rust_perf_kernel_text_call)(from) ||
+			      copy_from_kernel_nofault(to, (void *)from, size);
+
+		return failed ? 0 : size;
+	}
+	/* A kernel thread has no user memory of its own. */
+	if (!current->mm)
+		return 0;
+	return size - copy_from_user_nmi(to, (void __user *)from, size);
+}
+
+/* Whether the user mode of the current task is the 64-bit mode. */
+bool rust_perf_user_is_64_bit(void)
+{
+	return user_64bit_mode(task_pt_regs(current));
 }

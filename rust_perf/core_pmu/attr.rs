@@ -3,7 +3,11 @@
 //! What an event asks for.
 
 use super::{
-    event::CoreEvent,
+    branches::BranchesInUse,
+    event::{
+        CoreEvent,
+        BRANCHES_ONLY, //
+    },
     CorePmu, //
 };
 use crate::{
@@ -76,9 +80,7 @@ impl CorePmu {
             return Err(EINVAL);
         }
         let (config, extra) = self.resolve(attr, &selection)?;
-        if attr.wants_branch_stack() {
-            return Err(perf::not_supported());
-        }
+        let branch_control = self.check_branches(event)?;
         self.check_topdown(event, selector)?;
         let clears_metrics = self.wants_metrics_clear(attr, selector);
         let known = match selector {
@@ -100,13 +102,18 @@ impl CorePmu {
         // A task could read an event of a CPU that it must not see.
         let hidden = capabilities.hides_counters && !event.is_of_task();
         let eventsel = eventsel.with(EventSel::RDPMC_USER_DISABLE, hidden.into());
-        self.fits_in_group(event, eventsel, extra)?;
+        self.fits_in_group(event, eventsel, extra, branch_control)?;
         self.join_slots(event, eventsel)?;
         event.set_constant(capabilities.needs(eventsel).into_word());
-        event.set_extra_register(extra.map(|extra| perf::ExtraRegister {
-            index: extra.register.index(),
-            value: extra.value,
-        }));
+        event.set_branch_control(branch_control);
+        event.set_extra_register(match extra {
+            Some(extra) => Some(perf::ExtraRegister {
+                index: extra.register.index(),
+                value: extra.value,
+            }),
+            None if branch_control != 0 => Some(BRANCHES_ONLY),
+            None => None,
+        });
 
         if !event.is_sampling() {
             event.set_period(capabilities.max_period());
@@ -222,13 +229,18 @@ impl CorePmu {
         event: &NewEvent<'_, Self>,
         eventsel: EventSel,
         extra: Option<Extra>,
+        branch_control: u64,
     ) -> Result {
         if event.parent().is_some() {
             return Ok(());
         }
         let mut group = Assignment::default();
         let mut in_use = ExtraInUse::default();
-        let mut place = |eventsel, extra: Option<Extra>| {
+        let mut branches = BranchesInUse::default();
+        let mut place = |eventsel, extra: Option<Extra>, branch_control| {
+            if branch_control != 0 && !branches.take(branch_control) {
+                return Err(EINVAL);
+            }
             if let Some(extra) = extra {
                 let choices = self.hardware.capabilities.extra_choices(eventsel, extra);
                 in_use.take(choices).ok_or(EINVAL)?;
@@ -236,8 +248,10 @@ impl CorePmu {
             let placement = group.place_event(self.hardware.capabilities.needs(eventsel));
             placement.map(|_| ()).ok_or(EINVAL)
         };
-        event.for_each_in_group(|member| place(member.eventsel(), member.extra()))?;
-        place(eventsel, extra)
+        event.for_each_in_group(|member| {
+            place(member.eventsel(), member.extra(), member.branch_control())
+        })?;
+        place(eventsel, extra, branch_control)
     }
 
     /// Fails with `ENODATA` if samples of the event need another event in the group that it

@@ -71,6 +71,7 @@ impl CpuPmu<'_> {
             self.clear_dirty();
         }
         self.clear_selection();
+        self.update_branches();
         self.state().run.set_enabled(true);
         self.run_active();
     }

@@ -17,6 +17,13 @@ use crate::{
     }, //
 };
 
+/// In place of the extra register of an event that has none, but needs branch records. So it takes one
+/// look to see that an event needs nothing besides its counter.
+pub(super) const BRANCHES_ONLY: perf::ExtraRegister = perf::ExtraRegister {
+    index: i32::MAX as usize,
+    value: 0,
+};
+
 /// The words of an open event, as the types that they stand for.
 pub(super) trait CoreEvent {
     /// The event's EVENTSEL, without EN.

@@ -41,7 +41,6 @@ impl CpuPmu<'_> {
     }
 
     /// Undoes [`Self::take_extra`] for an event that has an extra register.
-    #[inline(never)]
     pub(super) fn release_extra(self, of_this_cpu: &mut ExtraInUse, event: &Event<CorePmu>) {
         if let Some(extra) = event.extra() {
             self.with_extra_in_use(of_this_cpu, |in_use| in_use.release(extra.register));

@@ -22,6 +22,7 @@
 //! | `restart.rs` | changing registers of counters whose events go on |
 //! | `pmi.rs` | the NMI handler |
 //! | `nmi_window.rs` | PMIs that arrive late |
+//! | `branches/` | the branches before a sample |
 //! | `topdown/` | metrics, and slots with metrics |
 //! | `tenure.rs` | who has the counters of a CPU |
 //! | `ownership.rs` | taking and giving back: reservation, hotplug, sleep, shutdown |
@@ -65,6 +66,7 @@
 //! `exclude_host` count nothing.
 
 mod attr;
+mod branches;
 mod cpu_pmu;
 mod dirty;
 mod enable;
@@ -98,6 +100,10 @@ pub(crate) use self::{
 };
 
 use self::{
+    branches::{
+        BranchState,
+        BranchSupport, //
+    },
     cpu_pmu::CpuPmu,
     dirty::DirtyCounters,
     event::CoreEvent,
@@ -128,6 +134,7 @@ use crate::{
         PerCpu,
         Pmu,
         Sampling,
+        SwitchedTask,
         TaskContext,
         Word, //
     },
@@ -160,6 +167,7 @@ pub(crate) struct Cpu {
     dirty: DirtyCounters,
     tenure: Tenure,
     topdown: TopDown,
+    branches: BranchState,
     window: NmiWindow,
     next_look: NextLook,
     core: CoreIndex,
@@ -176,6 +184,8 @@ pub(crate) struct Cpu {
 pub(crate) struct CorePmu {
     hardware: Hardware,
     sampling: Sampling,
+    /// What branch records need of the kernel, if it has it.
+    branch_support: Option<BranchSupport>,
     /// On a hybrid CPU, the part of it that the PMU is for.
     part: Option<Part>,
     /// The cores, if their threads share anything.
@@ -199,6 +209,7 @@ impl CorePmu {
     fn new(
         hardware: Hardware,
         sampling: Sampling,
+        branch_support: Option<BranchSupport>,
         part: Option<Part>,
         naming: Naming,
     ) -> impl PinInit<Self, Error> {
@@ -207,6 +218,7 @@ impl CorePmu {
             max_period: hardware.capabilities.max_period(),
             hardware,
             named: sysfs::named(&hardware.capabilities, naming)?,
+            branch_support,
             part,
             sampling,
             owner <- new_mutex!(Owner::default()),
@@ -289,6 +301,14 @@ impl Pmu for CorePmu {
         if let Some(event) = self.on(*on).placed(event) {
             event.take_off_counter(schedule);
         }
+    }
+
+    fn task_comes(&self, on: &OnCpu<'_, Self>, task: &SwitchedTask<'_>) {
+        self.on(*on).change_task(task);
+    }
+
+    fn task_leaves(&self, on: &OnCpu<'_, Self>, task: &SwitchedTask<'_>) {
+        self.on(*on).save_call_stack(task);
     }
 
     fn start(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {

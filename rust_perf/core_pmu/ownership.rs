@@ -97,6 +97,7 @@ impl CpuPmu<'_> {
                 // KVM's mediated vPMU may have loaded a guest's values. Other writes of others are
                 // rare, so that they are looked for after a while only.
                 self.counters().forget();
+                self.forget_branches();
             }
         }
         if !cpu.tenure.is_ours() {
@@ -133,6 +134,7 @@ impl CpuPmu<'_> {
         cpu.tenure.set_ownership(Ownership::Free);
         // Another CPU may get this one's number. It may be a thread of another core.
         cpu.core.forget();
+        self.give_branches_back();
         self.counters().give_back();
         // That has cleared what this driver's events have counted. They are dirty again once they are
         // taken over.
@@ -190,6 +192,8 @@ impl CpuPmu<'_> {
         hardware.apic.deliver_pmi_as_nmi();
         cpu.tenure.set_ownership(Ownership::Ours);
         self.clear_selection();
+        self.forget_branches();
+        self.update_branches();
         held.release();
         self.run_active();
     }

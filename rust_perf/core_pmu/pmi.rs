@@ -88,7 +88,10 @@ impl CpuPmu<'_> {
         let held = cpu.run.hold();
         counters.stop();
         let mut found = 0u32;
-        let overflowed = counters.take_overflows(|| self.unmask_pmi_if(LvtpcOrder::Early));
+        let overflowed = counters.take_overflows(|overflowed| {
+            self.unmask_pmi_if(LvtpcOrder::Early);
+            self.read_branches(overflowed);
+        });
         for counter in overflowed {
             self.handle_overflow(interrupt, counter);
             found = found.wrapping_add(1);
@@ -275,6 +278,7 @@ impl PlacedEvent<'_> {
         if let Some(period) = ended {
             let sample = Sample {
                 period,
+                branches: self.branches(interrupt),
                 ..Sample::default()
             };
             let sampling = self.pmu().driver().sampling;

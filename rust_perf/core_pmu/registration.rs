@@ -3,6 +3,7 @@
 //! Registration of `rust_pmu`, or of the PMUs of a hybrid CPU, if there are counters.
 
 use super::{
+    branches::BranchSupport,
     hooks::Hooks,
     hybrid::{
         self,
@@ -99,6 +100,7 @@ pub(crate) fn register(
         }
         Err(NoHardware::Failed(error)) => return Err(error),
     };
+    let (all, branch_support) = with_branch_support(all)?;
     let sampling = perf::Sampling::find().inspect_err(|_| {
         pr_err!("perf_event_overflow() or perf_sample_event_took() cannot be found with kprobes\n")
     })?;
@@ -127,8 +129,10 @@ pub(crate) fn register(
         let scope = perf::Scope {
             only_on: part.as_ref().map(Part::only_on),
             generic_events: place.generic_events(),
+            task_data: branch_support.as_ref().map(BranchSupport::task_data),
         };
-        let driver = CorePmu::new(hardware, sampling, part, naming);
+        let support = branch_support.clone();
+        let driver = CorePmu::new(hardware, sampling, support, part, naming);
         let instance = perf::Instance::with_scope(driver, scope)?;
         handlers.push(Handler(instance.clone()), GFP_KERNEL)?;
         instances.push((instance, cpus), GFP_KERNEL)?;
@@ -149,6 +153,26 @@ pub(crate) fn register(
         _pmus: pmus,
         _nmi: nmi,
     }))
+}
+
+/// The hardware, and what its branch records need of the kernel. If the kernel does not have that, the
+/// hardware has no branch records. Task context, may sleep.
+fn with_branch_support(all: KVec<Hardware>) -> Result<(KVec<Hardware>, Option<BranchSupport>)> {
+    if all.iter().all(|it| it.capabilities.lbr.is_none()) {
+        return Ok((all, None));
+    }
+    if let Ok(support) = BranchSupport::find() {
+        return Ok((all, Some(support)));
+    }
+    pr_warn!(
+        "no branch stacks: perf_sched_cb_inc() or kernel_text_address() cannot be found with kprobes\n"
+    );
+    let mut without = KVec::with_capacity(all.len(), GFP_KERNEL)?;
+    for mut hardware in all {
+        hardware.capabilities = hardware.capabilities.without_lbr();
+        without.push(hardware, GFP_KERNEL)?;
+    }
+    Ok((without, None))
 }
 
 /// Checks that neither the in-tree driver nor a PMU that needs it has come up. Otherwise fails with

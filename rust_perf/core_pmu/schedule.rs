@@ -6,13 +6,17 @@
 //! context lock held.
 
 use super::{
+    branches::BranchesInUse,
     cpu_pmu::CpuPmu,
     event::CoreEvent,
     placed::PlacedEvent,
     CorePmu, //
 };
 use crate::{
-    perf::AddedEvent,
+    perf::{
+        AddedEvent,
+        Event, //
+    },
     pmc::{
         assign::Assignment,
         counter::{
@@ -31,10 +35,11 @@ pub(crate) struct Schedule {
     counters: Assignment,
     /// Not used if the threads of a core share these registers.
     extra: ExtraInUse,
+    branches: BranchesInUse,
 }
 
 impl<'a> CpuPmu<'a> {
-    /// Puts an event on a counter, stopped, and gives it the extra register that it needs. Returns
+    /// Puts an event on a counter, stopped, and gives it the other registers that it needs. Returns
     /// `None` if there is no counter, or no register, for it.
     #[inline(always)]
     pub(super) fn put_on_counter(
@@ -46,12 +51,12 @@ impl<'a> CpuPmu<'a> {
             return None;
         }
         self.stop_if_disabled();
-        let counter = match event.extra() {
+        let counter = match event.extra_register() {
             None => {
                 let needs = event.needs();
                 self.assign_and_insert(&mut schedule.counters, event, needs)
             }
-            Some(needed) => self.put_on_counter_with_extra(schedule, event, needed),
+            Some(_) => self.put_on_counter_with_registers(schedule, event),
         };
         let Some(counter) = counter else {
             self.give_back_if_offline();
@@ -60,15 +65,39 @@ impl<'a> CpuPmu<'a> {
         Some(PlacedEvent::new(self, counter, *event))
     }
 
-    /// Puts an event that needs an extra register on a counter.
+    /// Puts an event that needs an extra register, or branch records, on a counter.
     #[inline(never)]
-    fn put_on_counter_with_extra(
+    fn put_on_counter_with_registers(
         self,
         schedule: &mut Schedule,
         event: AddedEvent<'a, CorePmu>,
+    ) -> Option<Counter> {
+        let Schedule {
+            counters,
+            extra,
+            branches,
+        } = schedule;
+        if !self.take_branches(branches, &event) {
+            return None;
+        }
+        let counter = match event.extra() {
+            None => self.assign_and_insert(counters, event, event.needs()),
+            Some(needed) => self.put_on_counter_with_extra(counters, extra, event, needed),
+        };
+        if counter.is_none() {
+            self.release_branches(branches, &event);
+        }
+        counter
+    }
+
+    /// Puts an event that needs an extra register on a counter.
+    fn put_on_counter_with_extra(
+        self,
+        counters: &mut Assignment,
+        extra: &mut ExtraInUse,
+        event: AddedEvent<'a, CorePmu>,
         needed: Extra,
     ) -> Option<Counter> {
-        let Schedule { counters, extra } = schedule;
         if !self.take_extra(extra, event, needed) {
             return None;
         }
@@ -149,6 +178,18 @@ impl<'a> CpuPmu<'a> {
         Some(placement.counter)
     }
 
+    /// An event leaves the registers that it has besides its counter.
+    #[inline(never)]
+    fn release_registers(
+        self,
+        extra: &mut ExtraInUse,
+        branches: &mut BranchesInUse,
+        event: &Event<CorePmu>,
+    ) {
+        self.release_extra(extra, event);
+        self.release_branches(branches, event);
+    }
+
     /// Undoes [`Self::assign`]. The event has been stopped.
     #[inline(never)]
     fn unassign(self, assignment: &mut Assignment, counter: Counter) {
@@ -181,7 +222,7 @@ impl<'a> PlacedEvent<'a> {
             assignment.remove(counter);
         }
         if self.extra_register().is_some() {
-            pmu.release_extra(&mut schedule.extra, &self);
+            pmu.release_registers(&mut schedule.extra, &mut schedule.branches, &self);
         }
         cpu.run.set_placed(assignment.used());
         if assignment.used().is_empty() {

@@ -62,6 +62,9 @@ pub(crate) fn attribute_groups(
     let mut caps = KVec::new();
     // Without PEBS a sample is where the PMI was taken.
     caps.push(File::new(c"max_precise", fmt!("0"))?, GFP_KERNEL)?;
+    if let Some(lbr) = capabilities.lbr {
+        caps.push(File::new(c"branches", fmt!("{}", lbr.depth))?, GFP_KERNEL)?;
+    }
     if let Some(name) = capabilities.pmu_name {
         caps.push(File::new(c"pmu_name", fmt!("{name}"))?, GFP_KERNEL)?;
     }

@@ -177,11 +177,22 @@ impl Attr {
     /// Whether the type of the samples includes a branch stack.
     pub fn samples_branch_stack(&self) -> bool {
         let branch_stack = bindings::perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK;
-        field!(self, sample_type) & u64::from(branch_stack) != 0
+        self.sample_type() & u64::from(branch_stack) != 0
+    }
+
+    /// Which branches are asked for (`PERF_SAMPLE_BRANCH_*`), be it for samples or not. If any are, the
+    /// privilege levels are among it.
+    pub fn branch_sample_type(&self) -> u64 {
+        field!(self, branch_sample_type)
     }
 
     /// Whether a branch stack is described, be it for samples or not.
     pub fn wants_branch_stack(&self) -> bool {
-        field!(self, branch_sample_type) != 0
+        self.branch_sample_type() != 0
+    }
+
+    /// Whether samples contain the values of events (`PERF_SAMPLE_READ`).
+    pub fn wants_values(&self) -> bool {
+        self.sample_type() & u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_READ) != 0
     }
 }

@@ -13,13 +13,17 @@ use super::{
     registration::Registration,
     CpuEvent,
     Event,
-    NewEvent, //
+    NewEvent,
+    SwitchedTask, //
 };
 use crate::{
     bindings,
     system::irq::IrqsDisabled, //
 };
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
     ffi::c_int,
     mm::Mm,
@@ -194,6 +198,7 @@ impl<T: Pmu> Callbacks<T> {
                     .add(on, schedule, &added, start)
                     // perf may free the event after this, whatever the driver did with it.
                     .inspect_err(|_| on.forget(event))
+                    .inspect(|()| added.begin_switches())
             })
         };
         added.map_or_else(Error::to_errno, |()| 0)
@@ -210,10 +215,38 @@ impl<T: Pmu> Callbacks<T> {
         // SAFETY: perf does not call this in an NMI, and the driver cannot: it is private.
         unsafe {
             cpus.with_schedule(irqs, |on, schedule| {
-                driver.del(on, schedule, CpuEvent::new(event));
+                let event = CpuEvent::new(event);
+                driver.del(on, schedule, event);
+                event.end_switches();
                 // perf may free the event after this, whatever the driver did with it.
-                on.forget(event);
+                on.forget(&event);
             })
+        }
+    }
+
+    /// A task comes to this CPU, or leaves it.
+    ///
+    /// # Safety
+    ///
+    /// See [`Callbacks`].
+    pub(super) unsafe extern "C" fn sched_task(
+        context: *mut bindings::perf_event_pmu_context,
+        task: *mut bindings::task_struct,
+        comes: bool,
+    ) {
+        // SAFETY: perf passes a context of a PMU of a `Registration<T>`.
+        let Instance { driver, cpus, .. } = unsafe { Self::instance((*context).pmu) };
+        let Some(task) = NonNull::new(task) else {
+            return;
+        };
+        // SAFETY: perf calls this with interrupts disabled.
+        let irqs = unsafe { IrqsDisabled::new() };
+        // SAFETY: perf is switching the task.
+        let task = unsafe { SwitchedTask::new(task, irqs) };
+        if comes {
+            driver.task_comes(&cpus.this(irqs), &task);
+        } else {
+            driver.task_leaves(&cpus.this(irqs), &task);
         }
     }
 

@@ -50,7 +50,35 @@ impl<T: Pmu> Event<T> {
     }
 }
 
+impl<T: Pmu> Event<T> {
+    /// What the event needs in the register that selects branches, as [`NewEvent::set_branch_control`]
+    /// has set it. Any context.
+    pub fn branch_control(&self) -> u64 {
+        // SAFETY: An aligned word of the event, in the variant of the union that all Rust PMUs use. It
+        // has not changed since the event was opened.
+        unsafe {
+            addr_of_mut!(
+                (*self.hw())
+                    .__bindgen_anon_1
+                    .__bindgen_anon_1
+                    .branch_reg
+                    .config
+            )
+            .read()
+        }
+    }
+}
+
 impl<T: Pmu> NewEvent<'_, T> {
+    /// Sets what the event needs in the register that selects branches, 0 for nothing.
+    pub fn set_branch_control(&self, control: u64) {
+        let hw = self.event().hw();
+        // SAFETY: The event is being opened, by the type invariant: nothing else accesses it yet.
+        unsafe {
+            addr_of_mut!((*hw).__bindgen_anon_1.__bindgen_anon_1.branch_reg.config).write(control)
+        };
+    }
+
     /// Sets the register that the event needs besides its counter. It has none otherwise.
     pub fn set_extra_register(&self, register: Option<ExtraRegister>) {
         self.event().set_extra_register(register);

@@ -18,8 +18,8 @@
 //! - Task context, may sleep: [`Pmu::event_init`], [`Pmu::event_destroy`],
 //!   [`Pmu::event_mapped`], [`Pmu::event_unmapped`].
 //! - On the event's CPU, interrupts disabled, perf's context lock held, never
-//!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`]. These
-//!   have exclusive access to the CPU's [`Pmu::Schedule`].
+//!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`],
+//!   [`Pmu::task_comes`], [`Pmu::task_leaves`]. These have exclusive access to the CPU's [`Pmu::Schedule`].
 //! - On the event's CPU, interrupts disabled, or in an NMI that interrupted any of
 //!   the above: [`Pmu::start`], [`Pmu::stop`], [`Pmu::read`]. These and the
 //!   driver's interrupt handler share the CPU's [`Pmu::Cpu`]. They must not
@@ -67,6 +67,7 @@ use kernel::{
 };
 
 mod attr;
+mod branch_stack;
 mod callbacks;
 mod cpu_event;
 mod event;
@@ -79,9 +80,11 @@ mod record;
 mod registration;
 mod sample;
 mod scratch;
+mod switch;
 mod sysfs;
 mod table;
 mod target;
+mod task_data;
 mod time;
 mod timer;
 mod transaction;
@@ -91,6 +94,13 @@ pub use self::{
     attr::{
         Attr,
         Selector, //
+    },
+    branch_stack::{
+        BranchEntry,
+        BranchPrivilege,
+        BranchStack,
+        BranchType,
+        MAX_BRANCHES, //
     },
     cpu_event::{
         AddedEvent,
@@ -128,6 +138,7 @@ pub use self::{
         Sample,
         Sampling, //
     },
+    switch::TaskSwitches,
     sysfs::{
         AttributeGroups,
         File, //
@@ -139,6 +150,12 @@ pub use self::{
     target::{
         BoundTo,
         KernelCounter, //
+    },
+    task_data::{
+        RawTaskCache,
+        SwitchedTask,
+        TaskCache,
+        TaskData, //
     },
     time::local_clock,
     timer::{

@@ -5,11 +5,13 @@
 use super::{
     cpu_event::AddedEvent,
     table::EventSet,
+    task_data::RawTaskCache,
     CpuEvent,
     Event,
     NewEvent,
     OnCpu,
-    PerCpu, //
+    PerCpu,
+    SwitchedTask, //
 };
 use crate::{
     bindings,
@@ -194,6 +196,23 @@ pub trait Pmu: Send + Sync + Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
+    /// A task comes to this CPU, with or without events of its own. perf calls this while an event is on
+    /// the CPU that asks for it ([`NewEvent::tell_of_switches`]), when the events of the task have been
+    /// added.
+    ///
+    /// IRQs disabled, PMU disabled, perf's context lock held.
+    fn task_comes(&self, _on: &OnCpu<'_, Self>, _task: &SwitchedTask<'_>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// A task leaves this CPU. perf calls this while an event is on the CPU that asks for it, before the
+    /// events of the task are deleted.
+    ///
+    /// IRQs disabled, PMU disabled, perf's context lock held.
+    fn task_leaves(&self, _on: &OnCpu<'_, Self>, _task: &SwitchedTask<'_>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// Starts an event. Its period may have changed.
     ///
     /// IRQs disabled, or in an NMI. The PMU may be enabled: perf calls this from
@@ -255,6 +274,8 @@ pub struct Scope {
     pub only_on: Option<OnlyOn>,
     /// Whether there are generic events.
     pub generic_events: GenericEvents,
+    /// What the PMU keeps with tasks, if anything.
+    pub task_data: Option<Arc<RawTaskCache>>,
 }
 
 /// The CPUs that a PMU is on, if that is not all of them. perf puts its events on no other CPU.

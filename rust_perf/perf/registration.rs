@@ -12,6 +12,7 @@ use super::{
     AttributeGroups, //
 };
 use crate::bindings;
+use core::ptr;
 use kernel::{
     error::to_result,
     prelude::*,
@@ -71,6 +72,7 @@ impl<T: Pmu> Registration<T> {
         const {
             // perf calls both if the first one is there.
             assert!(T::HAS_ENABLE == T::HAS_DISABLE);
+            assert!(T::HAS_TASK_COMES == T::HAS_TASK_LEAVES);
             assert!(T::HAS_BEGIN_GROUP_READ == T::HAS_END_GROUP_READ);
         }
         try_pin_init!(&this in Self {
@@ -82,6 +84,11 @@ impl<T: Pmu> Registration<T> {
                         .and(instance.scope.generic_events.capability())
                         .into_raw(),
                     task_ctx_nr: T::TASK_CONTEXT.into_raw(),
+                    task_ctx_cache: instance
+                        .scope
+                        .task_data
+                        .as_ref()
+                        .map_or(ptr::null_mut(), |cache| cache.as_ptr()),
                     pmu_enable: T::HAS_ENABLE.then_some(Callbacks::<T>::pmu_enable),
                     pmu_disable: T::HAS_DISABLE.then_some(Callbacks::<T>::pmu_disable),
                     event_init: Some(Callbacks::<T>::event_init),
@@ -95,6 +102,7 @@ impl<T: Pmu> Registration<T> {
                     cancel_txn: T::HAS_BEGIN_GROUP_READ.then_some(Callbacks::<T>::cancel_txn),
                     check_period: T::HAS_CHECK_PERIOD
                         .then_some(Callbacks::<T>::check_period),
+                    sched_task: T::HAS_TASK_COMES.then_some(Callbacks::<T>::sched_task),
                     event_idx: T::HAS_USER_INDEX.then_some(Callbacks::<T>::event_idx),
                     event_mapped: T::HAS_EVENT_MAPPED.then_some(Callbacks::<T>::event_mapped),
                     event_unmapped: T::HAS_EVENT_UNMAPPED

@@ -3,6 +3,7 @@
 //! From an overflow to perf's ring buffer.
 
 use super::{
+    BranchStack,
     CpuEvent,
     Pmu, //
 };
@@ -79,11 +80,14 @@ impl HandlerTime<'_> {
 
 /// What a sample contains besides the registers and what perf itself adds.
 #[derive(Default)]
-pub struct Sample {
+pub struct Sample<'a> {
     /// The data address (`PERF_SAMPLE_ADDR`), 0 if there is none.
     pub addr: u64,
     /// The period that the sample ends.
     pub period: u64,
+    /// The branches before the sample (`PERF_SAMPLE_BRANCH_STACK`). perf keeps as many of them as the
+    /// user has asked for, and removes the others.
+    pub branches: Option<&'a BranchStack>,
 }
 
 impl<T: Pmu> CpuEvent<'_, T> {
@@ -95,13 +99,30 @@ impl<T: Pmu> CpuEvent<'_, T> {
     ///
     /// Returns whether perf has stopped the event, because it throttles it or because the
     /// event has reached its limit (`PERF_EVENT_IOC_REFRESH`).
-    pub fn overflow(&self, _: Sampling, _: Interrupt<'_>, regs: Regs<'_>, sample: Sample) -> bool {
+    pub fn overflow(
+        &self,
+        _: Sampling,
+        _: Interrupt<'_>,
+        regs: Regs<'_>,
+        sample: Sample<'_>,
+    ) -> bool {
         let mut data = MaybeUninit::<bindings::perf_sample_data>::uninit();
         // SAFETY: `data` is valid for writes. The function initialises the fields that perf expects
         // of the callers of `perf_event_overflow()`.
         unsafe {
             bindings::rust_perf_sample_data_init(data.as_mut_ptr(), sample.addr, sample.period)
         };
+        if let Some(branches) = sample.branches {
+            // SAFETY: `data` was just initialised, and has no branches yet. It refers to `branches`
+            // until `rust_perf_overflow()` returns, and so does `sample`.
+            unsafe {
+                bindings::rust_perf_sample_save_branches(
+                    data.as_mut_ptr(),
+                    self.as_raw(),
+                    branches.as_ptr(),
+                )
+            };
+        }
         // SAFETY: The event is on this CPU by the invariant of `CpuEvent`, and the interrupt is
         // proof that interrupts are disabled. `data` and `regs` are initialised.
         unsafe {

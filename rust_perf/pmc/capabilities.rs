@@ -23,6 +23,7 @@ use super::{
         Generation,
         GlobalRegisters, //
     },
+    lbr::Lbr,
     msr::Msr,
     named::{
         self,
@@ -92,6 +93,8 @@ pub struct Capabilities {
     pub(super) exclusive: bool,
     /// Whether a counter can be hidden from user mode, with [`EventSel::RDPMC_USER_DISABLE`].
     pub hides_counters: bool,
+    /// What the CPU records of branches, if it does.
+    pub lbr: Option<Lbr>,
     /// `caps/pmu_name` of the in-tree driver, which it has for Intel's CPUs.
     pub pmu_name: Option<&'static str>,
 }
@@ -126,6 +129,12 @@ impl Capabilities {
             extra: self.extra.without(register),
             ..self
         }
+    }
+
+    /// These capabilities without branch records.
+    #[must_use]
+    pub fn without_lbr(self) -> Self {
+        Capabilities { lbr: None, ..self }
     }
 
     /// These capabilities, with only the counters that have registers. `None` if the driver cannot work

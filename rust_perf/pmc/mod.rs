@@ -16,6 +16,7 @@
 //! | What do some CPUs need before they count right? | `selection` |
 //! | Has someone else written the registers? | `foreign` |
 //! | When does the handler of a PMI unmask LVTPC? | `lvtpc` |
+//! | Which branches has the CPU taken last? | [`lbr`] |
 //!
 //! Each vendor has a folder with its registers, generations, detection and events. A new model
 //! is a file there with its table of events, and a line in that folder's `mod.rs`. A new
@@ -49,6 +50,7 @@ mod foreign;
 mod frequency;
 mod generation;
 mod intel;
+pub mod lbr;
 mod lvtpc;
 pub mod metrics;
 mod msr;

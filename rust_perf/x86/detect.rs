@@ -21,6 +21,7 @@ use crate::{
     pmc::{
         self,
         counter::CounterSet,
+        lbr::Lbr,
         Capabilities,
         CoreType,
         Generation,
@@ -138,6 +139,10 @@ impl Hardware {
                 return Err(EBUSY.into());
             }
             if super::has_in_tree_driver()? {
+                // Both would write LBR_CTL, and wipe each other's branch records.
+                for it in &mut found {
+                    it.capabilities = it.capabilities.without_lbr();
+                }
                 pr_warn!("the kernel does not arbitrate these counters: do not use both drivers\n");
             }
         }
@@ -146,6 +151,11 @@ impl Hardware {
             for it in &mut found {
                 it.capabilities = it.on_core(|caps| {
                     let is_missing = |msr| cpu::rdmsr_safe(msr).is_none();
+                    let mut lbr = caps.lbr.iter().flat_map(Lbr::registers);
+                    let caps = match lbr.any(is_missing) {
+                        true => &caps.without_lbr(),
+                        false => caps,
+                    };
                     let caps = match caps.metrics_register().is_some_and(is_missing) {
                         true => caps.without_metrics(),
                         false => *caps,

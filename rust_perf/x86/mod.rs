@@ -6,6 +6,7 @@
 //! What the registers mean is in [`pmc`](crate::pmc).
 
 mod apic;
+mod code;
 mod cpu;
 mod detect;
 mod in_tree;
@@ -36,6 +37,7 @@ use kernel::{
 
 pub(crate) use self::{
     apic::LocalApic,
+    code::CodeReader,
     cpu::ThisCpu,
     detect::{
         Detected,

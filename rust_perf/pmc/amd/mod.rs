@@ -119,6 +119,7 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         },
         exclusive: false,
         hides_counters: false,
+        lbr: None,
         pmu_name: None,
     }
     .check()

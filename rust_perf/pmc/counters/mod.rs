@@ -44,7 +44,7 @@ use super::{
         FixedCtrCtrl, //
     },
     extra::Extra,
-    generation::CTR_FRZ,
+    generation::FROZEN,
     period,
     registers::Registers,
     shadow::{
@@ -95,7 +95,7 @@ impl<'a, R: Registers> Counters<'a, R> {
     pub fn reset(self) {
         if let Some(global) = self.caps.any_global() {
             self.regs.wrmsr(global.ctrl, 0);
-            let frozen = self.regs.rdmsr(global.status) & CTR_FRZ;
+            let frozen = self.regs.rdmsr(global.status) & FROZEN;
             self.clear_status(global, self.caps.with_status().bits() | frozen);
         }
         self.shadow.running.set(0);

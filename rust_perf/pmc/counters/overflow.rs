@@ -9,7 +9,7 @@ use super::super::{
     },
     generation::{
         GlobalRegisters,
-        CTR_FRZ, //
+        FROZEN, //
     },
     period,
     registers::Registers,
@@ -23,7 +23,8 @@ impl<R: Registers> Counters<'_, R> {
     /// On other CPUs it finds none: there only the value of a counter shows an overflow, see
     /// [`Self::wrapped`].
     ///
-    /// Calls `found` when the status has shown an overflow, before it is cleared.
+    /// Calls `found` with the counters when the status has shown an overflow, before it is cleared:
+    /// until then no branch is recorded (LBR_FRZ).
     ///
     /// The in-tree driver reads GLOBAL_STATUS again after the overflows have been handled, until it is 0.
     /// Here it is read once, and no PMI is lost:
@@ -39,7 +40,7 @@ impl<R: Registers> Counters<'_, R> {
     /// A generation that must run the counters to clear the status is read again until no new bit
     /// appears.
     #[inline(always)]
-    pub fn take_overflows(self, found: impl FnOnce()) -> CounterSet {
+    pub fn take_overflows(self, found: impl FnOnce(CounterSet)) -> CounterSet {
         let Some(global) = self.caps.generation.global else {
             return CounterSet::EMPTY;
         };
@@ -49,8 +50,8 @@ impl<R: Registers> Counters<'_, R> {
         if overflowed.is_empty() {
             return overflowed;
         }
-        found();
-        self.clear_status(global, overflowed.bits() | status & CTR_FRZ);
+        found(overflowed);
+        self.clear_status(global, overflowed.bits() | status & FROZEN);
         if global.clears_while_on {
             self.take_more_overflows(global, overflowed)
         } else {
@@ -74,7 +75,7 @@ impl<R: Registers> Counters<'_, R> {
                 return overflowed;
             }
             overflowed = overflowed | new;
-            self.clear_status(global, new.bits() | status & CTR_FRZ);
+            self.clear_status(global, new.bits() | status & FROZEN);
         }
     }
 

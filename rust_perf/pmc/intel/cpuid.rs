@@ -44,6 +44,8 @@ bitfield! {
 
     /// CPUID.(EAX=07H,ECX=0):EDX (SDM vol. 2, CPUID; `arch/x86/include/asm/cpufeatures.h`).
     pub(in super::super) struct Leaf07Edx(u32) {
+        /// There are architectural LBRs.
+        19:19 ARCH_LBR;
         /// TSX_FORCE_ABORT exists.
         13:13 TSX_FORCE_ABORT;
         /// Every transaction aborts.

@@ -62,6 +62,7 @@ use super::{
     event::EventSel,
     extra::ExtraSet,
     generation::Generation,
+    lbr::Lbr,
     named::Events,
     pair::Pairs,
     transactions::FIELDS as TRANSACTIONS,
@@ -132,6 +133,10 @@ pub(super) fn detect(
         (None, _) => "generic_arch_v5+",
     });
 
+    // Recording stops at a PMI, and begins again when the status is cleared, from version 4 on.
+    if version >= 4 {
+        caps.lbr = Lbr::detect(&cpuid);
+    }
     caps.threads = has_threads(&cpuid);
     // In-tree: `fixup_ht_bug()`.
     caps.exclusive = caps.threads && events.constraints.any_exclusive();
@@ -219,6 +224,7 @@ pub(super) fn architectural(
         pairs: Pairs::NotNeeded,
         exclusive: false,
         hides_counters: false,
+        lbr: None,
         pmu_name: None,
     }
     .check()

@@ -16,6 +16,8 @@ use super::super::{
 pub(in super::super) const PMC: MsrRange = MsrRange::declare(0x0c1, 1, 10);
 /// IA32_PERFEVTSELx: what the GP counters count.
 pub(in super::super) const PERFEVTSEL: MsrRange = MsrRange::declare(0x186, 1, 10);
+/// IA32_DEBUGCTL: see [`lbr`](super::super::lbr).
+pub(in super::super) const DEBUGCTL: Msr = Msr::declare(0x1d9);
 /// MSR_OFFCORE_RSP_0 and MSR_OFFCORE_RSP_1: see [`ExtraRegister`](super::super::ExtraRegister).
 pub(in super::super) const OFFCORE_RSP_0: Msr = Msr::declare(0x1a6);
 /// MSR_OFFCORE_RSP_1.
@@ -49,10 +51,20 @@ pub(in super::super) const PEBS_LD_LAT_THRESHOLD: Msr = Msr::declare(0x3f6);
 pub(in super::super) const PEBS_FRONTEND: Msr = Msr::declare(0x3f7);
 /// IA32_A_PMCx: the GP counters. A write sets all bits.
 pub(in super::super) const A_PMC: MsrRange = MsrRange::declare(0x4c1, 1, 10);
+/// IA32_LBR_x_INFO: more about each branch record.
+pub(in super::super) const LBR_INFO: MsrRange = MsrRange::declare(0x1200, 1, 32);
 /// MSR_SNOOP_RSP_0 and MSR_SNOOP_RSP_1 (`arch/x86/include/asm/msr-index.h`).
 pub(in super::super) const SNOOP_RSP_0: Msr = Msr::declare(0x1328);
 /// MSR_SNOOP_RSP_1.
 pub(in super::super) const SNOOP_RSP_1: Msr = Msr::declare(0x1329);
+/// IA32_LBR_CTL: which branches are recorded.
+pub(in super::super) const LBR_CTL: Msr = Msr::declare(0x14ce);
+/// IA32_LBR_DEPTH: the number of branch records. A write clears them.
+pub(in super::super) const LBR_DEPTH: Msr = Msr::declare(0x14cf);
+/// IA32_LBR_x_FROM_IP: where each branch was.
+pub(in super::super) const LBR_FROM: MsrRange = MsrRange::declare(0x1500, 1, 32);
+/// IA32_LBR_x_TO_IP: where each branch led to.
+pub(in super::super) const LBR_TO: MsrRange = MsrRange::declare(0x1600, 1, 32);
 /// IA32_PMC_GPx_CTR: the GP counters in version 6. A write sets all bits.
 pub(in super::super) const GP_CTR: MsrRange = MsrRange::declare(0x1900, 4, 32);
 /// IA32_PMC_GPx_CFG_A: what the GP counters count in version 6.

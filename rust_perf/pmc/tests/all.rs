@@ -4,6 +4,8 @@
 //! to link.
 
 mod alike;
+mod branch_records;
+mod branch_requests;
 mod common;
 mod constraints;
 mod counters;

@@ -136,7 +136,7 @@ fn early_is_before_the_status_is_cleared() {
         let log = Log(&steps);
         let shadow = Shadow::default();
         let taken = Counters::new(&shadow, &caps, &log)
-            .take_overflows(|| steps.borrow_mut().push(Step::Found));
+            .take_overflows(|_| steps.borrow_mut().push(Step::Found));
         assert_eq!(taken.bits(), 1);
         let steps = steps.take();
         assert!(

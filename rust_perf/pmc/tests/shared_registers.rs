@@ -38,7 +38,7 @@ fn the_zxc_clears_its_status_while_on() {
         let cpu = Cpuid::new(b"  Shanghai  ", family, model, 0).with(0xa, 0, leaf);
         let caps = cpu.detect().unwrap();
         let log = Log::default();
-        Counters::new(&Shadow::default(), &caps, &log).take_overflows(|| ());
+        Counters::new(&Shadow::default(), &caps, &log).take_overflows(|_| ());
         log.0.into_inner()
     };
     let all = 0x7_0000_000f;
@@ -87,7 +87,7 @@ fn an_overflow_while_the_zxc_clears_its_status_is_not_lost() {
         overflows: Cell::new(true),
     };
     let shadow = Shadow::default();
-    let overflowed = Counters::new(&shadow, &caps, &zxc).take_overflows(|| ());
+    let overflowed = Counters::new(&shadow, &caps, &zxc).take_overflows(|_| ());
     assert_eq!(overflowed.bits(), 0b11);
     assert_eq!(zxc.status.get(), 0);
 }

@@ -29,6 +29,7 @@ const ROOTS: &[&str] = &[
     "callbacks::Callbacks<rust_perf::core_pmu::CorePmu>>::pmu_disable",
     "callbacks::Callbacks<rust_perf::core_pmu::CorePmu>>::add",
     "callbacks::Callbacks<rust_perf::core_pmu::CorePmu>>::del",
+    "callbacks::Callbacks<rust_perf::core_pmu::CorePmu>>::sched_task",
     "callbacks::Callbacks<rust_perf::clock_pmu::ClockPmu>>::start",
     "callbacks::Callbacks<rust_perf::clock_pmu::ClockPmu>>::stop",
     "callbacks::Callbacks<rust_perf::clock_pmu::ClockPmu>>::read",

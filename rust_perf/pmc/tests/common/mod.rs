@@ -76,7 +76,7 @@ impl Cpu {
                 ..CpuidLeaf::default()
             },
             (7, 0) => CpuidLeaf {
-                edx: u32::from(pmu.hybrid()) << 15,
+                edx: (u32::from(pmu.hybrid()) << 15) | (u32::from(pmu.has_lbrs()) << 19),
                 ..CpuidLeaf::default()
             },
             (7, 1) => CpuidLeaf {
@@ -324,7 +324,7 @@ pub fn take_overflows<R: Registers>(
     active: CounterSet,
 ) -> CounterSet {
     if caps.has_global_control() {
-        return counters.take_overflows(|| ());
+        return counters.take_overflows(|_| ());
     }
     let has_wrapped = |&counter: &Counter| counters.wrapped(counter).is_some();
     active.into_iter().filter(has_wrapped).collect()

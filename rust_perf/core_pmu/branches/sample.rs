@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The branches of a sample. NMI.
+
+use super::{
+    super::placed::PlacedEvent,
+    records::Records, //
+};
+use crate::{
+    perf::{
+        BranchEntry,
+        BranchPrivilege,
+        BranchStack,
+        BranchType, //
+    },
+    pmc::lbr::{
+        is_kernel,
+        BranchKind,
+        BranchRequest,
+        Selection, //
+    },
+    system::irq::Interrupt, //
+};
+
+impl<'a> PlacedEvent<'a> {
+    /// The branches before the sample of this event that is being taken, if it shows any.
+    #[inline(always)]
+    pub(in super::super) fn branches(self, interrupt: Interrupt<'_>) -> Option<&'a BranchStack> {
+        match self.pmu().state().branches.is_used() {
+            true => self.find_branches(interrupt),
+            false => None,
+        }
+    }
+
+    #[inline(never)]
+    fn find_branches(self, interrupt: Interrupt<'_>) -> Option<&'a BranchStack> {
+        let pmu = self.pmu();
+        let lbr = pmu.capabilities().lbr.as_ref()?;
+        let code = pmu.driver().branch_support.as_ref()?.code;
+        let attr = self.attr();
+        if !attr.samples_branch_stack() {
+            return None;
+        }
+        let request = BranchRequest::from_raw(attr.branch_sample_type());
+        let selection = Selection::of(request);
+        let branches = &pmu.state().branches;
+        branches.stack.clear();
+        for branch in Records(&branches.read)
+            .iter()
+            .filter(|it| selection.allows(*it))
+        {
+            let kind = branch.kind(lbr, || code.read(branch.from, interrupt));
+            if !selection.wants(branch, kind) {
+                continue;
+            }
+            branches.stack.push(BranchEntry {
+                from: branch.from,
+                to: branch.to,
+                mispredicted: branch.is_mispredicted(lbr),
+                in_transaction: branch.is_in_transaction(),
+                abort: branch.is_abort(),
+                cycles: branch.cycles(lbr),
+                branch_type: branch_type(kind),
+                privilege: match request.has(BranchRequest::PRIV_SAVE) {
+                    true if is_kernel(branch.to) => BranchPrivilege::Kernel,
+                    true => BranchPrivilege::User,
+                    false => BranchPrivilege::Unknown,
+                },
+            });
+        }
+        Some(&branches.stack)
+    }
+}
+
+/// perf's name for a kind of branch. It has none for INT, nor for the abort of a transaction.
+const fn branch_type(kind: Option<BranchKind>) -> BranchType {
+    match kind {
+        Some(BranchKind::Conditional) => BranchType::Conditional,
+        Some(BranchKind::Jump) => BranchType::Unconditional,
+        Some(BranchKind::IndirectJump) => BranchType::Indirect,
+        Some(BranchKind::Call) => BranchType::Call,
+        Some(BranchKind::IndirectCall) => BranchType::IndirectCall,
+        Some(BranchKind::Return) => BranchType::Return,
+        Some(BranchKind::SystemCall) => BranchType::SystemCall,
+        Some(BranchKind::SystemReturn) => BranchType::SystemReturn,
+        Some(BranchKind::InterruptReturn) => BranchType::ExceptionReturn,
+        Some(BranchKind::Interrupt) => BranchType::Interrupt,
+        Some(BranchKind::SoftwareInterrupt | BranchKind::Abort) | None => BranchType::Unknown,
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The branches that a sample contains.
+
+use crate::{
+    bindings,
+    system::local::LocalWord, //
+};
+
+/// The largest number of branches in a sample, as far as the drivers here need it.
+pub const MAX_BRANCHES: usize = 32;
+
+/// What kind of branch it is (`PERF_BR_*` in `include/uapi/linux/perf_event.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BranchType {
+    /// Not known, or one that perf has no name for.
+    Unknown = 0,
+    /// A conditional branch.
+    Conditional = 1,
+    /// A direct jump.
+    Unconditional = 2,
+    /// An indirect jump.
+    Indirect = 3,
+    /// A direct call.
+    Call = 4,
+    /// An indirect call.
+    IndirectCall = 5,
+    /// A return.
+    Return = 6,
+    /// A system call.
+    SystemCall = 7,
+    /// A return from a system call.
+    SystemReturn = 8,
+    /// A return from an interrupt or an exception.
+    ExceptionReturn = 11,
+    /// An interrupt or an exception.
+    Interrupt = 12,
+}
+
+/// The privilege level that a branch leads to (`PERF_BR_PRIV_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BranchPrivilege {
+    /// The user has not asked for it.
+    #[default]
+    Unknown = 0,
+    /// User mode.
+    User = 1,
+    /// The kernel.
+    Kernel = 2,
+}
+
+/// A branch of a sample (`struct perf_branch_entry`).
+pub struct BranchEntry {
+    /// Where it was.
+    pub from: u64,
+    /// Where it led to.
+    pub to: u64,
+    /// Whether it was mispredicted.
+    pub mispredicted: bool,
+    /// Whether it was in a transaction.
+    pub in_transaction: bool,
+    /// Whether it is the abort of a transaction.
+    pub abort: bool,
+    /// The cycles since the branch before, 0 if they are not known.
+    pub cycles: u16,
+    /// What kind of branch it is.
+    pub branch_type: BranchType,
+    /// The privilege level that it leads to.
+    pub privilege: BranchPrivilege,
+}
+
+impl BranchEntry {
+    /// The words of the C structure. The third one consists of bit fields, from bit 0 on.
+    fn into_words(self) -> [u64; 3] {
+        let fields = [
+            (0, self.mispredicted.into()),
+            (1, (!self.mispredicted).into()),
+            (2, self.in_transaction.into()),
+            (3, self.abort.into()),
+            (4, self.cycles.into()),
+            (20, self.branch_type as u64),
+            // In between: speculation and further types.
+            (30, self.privilege as u64),
+        ];
+        let fields = fields.map(|(bit, value): (u32, u64)| value.wrapping_shl(bit));
+        [
+            self.from,
+            self.to,
+            fields.iter().fold(0, |all, it| all | it),
+        ]
+    }
+}
+
+/// The branches of a sample, the newest first (`struct perf_branch_stack`).
+///
+/// It belongs to one CPU, and to the handler of one interrupt at a time. A handler that interrupts that
+/// one may garble it, but no more than that: it consists of words.
+#[derive(Default)]
+#[repr(C)]
+pub struct BranchStack {
+    len: LocalWord,
+    /// Where the newest entry is in the hardware. 0, as the entries are in the order of their age.
+    hw_index: LocalWord,
+    entries: [[LocalWord; 3]; MAX_BRANCHES],
+}
+
+const _: () = {
+    assert!(size_of::<bindings::perf_branch_stack>() == 2 * size_of::<u64>());
+    assert!(size_of::<bindings::perf_branch_entry>() == 3 * size_of::<u64>());
+};
+
+impl BranchStack {
+    /// Removes all branches.
+    pub fn clear(&self) {
+        self.len.set(0);
+    }
+
+    /// Adds a branch, which is older than all others. Does nothing if there is no room.
+    pub fn push(&self, branch: BranchEntry) {
+        let len = self.len.get();
+        let Some(entry) = self.entries.get(len as usize) else {
+            return;
+        };
+        for (word, value) in entry.iter().zip(branch.into_words()) {
+            word.set(value);
+        }
+        self.len.set(len.wrapping_add(1));
+    }
+
+    /// The C structure, which is valid while `self` is. It may be changed through the pointer.
+    pub(super) fn as_ptr(&self) -> *mut bindings::perf_branch_stack {
+        // Every field is a word that may be changed through a shared reference.
+        (&raw const *self).cast_mut().cast()
+    }
+}

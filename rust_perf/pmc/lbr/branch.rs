@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A branch that the CPU has recorded.
+
+use super::{
+    super::bitfield::Field,
+    decode::{
+        self,
+        Code, //
+    },
+    Lbr, //
+};
+
+bitfield! {
+    /// IA32_LBR_x_INFO (SDM vol. 3B, "Last Branch Records", table "IA32_LBR_x_INFO").
+    struct Info(u64) {
+        /// The branch was mispredicted.
+        63:63 MISPREDICTED;
+        /// The branch was in a transaction.
+        62:62 IN_TRANSACTION;
+        /// The branch is the abort of a transaction.
+        61:61 ABORT;
+        /// CYCLES is valid.
+        60:60 CYCLES_VALID;
+        /// What kind of branch it is.
+        59:56 KIND;
+        /// The cycles since the record before. The largest number stands for all above.
+        15:0 CYCLES;
+    }
+}
+
+/// What kind of branch it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BranchKind {
+    /// A conditional jump, JCXZ or LOOP.
+    Conditional,
+    /// A jump by a displacement, or a far one to an address in the instruction.
+    Jump,
+    /// A jump to an address in a register or in memory.
+    IndirectJump,
+    /// A call by a displacement, or a far one to an address in the instruction.
+    Call,
+    /// A call to an address in a register or in memory.
+    IndirectCall,
+    /// A return from a call.
+    Return,
+    /// SYSCALL or SYSENTER.
+    SystemCall,
+    /// SYSRET or SYSEXIT.
+    SystemReturn,
+    /// INT.
+    SoftwareInterrupt,
+    /// IRET, or one of the returns of FRED.
+    InterruptReturn,
+    /// An interrupt or an exception.
+    Interrupt,
+    /// The abort of a transaction.
+    Abort,
+}
+
+impl BranchKind {
+    /// The kind that a record has. It does not tell the kinds of other branches apart.
+    const fn of_record(code: u64) -> Option<Self> {
+        Some(match code {
+            0 => Self::Conditional,
+            1 => Self::IndirectJump,
+            2 => Self::Jump,
+            3 => Self::IndirectCall,
+            4 => Self::Call,
+            5 => Self::Return,
+            _ => return None,
+        })
+    }
+}
+
+/// Whether an address is in the kernel's half of the address space.
+pub const fn is_kernel(address: u64) -> bool {
+    (address as i64) < 0
+}
+
+/// A branch that the CPU has recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Branch {
+    /// The address of the branch, or of the instruction before which an interrupt or an exception came.
+    pub from: u64,
+    /// The address of the next instruction.
+    pub to: u64,
+    /// The further register of the record.
+    pub info: u64,
+}
+
+impl Branch {
+    const fn info(self) -> Info {
+        Info::from_raw(self.info)
+    }
+
+    /// Whether the branch was mispredicted. `false` if the CPU does not tell.
+    pub const fn is_mispredicted(self, lbr: &Lbr) -> bool {
+        lbr.has_prediction && self.info().has(Info::MISPREDICTED)
+    }
+
+    /// Whether the branch was in a transaction.
+    pub const fn is_in_transaction(self) -> bool {
+        self.info().has(Info::IN_TRANSACTION)
+    }
+
+    /// Whether the branch is the abort of a transaction.
+    pub const fn is_abort(self) -> bool {
+        self.info().has(Info::ABORT)
+    }
+
+    /// The cycles since the record before, at most `u16::MAX`. 0 if the CPU does not tell.
+    pub const fn cycles(self, lbr: &Lbr) -> u16 {
+        match lbr.has_cycles && self.info().has(Info::CYCLES_VALID) {
+            true => self.info().get(Info::CYCLES) as u16,
+            false => 0,
+        }
+    }
+
+    /// What kind of branch it is. `None` if the CPU does not tell, and the instruction does not either.
+    ///
+    /// `code` reads the instruction. It is called only if the CPU does not tell.
+    pub fn kind(self, lbr: &Lbr, code: impl FnOnce() -> Code) -> Option<BranchKind> {
+        if self.is_abort() {
+            return Some(BranchKind::Abort);
+        }
+        let recorded = BranchKind::of_record(self.info().get(Info::KIND));
+        if lbr.has_kind && recorded.is_some() {
+            return recorded;
+        }
+        let decoded = decode::kind(&code());
+        let enters_kernel = !is_kernel(self.from) && is_kernel(self.to);
+        match decoded {
+            Some(BranchKind::SystemCall | BranchKind::SoftwareInterrupt) => decoded,
+            // No other instruction gets there.
+            _ if enters_kernel => Some(BranchKind::Interrupt),
+            // An interrupt or an exception can come before any instruction.
+            None if is_kernel(self.to) => Some(BranchKind::Interrupt),
+            _ => decoded,
+        }
+    }
+}

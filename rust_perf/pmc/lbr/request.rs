@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which branches a user asks for, and what the CPU records for that.
+
+use super::{
+    super::bitfield::Field,
+    registers::LbrCtl,
+    Lbr, //
+};
+
+bitfield! {
+    /// `attr.branch_sample_type` (`enum perf_branch_sample_type_shift` in
+    /// `include/uapi/linux/perf_event.h`).
+    pub struct BranchRequest(u64) {
+        /// How often the group's events have occurred between the records.
+        19:19 COUNTERS;
+        /// The privilege level of a branch.
+        18:18 PRIV_SAVE;
+        /// Where the newest record is in the registers.
+        17:17 HW_INDEX;
+        /// The kind of a branch.
+        16:16 TYPE_SAVE;
+        /// No cycles.
+        15:15 NO_CYCLES;
+        /// Not whether a branch was mispredicted.
+        14:14 NO_FLAGS;
+        /// Direct calls.
+        13:13 CALL;
+        /// Indirect jumps.
+        12:12 IND_JUMP;
+        /// The calls that have not returned.
+        11:11 CALL_STACK;
+        /// Conditional branches.
+        10:10 COND;
+        /// Branches that are in no transaction.
+        9:9 NO_TX;
+        /// Branches in transactions.
+        8:8 IN_TX;
+        /// Aborts of transactions.
+        7:7 ABORT_TX;
+        /// Indirect calls.
+        6:6 IND_CALL;
+        /// Returns of every kind.
+        5:5 ANY_RETURN;
+        /// Calls of every kind.
+        4:4 ANY_CALL;
+        /// Branches of every kind.
+        3:3 ANY;
+        /// Branches to a hypervisor, of which there are none here.
+        2:2 HV;
+        /// Branches to the kernel.
+        1:1 KERNEL;
+        /// Branches to user mode.
+        0:0 USER;
+    }
+}
+
+/// Why a CPU cannot record what a user asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// The CPU cannot do it.
+    Unsupported,
+    /// It contradicts itself, or asks for counts between branches.
+    Invalid,
+}
+
+/// What to set in LBR_CTL for each kind of branch that a user can ask for. In-tree:
+/// `arch_lbr_ctl_map`.
+const KINDS: [(Field<BranchRequest>, u64); 8] = [
+    (BranchRequest::ANY, LbrCtl::KINDS.mask()),
+    (
+        BranchRequest::ANY_CALL,
+        LbrCtl::REL_CALL.mask() | LbrCtl::IND_CALL.mask() | LbrCtl::OTHER.mask(),
+    ),
+    (
+        BranchRequest::ANY_RETURN,
+        LbrCtl::RETURN.mask() | LbrCtl::OTHER.mask(),
+    ),
+    (BranchRequest::IND_CALL, LbrCtl::IND_CALL.mask()),
+    (BranchRequest::COND, LbrCtl::COND.mask()),
+    (BranchRequest::IND_JUMP, LbrCtl::IND_JUMP.mask()),
+    (BranchRequest::CALL, LbrCtl::REL_CALL.mask()),
+    (
+        BranchRequest::CALL_STACK,
+        LbrCtl::REL_CALL.mask()
+            | LbrCtl::IND_CALL.mask()
+            | LbrCtl::RETURN.mask()
+            | LbrCtl::CALL_STACK.mask(),
+    ),
+];
+
+/// What nobody can ask for together with call stacks. In-tree: `intel_pmu_setup_sw_lbr_filter()`.
+const NOT_IN_CALL_STACKS: [Field<BranchRequest>; 8] = [
+    BranchRequest::ANY,
+    BranchRequest::ANY_CALL,
+    BranchRequest::ANY_RETURN,
+    BranchRequest::IND_CALL,
+    BranchRequest::ABORT_TX,
+    BranchRequest::IN_TX,
+    BranchRequest::NO_TX,
+    BranchRequest::COND,
+];
+
+impl Lbr {
+    /// LBR_CTL for what a user asks for. It is not 0.
+    ///
+    /// A CPU that cannot select privilege levels, or kinds of branches, records all of them.
+    /// [`Selection`](super::Selection) selects among those. As in the in-tree driver, a level cannot be
+    /// asked for then, nor can a kind if levels can be selected but kinds cannot.
+    pub fn control(&self, request: BranchRequest) -> Result<u64, RequestError> {
+        // The driver does not log how often events occur between branches.
+        if request.has(BranchRequest::COUNTERS) {
+            return Err(RequestError::Invalid);
+        }
+        if request.has(BranchRequest::CALL_STACK) {
+            if !self.selects_levels || !self.selects_kinds || !self.has_call_stack {
+                return Err(RequestError::Unsupported);
+            }
+            if NOT_IN_CALL_STACKS.iter().any(|kind| request.has(*kind)) {
+                return Err(RequestError::Invalid);
+            }
+        }
+        let mut control = LbrCtl::default().with(LbrCtl::EN, 1).into_raw();
+        if !self.selects_levels && !self.selects_kinds {
+            let all = LbrCtl::OS.mask() | LbrCtl::USR.mask() | LbrCtl::KINDS.mask();
+            return Ok(control | all);
+        }
+        for (level, bit) in [
+            (BranchRequest::USER, LbrCtl::USR),
+            (BranchRequest::KERNEL, LbrCtl::OS),
+        ] {
+            if request.has(level) {
+                control |= bit.mask();
+                if !self.selects_levels {
+                    return Err(RequestError::Unsupported);
+                }
+            }
+        }
+        for (kind, bits) in KINDS {
+            if request.has(kind) {
+                control |= bits;
+                if !self.selects_kinds {
+                    return Err(RequestError::Unsupported);
+                }
+            }
+        }
+        Ok(control)
+    }
+}
