@@ -50,6 +50,8 @@ extern "C" {
     fn guest_self_modifying(a: u64, b: u64);
     fn guest_around_call(a: u64, b: u64);
     fn guest_chain(a: u64, b: u64);
+    fn guest_nested(a: u64, b: u64);
+    fn guest_nested_yields(a: u64, b: u64);
     fn guest_registers(a: u64, b: u64);
 
     static guest_self_modifying_end: u8;
@@ -57,6 +59,7 @@ extern "C" {
     static guest_skip2: u8;
     static guest_count_step: u8;
     static guest_restorer: u8;
+    static guest_nested_return: u8;
     static guest_chain_outer: u8;
     static guest_chain_middle: u8;
     static guest_chain_leaf: u8;
@@ -177,6 +180,12 @@ impl Workload {
         (delta, self.instructions - WINDOW + RDPMC_WINDOW)
     }
 
+    /// Whether the code of the workload, of at most 32 bytes, is at `address`.
+    pub fn has_code_at(&self, address: u64) -> bool {
+        let start = self.code as usize as u64;
+        (start..start + 32).contains(&address)
+    }
+
     /// Runs the workload without enabling or disabling an event.
     pub fn run(&self) {
         // SAFETY: the constructors pair the code with arguments that it accepts,
@@ -271,6 +280,34 @@ pub fn last_branches(n: u64, retired: u64) -> impl Iterator<Item = Branch> {
             to: start + to,
         })
     })
+}
+
+/// A loop of `n` rounds in `depth` nested calls.
+pub fn nested_calls(depth: u64, n: u64) -> Workload {
+    let (instructions, branches) = (2 * n + 5 * depth + 3, n + 3 * depth + 2);
+    let name = "nested_calls";
+    Workload::new(name, guest_nested, (n, depth), instructions, branches)
+}
+
+/// Yields to other tasks so often while it is in `depth` calls, each of which is one of the calling
+/// task's call stack.
+pub fn yield_in_calls(depth: u64, times: u64) -> Result<()> {
+    let workload = Workload::new("yield_in_calls", guest_nested_yields, (times, depth), 0, 0);
+    workload.run();
+    Ok(())
+}
+
+/// Where a call in [`nested_calls`] calls from, and the function that it calls.
+pub fn nested_call() -> (u64, u64) {
+    /// CALL has an opcode and four bytes of displacement.
+    const CALL: u64 = 5;
+    let after = &raw const guest_nested_return as u64;
+    (after - CALL, guest_nested as usize as u64)
+}
+
+/// The instructions of a measured [`nested_calls`] before its loop.
+pub fn before_nested_loop(depth: u64) -> u64 {
+    WINDOW_BEFORE + 4 * depth + 2
 }
 
 /// A loop of 15 instructions; see [`block_ip`].

@@ -134,6 +134,34 @@ guest_chain_leaf:
 	pop	rbp
 	ret
 
+# (n, depth): 2n + 5 depth + 3. Calls itself as often as depth says, then loops.
+	.globl	guest_nested
+guest_nested:
+	test	rsi, rsi
+	jz	1f
+	dec	rsi
+	call	guest_nested
+	.globl	guest_nested_return
+guest_nested_return:
+	ret
+1:	dec	rdi
+	jnz	1b
+	ret
+
+# (n, depth). Calls itself as often as depth says, then yields n times.
+	.globl	guest_nested_yields
+guest_nested_yields:
+	test	rsi, rsi
+	jz	1f
+	dec	rsi
+	call	guest_nested_yields
+	ret
+1:	mov	eax, 24			# sched_yield
+	syscall
+	dec	rdi
+	jnz	1b
+	ret
+
 # (n): 2n + 32, 24 of them before the loop. In the loop each register except RDI
 # and RSP holds 7e57000000000000H plus its number (PERF_REG_X86_*). The stack
 # holds 7e570003H, 7e570002H, 7e570001H and 7e570000H from RSP up, 8 bytes each.

@@ -24,7 +24,7 @@ macro_rules! with_test_groups {
             Beside = beside::TESTS, No(MODULES);
             Bounds = bounds::TESTS, OfCounters;
             /// Needs branch records, and the in-tree driver.
-            Branches = branches::TESTS, No(MODULES);
+            Branches = branches::TESTS, No(MACHINE);
             Clock = clock::TESTS, Once;
             ClockCompare = clock_compare::TESTS, No(CGROUPS);
             /// Exact times. Needs `-icount`.

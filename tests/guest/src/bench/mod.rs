@@ -7,6 +7,7 @@
 //! measured in many short windows, and the cheapest window counts. With several CPUs the TSC counts
 //! the instructions of all of them.
 
+mod branches;
 pub mod operations;
 
 use std::path::{Path, PathBuf};
@@ -191,7 +192,10 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
     let sides = [ctx.pmu()?, ctx.in_tree()?];
     // No event is throttled, and none is by the timer.
     let _rate = SampleRate::fixed(1_000_000_000)?;
+    let has_branches = sides[0].dir().join("caps/branches").exists();
     let operations = match cpus()? {
+        // The other operations are measured on the other machines.
+        1 if has_branches => branches::all(),
         1 => operations::of_one_cpu(),
         n => {
             let most = suites::BENCH_CPUS;

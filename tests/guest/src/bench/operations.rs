@@ -61,7 +61,7 @@ const TURN: Duration = Duration::from_millis(4);
 const TURNS: u32 = 32;
 
 impl Operation {
-    fn new(
+    pub fn new(
         name: impl Into<String>,
         times: u32,
         measure: impl Fn(Option<&Pmu>, u32) -> Result<Option<Window>> + 'static,
@@ -266,7 +266,7 @@ fn open_group(pmu: Option<&Pmu>, n: usize, cpu: Option<usize>) -> Result<Vec<Cou
 }
 
 /// A child process. If it has not been waited for, it is killed when this is dropped.
-struct Child {
+pub struct Child {
     pid: Option<Pid>,
     /// The child ends or goes on when this is closed.
     go: Option<File>,
@@ -274,7 +274,7 @@ struct Child {
 
 impl Child {
     /// Forks. The child calls `prepare`, which the parent waits for, and then `run`.
-    fn fork<T>(
+    pub fn fork<T>(
         prepare: impl FnOnce() -> Result<T>,
         run: impl FnOnce(T, File) -> Result<()>,
     ) -> Result<Self> {
@@ -327,7 +327,7 @@ impl Drop for Child {
 }
 
 /// Measures so many times of `work` in a window.
-fn repeated(times: u32, mut work: impl FnMut() -> Result<()>) -> Result<Option<Window>> {
+pub fn repeated(times: u32, mut work: impl FnMut() -> Result<()>) -> Result<Option<Window>> {
     let all = |(): &mut ()| (0..times).try_for_each(|_| work());
     cheapest(WINDOWS, 1, || Ok(()), all).map(Some)
 }
@@ -345,7 +345,7 @@ fn switches(times: u32) -> Result<Option<Window>> {
 }
 
 /// Switches between two tasks, of which the other one opens events, or both do.
-fn switch<E>(times: u32, open: impl Fn() -> Result<E>, both: bool) -> Result<Option<Window>> {
+pub fn switch<E>(times: u32, open: impl Fn() -> Result<E>, both: bool) -> Result<Option<Window>> {
     let _other = Child::fork(&open, |_events, _| yield_forever())?;
     let _events = both.then(open).transpose()?;
     switches(times)
@@ -441,7 +441,7 @@ fn read_by_rdpmc(pmu: Option<&Pmu>, times: u32) -> Result<Option<Window>> {
 }
 
 /// The number of samples in a window.
-const SAMPLES: u32 = 20;
+pub const SAMPLES: u32 = 20;
 
 /// Samples of instructions in user mode.
 fn samples(pmu: Option<&Pmu>, times: u32, fields: SampleFlag) -> Result<Option<Window>> {

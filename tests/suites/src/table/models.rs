@@ -58,12 +58,10 @@ pub const SUITES: &[Suite] = &[
         .on(machine::SAPPHIRE_RAPIDS)
         .hyper_threading()
         .with_all(),
-    // rust_pmu has no branch stacks yet: the in-tree driver shows that the emulated records are right.
-    Suite::new("branches-in-tree", &[&[Branches]])
+    Suite::new("branches", &[&[Branches]])
         .on(machine::SAPPHIRE_RAPIDS_LBR)
         .cpus(1)
-        .timing(Timing::Icount)
-        .unloaded(),
+        .timing(Timing::Icount),
     Suite::new("models-crestmont", MODEL)
         .on(machine::CRESTMONT)
         .hyper_threading()
