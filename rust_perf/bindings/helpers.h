@@ -165,7 +165,8 @@ bool rust_perf_sched_migrated(struct task_struct *task);
 void rust_perf_for_each_task_event(struct task_struct *task,
 				   void (*func)(struct perf_event *event,
 						void *priv),
-				   void *priv);int rust_perf_code_init(void);
+				   void *priv);
+int rust_perf_code_init(void);
 size_t rust_perf_copy_code(void *to, unsigned long from, size_t size);
 bool rust_perf_user_is_64_bit(void);
 

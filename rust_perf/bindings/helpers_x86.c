@@ -7,6 +7,8 @@
 #include <linux/cpumask.h>
 #include <linux/err.h>
 #include <linux/kernel.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
 #include <linux/mm_types.h>
 #include <linux/perf_event.h>
 #include <linux/preempt.h>
@@ -202,10 +204,13 @@ int rust_perf_code_init(void)
 size_t rust_perf_copy_code(void *to, unsigned long from, size_t size)
 {
 	if ((long)from < 0) {
-		bool failed = !static_call(rust_perf_kernel_text_call)(from) ||
-			      copy_from_kernel_nofault(to, (void *)from, size);
-
-		return failed ? 0 : size;
+		if (!static_call(rust_perf_kernel_text_call)(from))
+			return 0;
+		if (!copy_from_kernel_nofault(to, (void *)from, size))
+			return size;
+		/* The next page may be missing. */
+		size = min(size, PAGE_SIZE - offset_in_page(from));
+		return copy_from_kernel_nofault(to, (void *)from, size) ? 0 : size;
 	}
 	/* A kernel thread has no user memory of its own. */
 	if (!current->mm)

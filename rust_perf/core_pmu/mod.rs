@@ -259,6 +259,7 @@ impl Pmu for CorePmu {
     fn event_init(&self, event: &NewEvent<'_, Self>) -> Result<Word> {
         let eventsel = self.check(event)?;
         self.acquire()?;
+        self.attach_branches(event, event.branch_control());
         Ok(eventsel)
     }
 
@@ -304,11 +305,11 @@ impl Pmu for CorePmu {
     }
 
     fn task_comes(&self, on: &OnCpu<'_, Self>, task: &SwitchedTask<'_>) {
-        self.on(*on).change_task(task);
+        self.on(*on).task_comes(task);
     }
 
     fn task_leaves(&self, on: &OnCpu<'_, Self>, task: &SwitchedTask<'_>) {
-        self.on(*on).save_call_stack(task);
+        self.on(*on).task_leaves(task);
     }
 
     fn start(&self, on: &OnCpu<'_, Self>, event: CpuEvent<'_, Self>) {

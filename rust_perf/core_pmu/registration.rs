@@ -161,12 +161,9 @@ fn with_branch_support(all: KVec<Hardware>) -> Result<(KVec<Hardware>, Option<Br
     if all.iter().all(|it| it.capabilities.lbr.is_none()) {
         return Ok((all, None));
     }
-    if let Ok(support) = BranchSupport::find() {
+    if let Some(support) = BranchSupport::find()? {
         return Ok((all, Some(support)));
     }
-    pr_warn!(
-        "no branch stacks: perf_sched_cb_inc() or kernel_text_address() cannot be found with kprobes\n"
-    );
     let mut without = KVec::with_capacity(all.len(), GFP_KERNEL)?;
     for mut hardware in all {
         hardware.capabilities = hardware.capabilities.without_lbr();

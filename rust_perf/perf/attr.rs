@@ -174,21 +174,16 @@ impl Attr {
         self.flags().exclude_idle() != 0
     }
 
-    /// Whether the type of the samples includes a branch stack.
+    /// Whether samples contain a branch stack (`PERF_SAMPLE_BRANCH_STACK`).
     pub fn samples_branch_stack(&self) -> bool {
         let branch_stack = bindings::perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK;
         self.sample_type() & u64::from(branch_stack) != 0
     }
 
-    /// Which branches are asked for (`PERF_SAMPLE_BRANCH_*`), be it for samples or not. If any are, the
-    /// privilege levels are among it.
+    /// Which branches are asked for (`PERF_SAMPLE_BRANCH_*`), the privilege levels among it. 0 unless
+    /// samples contain a branch stack.
     pub fn branch_sample_type(&self) -> u64 {
         field!(self, branch_sample_type)
-    }
-
-    /// Whether a branch stack is described, be it for samples or not.
-    pub fn wants_branch_stack(&self) -> bool {
-        self.branch_sample_type() != 0
     }
 
     /// Whether samples contain the values of events (`PERF_SAMPLE_READ`).

@@ -70,6 +70,11 @@ impl<T: Pmu> Event<T> {
 }
 
 impl<T: Pmu> NewEvent<'_, T> {
+    /// What [`Self::set_branch_control`] has set.
+    pub fn branch_control(&self) -> u64 {
+        self.event().branch_control()
+    }
+
     /// Sets what the event needs in the register that selects branches, 0 for nothing.
     pub fn set_branch_control(&self, control: u64) {
         let hw = self.event().hw();

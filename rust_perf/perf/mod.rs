@@ -18,8 +18,10 @@
 //! - Task context, may sleep: [`Pmu::event_init`], [`Pmu::event_destroy`],
 //!   [`Pmu::event_mapped`], [`Pmu::event_unmapped`].
 //! - On the event's CPU, interrupts disabled, perf's context lock held, never
-//!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`],
-//!   [`Pmu::task_comes`], [`Pmu::task_leaves`]. These have exclusive access to the CPU's [`Pmu::Schedule`].
+//!   nested: [`Pmu::add`], [`Pmu::del`], [`Pmu::enable`], [`Pmu::disable`]. These
+//!   have exclusive access to the CPU's [`Pmu::Schedule`].
+//! - On the events' CPU, interrupts disabled, perf's context lock held, never nested:
+//!   [`Pmu::task_comes`], [`Pmu::task_leaves`].
 //! - On the event's CPU, interrupts disabled, or in an NMI that interrupted any of
 //!   the above: [`Pmu::start`], [`Pmu::stop`], [`Pmu::read`]. These and the
 //!   driver's interrupt handler share the CPU's [`Pmu::Cpu`]. They must not

@@ -53,8 +53,11 @@ impl RawTaskCache {
 impl Drop for RawTaskCache {
     fn drop(&mut self) {
         // SAFETY: This is the cache, by the type invariant. A registration keeps it until its PMU is
-        // unregistered. By then perf has freed all objects, or will after a grace period, which the
-        // function waits for. This is task context: only there is a registration dropped.
+        // unregistered. By then all events are gone, and perf has freed their objects, or will after a
+        // grace period, which the function waits for. This relies on `perf_event_alloc_task_data()`, which
+        // keeps a pointer to the cache for longer if a fork is preempted there: the last event must not be
+        // closed, and the module unloaded, in that time. This is task context: only there is a
+        // registration dropped.
         unsafe { bindings::rust_perf_task_cache_destroy(self.as_ptr()) };
     }
 }

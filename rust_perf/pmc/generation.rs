@@ -16,11 +16,13 @@ use super::{
     }, //
 };
 
-/// The bits of GLOBAL_STATUS that say that a PMI has frozen all counters (CTR_FRZ), or has stopped
-/// the recording of branches (LBR_FRZ; SDM vol. 3, "Enhancement in IA32_PERF_GLOBAL_STATUS"). A CPU
-/// that has no such bit reads it as 0. The driver does not ask for the first, but others may have
-/// (DEBUGCTL.FREEZE_PERFMON_ON_PMI).
-pub(super) const FROZEN: u64 = (1 << 59) | (1 << 58);
+/// The bit of GLOBAL_STATUS that says that a PMI has stopped the recording of branches (SDM vol. 3,
+/// "Enhancement in IA32_PERF_GLOBAL_STATUS"). A CPU that has no such bit reads it as 0.
+pub(super) const LBR_FRZ: u64 = 1 << 58;
+
+/// [`LBR_FRZ`], and the bit that says that a PMI has frozen all counters (CTR_FRZ). The driver does not
+/// ask for the latter, but others may have (DEBUGCTL.FREEZE_PERFMON_ON_PMI).
+pub(super) const FROZEN: u64 = (1 << 59) | LBR_FRZ;
 
 /// A generation of counters: which registers it has, and how they behave.
 pub struct Generation {

@@ -137,7 +137,7 @@ impl TracePmu {
         if !may_open {
             return Err(EACCES);
         }
-        if attr.wants_branch_stack() {
+        if attr.samples_branch_stack() {
             return Err(perf::not_supported());
         }
         let source = match kind? {

@@ -9,7 +9,6 @@ use crate::{
         counter::Counter,
         event::EventSel,
         CpuidLeaf,
-        ExtraRegister,
         Field,
         Generation,
         Msr,
@@ -127,15 +126,14 @@ pub(super) fn is_working(generation: &Generation, counter: Counter) -> bool {
     })
 }
 
-/// Whether an extra register exists and keeps what is written to it, which not every
-/// hypervisor provides. In-tree: `check_msr()`.
+/// Whether a register that events need besides their counters exists and keeps what is written to it,
+/// which not every hypervisor provides. In-tree: `check_msr()`.
 ///
 /// If `shared`, someone else may be using the register: it is only read, and taken for
 /// one that keeps what is written. Not in an NMI.
-pub(super) fn is_accessible(register: ExtraRegister, shared: bool) -> bool {
+pub(super) fn is_accessible(msr: Msr, shared: bool) -> bool {
     // Bits that each of these registers has.
     const BITS: u64 = 0x11;
-    let msr = register.msr();
     IrqsDisabled::with(|_| {
         let Some(before) = rdmsr_safe(msr) else {
             return false;

@@ -151,17 +151,20 @@ impl Hardware {
             for it in &mut found {
                 it.capabilities = it.on_core(|caps| {
                     let is_missing = |msr| cpu::rdmsr_safe(msr).is_none();
-                    let mut lbr = caps.lbr.iter().flat_map(Lbr::registers);
-                    let caps = match lbr.any(is_missing) {
-                        true => &caps.without_lbr(),
-                        false => caps,
+                    let has_lbr = |lbr: &Lbr| {
+                        !lbr.other_registers().any(is_missing)
+                            && lbr.addresses().all(|msr| cpu::is_accessible(msr, shared))
+                    };
+                    let caps = match caps.lbr.as_ref().is_none_or(has_lbr) {
+                        true => caps,
+                        false => &caps.without_lbr(),
                     };
                     let caps = match caps.metrics_register().is_some_and(is_missing) {
                         true => caps.without_metrics(),
                         false => *caps,
                     };
                     caps.extra_registers()
-                        .filter(|register| !cpu::is_accessible(*register, shared))
+                        .filter(|register| !cpu::is_accessible(register.msr(), shared))
                         .fold(caps, Capabilities::without_extra)
                 })?;
             }

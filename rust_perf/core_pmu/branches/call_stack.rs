@@ -28,8 +28,11 @@ pub(super) type CallStack = [LocalWord; 4 + 3 * MAX_DEPTH];
 impl CpuPmu<'_> {
     /// A task leaves the CPU, on which an event is that needs branches. Saves its call stack with it. The
     /// PMU is disabled.
-    pub(in super::super) fn save_call_stack(self, task: &SwitchedTask<'_>) {
+    ///
+    /// Until the next task has come, perf takes the records for those of that one already.
+    pub(in super::super) fn task_leaves(self, task: &SwitchedTask<'_>) {
         let branches = &self.state().branches;
+        branches.is_between.set(true);
         if !is_call_stack(branches.wanted.get()) || branches.is_stale.get() {
             return;
         }
@@ -51,9 +54,14 @@ impl CpuPmu<'_> {
 
     /// Another task has come to the CPU, on which an event is that needs branches. What has been recorded is
     /// not for the task's events, but the call stack that was saved with it is. The PMU is disabled.
-    pub(in super::super) fn change_task(self, task: &SwitchedTask<'_>) {
+    pub(in super::super) fn task_comes(self, task: &SwitchedTask<'_>) {
         let branches = &self.state().branches;
         branches.is_stale.set(!self.restore_call_stack(task));
+        branches.is_between.set(false);
+        if !branches.is_used() {
+            // The counters have been given back.
+            return;
+        }
         branches.is_changed.set(true);
         // The registers change when perf enables the PMU, unless the counters have run on till then.
         self.stop_if_disabled();

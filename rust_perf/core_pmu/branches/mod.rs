@@ -7,6 +7,8 @@
 //! - All events on a CPU agree on which branches are recorded. Events that do not take turns.
 //! - The records are wiped before the counters run, if another task has come to the CPU, or if the first
 //!   event that needs them has. Until then they are stale, and an NMI shows none.
+//! - LBR_CTL is written again at each of these times: a debug exception stops recording (SDM vol. 3B, "Last
+//!   Branch Records"), as does BPF's snapshot. The handler of a PMI looks at it.
 //! - A sample shows what its own event may see of them: [`Selection::allows`](crate::pmc::lbr::Selection::allows).
 //!
 //! A PMI stops recording, until the handler clears the status. So the handler reads the records
@@ -40,9 +42,10 @@ use crate::{
         MAX_BRANCHES, //
     },
     pmc::{
-        counter::CounterSet,
+        counters::Overflowed,
         lbr::{
             is_call_stack,
+            records_kernel,
             BranchRecords,
             BranchRequest,
             LbrShadow,
@@ -75,13 +78,22 @@ pub(super) struct BranchSupport {
 }
 
 impl BranchSupport {
-    /// Finds it. Task context, may sleep. Fails with the error of `register_kprobe()`, or with `ENOMEM`.
-    pub(super) fn find() -> Result<Self> {
-        Ok(BranchSupport {
-            switches: perf::TaskSwitches::find()?,
-            code: CodeReader::find()?,
-            call_stacks: TaskCache::new()?,
-        })
+    /// Finds it. `None`, with a message, if the kernel does not have the functions. Task context, may
+    /// sleep. Fails with `ENOMEM`.
+    pub(super) fn find() -> Result<Option<Self>> {
+        let call_stacks = TaskCache::new()?;
+        let (Ok(switches), Ok(code)) = (perf::TaskSwitches::find(), CodeReader::find()) else {
+            pr_warn!(
+                "no branch stacks: perf_sched_cb_inc() or kernel_text_address() cannot be found with \
+                 kprobes\n"
+            );
+            return Ok(None);
+        };
+        Ok(Some(BranchSupport {
+            switches,
+            code,
+            call_stacks,
+        }))
     }
 
     /// What perf keeps with tasks.
@@ -128,6 +140,8 @@ pub(crate) struct BranchState {
     /// Whether the records may be of another task than the present one, or older than the events that
     /// need them.
     is_stale: LocalFlag,
+    /// Whether a task leaves the CPU, and the next one has not come yet.
+    is_between: LocalFlag,
     /// What this NMI has read.
     read: Words,
     /// The save of a task's call stack that the registers still hold, 0 if there is none.
@@ -145,6 +159,7 @@ impl Default for BranchState {
             wanted: LocalWord::new(0),
             is_changed: LocalFlag::default(),
             is_stale: LocalFlag::default(),
+            is_between: LocalFlag::default(),
             read: records::none(),
             held: LocalWord::new(0),
             saves: LocalWord::new(0),
@@ -168,11 +183,11 @@ impl CorePmu {
     /// himself.
     pub(super) fn check_branches(&self, event: &NewEvent<'_, Self>) -> Result<u64> {
         let attr = event.attr();
-        if !attr.wants_branch_stack() {
+        if !attr.samples_branch_stack() {
             return Ok(0);
         }
         let lbr = self.hardware.capabilities.lbr.as_ref();
-        let (Some(lbr), Some(support)) = (lbr, &self.branch_support) else {
+        let (Some(lbr), Some(_)) = (lbr, &self.branch_support) else {
             return Err(perf::not_supported());
         };
         // A member of a group that is only read for the samples of another event has none of its own.
@@ -180,15 +195,22 @@ impl CorePmu {
             return Ok(0);
         }
         let request = BranchRequest::from_raw(attr.branch_sample_type());
-        let control = lbr.control(request).map_err(|error| match error {
+        lbr.control(request).map_err(|error| match error {
             RequestError::Unsupported => perf::not_supported(),
             RequestError::Invalid => EINVAL,
-        })?;
+        })
+    }
+
+    /// Has perf do what an event with branches needs, once nothing can fail any more: perf would undo it
+    /// for an event that could not be opened, too. Task context.
+    pub(super) fn attach_branches(&self, event: &NewEvent<'_, Self>, control: u64) {
+        let Some(support) = self.branch_support.as_ref().filter(|_| control != 0) else {
+            return;
+        };
         event.tell_of_switches(support.switches);
         if is_call_stack(control) {
             event.keep_task_data();
         }
-        Ok(control)
     }
 }
 
@@ -217,6 +239,7 @@ impl<'a> CpuPmu<'a> {
         let branches = &self.state().branches;
         if branches.wanted.get() != control {
             branches.is_stale.set(true);
+            branches.is_between.set(false);
             branches.wanted.set(control);
             branches.is_changed.set(true);
         }
@@ -252,13 +275,12 @@ impl<'a> CpuPmu<'a> {
             return;
         }
         branches.held.set(0);
-        records.record(branches.wanted.get());
         if branches.is_stale.get() {
-            // Not before LBR_CTL was written: until then branches may be recorded that these events must
-            // not show.
+            records.stop();
             records.wipe();
             branches.is_stale.set(false);
         }
+        records.record(branches.wanted.get());
     }
 
     /// The registers may have lost their state, or others may have changed them. They are written again
@@ -271,39 +293,63 @@ impl<'a> CpuPmu<'a> {
         let branches = &self.state().branches;
         branches.held.set(0);
         branches.is_stale.set(true);
-        branches.is_changed.set(branches.is_used());
+        if branches.is_used() {
+            branches.is_changed.set(true);
+        }
     }
 
-    /// Leaves the registers to others. No event is on the CPU.
+    /// Leaves the registers to others. No event is on the CPU, or none will run any more.
     pub(super) fn give_branches_back(self) {
+        let branches = &self.state().branches;
+        branches.wanted.set(0);
+        branches.is_changed.set(false);
+        branches.held.set(0);
         if let Some(records) = self.branch_records() {
             records.give_back();
-            self.state().branches.held.set(0);
         }
     }
 
     /// Reads the branches that were taken before the counters in `overflowed` overflowed, if the event of
     /// one of them needs them. In the handler of a PMI, before the status is cleared.
     #[inline(always)]
-    pub(super) fn read_branches(self, overflowed: CounterSet) {
+    pub(super) fn read_branches(self, overflowed: Overflowed) {
         if self.state().branches.is_used() {
             self.read_branches_for(overflowed);
         }
     }
 
     #[inline(never)]
-    fn read_branches_for(self, overflowed: CounterSet) {
+    fn read_branches_for(self, overflowed: Overflowed) {
         let branches = &self.state().branches;
         Records(&branches.read).clear();
         let mut events = overflowed
+            .counters
             .into_iter()
             .filter_map(|counter| self.event_on(counter));
-        let is_needed = events.any(|event| event.attr().samples_branch_stack());
-        if !is_needed || branches.is_stale.get() {
+        let is_needed = events.any(|event| event.branch_control() != 0);
+        if !is_needed || branches.is_stale.get() || branches.is_between.get() {
             return;
         }
-        if let Some(records) = self.branch_records() {
-            Records(&branches.read).read(records);
+        let (Some(records), control) = (self.branch_records(), branches.wanted.get()) else {
+            return;
+        };
+        if records.is_stopped() {
+            return;
+        }
+        // A debug exception has stopped recording, or a BPF program that takes a snapshot has. What there
+        // is is old.
+        if !records.is_recording() {
+            records.resume(control);
+            return;
+        }
+        // The handler's own branches would move the records while they are read.
+        let pauses = !overflowed.is_lbr_frozen && records_kernel(control);
+        if pauses {
+            records.pause();
+        }
+        Records(&branches.read).read(records);
+        if pauses {
+            records.resume(control);
         }
     }
 }

@@ -38,7 +38,7 @@ impl<'a> PlacedEvent<'a> {
         let lbr = pmu.capabilities().lbr.as_ref()?;
         let code = pmu.driver().branch_support.as_ref()?.code;
         let attr = self.attr();
-        if !attr.samples_branch_stack() {
+        if self.branch_control() == 0 {
             return None;
         }
         let request = BranchRequest::from_raw(attr.branch_sample_type());

@@ -33,6 +33,8 @@
 mod overflow;
 mod running;
 
+pub use self::overflow::Overflowed;
+
 use super::{
     capabilities::Capabilities,
     counter::{

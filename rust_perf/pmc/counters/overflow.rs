@@ -9,12 +9,22 @@ use super::super::{
     },
     generation::{
         GlobalRegisters,
-        FROZEN, //
+        FROZEN,
+        LBR_FRZ, //
     },
     period,
     registers::Registers,
     Counters, //
 };
+
+/// What the status has shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Overflowed {
+    /// The counters that have overflowed.
+    pub counters: CounterSet,
+    /// Whether the PMI has stopped the recording of branches. It goes on when the status is cleared.
+    pub is_lbr_frozen: bool,
+}
 
 impl<R: Registers> Counters<'_, R> {
     /// Takes the counters that have overflowed since they were last taken or programmed, on a CPU with
@@ -23,8 +33,7 @@ impl<R: Registers> Counters<'_, R> {
     /// On other CPUs it finds none: there only the value of a counter shows an overflow, see
     /// [`Self::wrapped`].
     ///
-    /// Calls `found` with the counters when the status has shown an overflow, before it is cleared:
-    /// until then no branch is recorded (LBR_FRZ).
+    /// Calls `found` when the status has shown an overflow, before it is cleared.
     ///
     /// The in-tree driver reads GLOBAL_STATUS again after the overflows have been handled, until it is 0.
     /// Here it is read once, and no PMI is lost:
@@ -40,7 +49,7 @@ impl<R: Registers> Counters<'_, R> {
     /// A generation that must run the counters to clear the status is read again until no new bit
     /// appears.
     #[inline(always)]
-    pub fn take_overflows(self, found: impl FnOnce(CounterSet)) -> CounterSet {
+    pub fn take_overflows(self, found: impl FnOnce(Overflowed)) -> CounterSet {
         let Some(global) = self.caps.generation.global else {
             return CounterSet::EMPTY;
         };
@@ -50,7 +59,10 @@ impl<R: Registers> Counters<'_, R> {
         if overflowed.is_empty() {
             return overflowed;
         }
-        found(overflowed);
+        found(Overflowed {
+            counters: overflowed,
+            is_lbr_frozen: status & LBR_FRZ != 0,
+        });
         self.clear_status(global, overflowed.bits() | status & FROZEN);
         if global.clears_while_on {
             self.take_more_overflows(global, overflowed)

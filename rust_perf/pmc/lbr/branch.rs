@@ -129,7 +129,9 @@ impl Branch {
         if lbr.has_kind && recorded.is_some() {
             return recorded;
         }
-        let decoded = decode::kind(&code());
+        // The CPU would have told a near branch.
+        let decoded = decode::decode(&code()).filter(|it| !it.is_near || !lbr.has_kind);
+        let decoded = decoded.map(|it| it.kind);
         let enters_kernel = !is_kernel(self.from) && is_kernel(self.to);
         match decoded {
             Some(BranchKind::SystemCall | BranchKind::SoftwareInterrupt) => decoded,

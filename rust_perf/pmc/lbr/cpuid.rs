@@ -91,8 +91,13 @@ impl Lbr {
         })
     }
 
-    /// The registers, which not every hypervisor provides.
-    pub fn registers(&self) -> impl Iterator<Item = Msr> {
-        registers::all(self.depth)
+    /// The registers that hold addresses. Not every hypervisor provides them.
+    pub fn addresses(&self) -> impl Iterator<Item = Msr> {
+        registers::addresses(self.depth)
+    }
+
+    /// The other registers.
+    pub fn other_registers(&self) -> impl Iterator<Item = Msr> {
+        registers::others(self.depth)
     }
 }

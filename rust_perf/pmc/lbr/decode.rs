@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What kind of branch an instruction is (SDM vol. 2, appendix A, "Opcode Map").
+//! Which instructions are branches, and of what kind (SDM vol. 2, appendix A, "Opcode Map").
 
 use super::BranchKind;
 
@@ -18,30 +18,54 @@ pub struct Code {
     pub is_64_bit: bool,
 }
 
-/// What kind of branch the instruction is. `None` if it is none, or not all of it could be read.
-pub fn kind(code: &Code) -> Option<BranchKind> {
+/// A branch instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// What kind of branch it is.
+    pub kind: BranchKind,
+    /// Whether it stays within the code segment.
+    pub is_near: bool,
+}
+
+const fn near(kind: BranchKind) -> Decoded {
+    Decoded {
+        kind,
+        is_near: true,
+    }
+}
+
+const fn far(kind: BranchKind) -> Decoded {
+    Decoded {
+        kind,
+        is_near: false,
+    }
+}
+
+/// The instruction, if it is a branch. `None` also if not all of it could be read.
+pub fn decode(code: &Code) -> Option<Decoded> {
     let readable = code.bytes.get(..code.len)?;
     let mut rest = readable.iter().copied();
-    let opcode = rest.find(|&byte| !is_prefix(byte, code.is_64_bit))?;
+    let mut is_repeated = false;
+    let opcode = rest.find(|&byte| {
+        is_repeated |= matches!(byte, 0xf2 | 0xf3);
+        !is_prefix(byte, code.is_64_bit)
+    })?;
     Some(match opcode {
-        0x0f => return kind_of_two_bytes(rest.next()?, rest.next()),
+        0x0f => return decode_two_bytes(rest.next()?, rest.next(), is_repeated),
         // Jcc; LOOPNE, LOOPE, LOOP and JCXZ.
-        0x70..=0x7f | 0xe0..=0xe3 => BranchKind::Conditional,
-        0x9a if code.is_64_bit => return None,
-        // CALL, the far one and the near one.
-        0x9a | 0xe8 => BranchKind::Call,
-        // RET, near and far.
-        0xc2 | 0xc3 | 0xca | 0xcb => BranchKind::Return,
+        0x70..=0x7f | 0xe0..=0xe3 => near(BranchKind::Conditional),
+        0xe8 => near(BranchKind::Call),
+        0x9a if !code.is_64_bit => far(BranchKind::Call),
+        0xc2 | 0xc3 => near(BranchKind::Return),
+        0xca | 0xcb => far(BranchKind::Return),
         // INT3, INT n and INT1.
-        0xcc | 0xcd | 0xf1 => BranchKind::SoftwareInterrupt,
+        0xcc | 0xcd | 0xf1 => far(BranchKind::SoftwareInterrupt),
         // INTO.
-        0xce if !code.is_64_bit => BranchKind::SoftwareInterrupt,
-        0xcf => BranchKind::InterruptReturn,
-        // JMP, near and short.
-        0xe9 | 0xeb => BranchKind::Jump,
-        // JMP, far.
-        0xea if !code.is_64_bit => BranchKind::Jump,
-        0xff => return kind_of_group_5(rest.next()?),
+        0xce if !code.is_64_bit => far(BranchKind::SoftwareInterrupt),
+        0xcf => far(BranchKind::InterruptReturn),
+        0xe9 | 0xeb => near(BranchKind::Jump),
+        0xea if !code.is_64_bit => far(BranchKind::Jump),
+        0xff => return decode_group_5(rest.next()?),
         _ => return None,
     })
 }
@@ -57,26 +81,27 @@ const fn is_prefix(byte: u8, is_64_bit: bool) -> bool {
     }
 }
 
-/// What kind of branch an instruction is whose opcode begins with 0FH.
-const fn kind_of_two_bytes(opcode: u8, modrm: Option<u8>) -> Option<BranchKind> {
+/// An instruction whose opcode begins with 0FH.
+const fn decode_two_bytes(opcode: u8, modrm: Option<u8>, is_repeated: bool) -> Option<Decoded> {
     Some(match (opcode, modrm) {
         // SYSCALL, SYSENTER.
-        (0x05 | 0x34, _) => BranchKind::SystemCall,
+        (0x05 | 0x34, _) => far(BranchKind::SystemCall),
         // SYSRET, SYSEXIT.
-        (0x07 | 0x35, _) => BranchKind::SystemReturn,
-        (0x80..=0x8f, _) => BranchKind::Conditional,
-        // ERETS, ERETU.
-        (0x01, Some(0xca)) => BranchKind::InterruptReturn,
+        (0x07 | 0x35, _) => far(BranchKind::SystemReturn),
+        (0x80..=0x8f, _) => near(BranchKind::Conditional),
+        // ERETS, ERETU. Without a prefix it is CLAC.
+        (0x01, Some(0xca)) if is_repeated => far(BranchKind::InterruptReturn),
         _ => return None,
     })
 }
 
-/// What kind of branch an instruction of opcode FFH is.
-const fn kind_of_group_5(modrm: u8) -> Option<BranchKind> {
+/// An instruction of opcode FFH.
+const fn decode_group_5(modrm: u8) -> Option<Decoded> {
     Some(match modrm.wrapping_shr(3) & 7 {
-        // Near, far.
-        2 | 3 => BranchKind::IndirectCall,
-        4 | 5 => BranchKind::IndirectJump,
+        2 => near(BranchKind::IndirectCall),
+        3 => far(BranchKind::IndirectCall),
+        4 => near(BranchKind::IndirectJump),
+        5 => far(BranchKind::IndirectJump),
         _ => return None,
     })
 }

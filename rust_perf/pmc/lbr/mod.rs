@@ -8,7 +8,7 @@
 //! | What does a user ask for? | `request` |
 //! | Which of the branches that were recorded does he see? | `selection` |
 //! | What is in a record? | `branch` |
-//! | What kind of branch is an instruction? | [`decode`] |
+//! | Which instructions are branches? | [`decode`] |
 //! | How are the registers written and read? | `registers` |
 //!
 //! All of it is for architectural LBRs (SDM vol. 3B, "Last Branch Records").
@@ -29,6 +29,7 @@ pub use self::{
     cpuid::Lbr,
     registers::{
         is_call_stack,
+        records_kernel,
         BranchRecords,
         LbrShadow,
         MAX_DEPTH, //

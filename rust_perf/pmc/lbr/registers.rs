@@ -60,13 +60,22 @@ bitfield! {
     }
 }
 
-/// The registers of this number of branch records.
-pub(super) fn all(depth: u8) -> impl Iterator<Item = Msr> {
+/// Whether branches to the kernel are recorded if LBR_CTL has this value.
+pub const fn records_kernel(control: u64) -> bool {
+    LbrCtl::from_raw(control).has(LbrCtl::OS)
+}
+
+/// The registers of this number of branch records that hold addresses.
+pub(super) fn addresses(depth: u8) -> impl Iterator<Item = Msr> {
+    let records = |range: MsrRange| (0..depth.into()).map(move |i| range.nth(i));
+    records(msr::LBR_FROM).chain(records(msr::LBR_TO))
+}
+
+/// The other registers of this number of branch records.
+pub(super) fn others(depth: u8) -> impl Iterator<Item = Msr> {
     let records = |range: MsrRange| (0..depth.into()).map(move |i| range.nth(i));
     [msr::DEBUGCTL, msr::LBR_CTL, msr::LBR_DEPTH]
         .into_iter()
-        .chain(records(msr::LBR_FROM))
-        .chain(records(msr::LBR_TO))
         .chain(records(msr::LBR_INFO))
 }
 
@@ -74,11 +83,11 @@ pub(super) fn all(depth: u8) -> impl Iterator<Item = Msr> {
 ///
 /// # Invariants
 ///
-/// While the driver owns the counters, `control` is LBR_CTL or [`UNKNOWN`], and `freezes` is
-/// DEBUGCTL.FREEZE_LBRS_ON_PMI or [`UNKNOWN`]. If `used` is not set, the driver has written none of the
-/// registers since it took the counters.
+/// While the driver owns the counters, `freezes` is DEBUGCTL.FREEZE_LBRS_ON_PMI or [`UNKNOWN`]. If `used`
+/// is not set, the driver has written none of the registers since it took the counters. If `is_off` is
+/// set, LBR_CTL does not record. Otherwise it may: not only the driver stops that.
 pub struct LbrShadow {
-    control: LocalWord,
+    is_off: LocalFlag,
     freezes: LocalWord,
     used: LocalFlag,
 }
@@ -86,14 +95,14 @@ pub struct LbrShadow {
 impl Default for LbrShadow {
     fn default() -> Self {
         LbrShadow {
-            control: LocalWord::new(UNKNOWN),
+            is_off: LocalFlag::default(),
             freezes: LocalWord::new(UNKNOWN),
             used: LocalFlag::default(),
         }
     }
 }
 
-/// Whether LBR_CTL has this value, a near return removes the record of the call.
+/// Whether, if LBR_CTL has this value, a near return removes the record of the call.
 pub const fn is_call_stack(control: u64) -> bool {
     LbrCtl::from_raw(control).has(LbrCtl::CALL_STACK)
 }
@@ -101,7 +110,8 @@ pub const fn is_call_stack(control: u64) -> bool {
 /// The branch records of the CPU that the code runs on.
 ///
 /// The caller must stay on the CPU that the shadow belongs to, with interrupts disabled. NMIs may call
-/// [`Self::for_each`] only.
+/// [`Self::is_stopped`] and [`Self::is_recording`], and, unless it is stopped, [`Self::pause`],
+/// [`Self::resume`] and [`Self::for_each`].
 #[derive(Clone, Copy)]
 pub struct BranchRecords<'a, R> {
     shadow: &'a LbrShadow,
@@ -115,47 +125,73 @@ impl<'a, R: Registers> BranchRecords<'a, R> {
         BranchRecords { shadow, lbr, regs }
     }
 
-    /// Records branches as LBR_CTL says. What has been recorded stays.
+    /// Records branches as LBR_CTL says. What has been recorded stays. LBR_CTL is written in any case: a
+    /// debug exception may have stopped recording.
     ///
-    /// In the call-stack mode PMIs do not stop that: a return would find no call. The handler of the PMI
-    /// runs in the kernel, so that it does not disturb the calls of user mode.
+    /// In the call-stack mode PMIs do not stop that: a return would find no call.
     pub fn record(self, control: u64) {
         self.shadow.used.set(true);
         self.set_freezes(!is_call_stack(control));
-        self.write_control(control);
+        self.shadow.is_off.set(false);
+        self.regs.wrmsr(msr::LBR_CTL, control);
     }
 
     /// Records no more branches.
     pub fn stop(self) {
-        self.write_control(0);
-    }
-
-    /// Removes all records, with one write.
-    pub fn wipe(self) {
-        // A write of the depth clears all records, even if it is the depth already (SDM vol. 3B, "Last
-        // Branch Records").
-        self.regs.wrmsr(msr::LBR_DEPTH, self.lbr.depth.into());
-    }
-
-    /// Leaves the registers as they were taken: nothing is recorded, and nothing stays behind.
-    pub fn give_back(self) {
-        if self.shadow.used.swap(false) {
-            self.stop();
-            self.wipe();
-            self.set_freezes(false);
-            self.forget();
+        if !self.shadow.is_off.swap(true) {
+            self.pause();
         }
     }
 
-    /// The registers have lost their state.
+    /// Whether the driver has stopped recording, or is about to. An NMI must not resume it then.
+    pub fn is_stopped(self) -> bool {
+        self.shadow.is_off.get()
+    }
+
+    /// Whether branches are recorded.
+    pub fn is_recording(self) -> bool {
+        LbrCtl::from_raw(self.regs.rdmsr(msr::LBR_CTL)).has(LbrCtl::EN)
+    }
+
+    /// Records no branches until [`Self::resume`].
+    pub fn pause(self) {
+        self.regs.wrmsr(msr::LBR_CTL, 0);
+    }
+
+    /// Records branches again, as [`Self::record`] was told.
+    pub fn resume(self, control: u64) {
+        self.regs.wrmsr(msr::LBR_CTL, control);
+    }
+
+    /// Removes all records, with one write. Branches should not be recorded meanwhile.
+    pub fn wipe(self) {
+        // A write of the depth clears all records, even if it is the depth already (SDM vol. 3B, "Last
+        // Branch Records").
+        self.shadow.used.set(true);
+        self.regs.wrmsr(msr::LBR_DEPTH, self.lbr.depth.into());
+    }
+
+    /// Stops recording, removes the records, and has PMIs stop nothing.
+    pub fn give_back(self) {
+        if self.shadow.used.get() {
+            self.pause();
+            self.wipe();
+            self.set_freezes(false);
+            self.forget();
+            self.shadow.used.set(false);
+        }
+    }
+
+    /// The registers may have lost their state, or others may have written them.
     pub fn forget(self) {
-        self.shadow.control.set(UNKNOWN);
+        self.shadow.is_off.set(false);
         self.shadow.freezes.set(UNKNOWN);
     }
 
     /// Calls `f` for each record, the newest first, until it has none.
     ///
-    /// No branch may be recorded meanwhile. That is so in the handler of a PMI, until it clears the status.
+    /// No branch may be recorded meanwhile. That is so in the handler of a PMI until it clears the status, if
+    /// the PMI has frozen the records.
     pub fn for_each(self, mut f: impl FnMut(Branch)) {
         for i in 0..usize::from(self.lbr.depth) {
             let from = self.regs.rdmsr(msr::LBR_FROM.nth(i));
@@ -180,17 +216,11 @@ impl<'a, R: Registers> BranchRecords<'a, R> {
         if branches.len() < self.lbr.depth.into() {
             self.wipe();
         }
+        self.shadow.used.set(true);
         for (i, branch) in branches.take(self.lbr.depth.into()).enumerate() {
             self.regs.wrmsr(msr::LBR_FROM.nth(i), branch.from);
             self.regs.wrmsr(msr::LBR_TO.nth(i), branch.to);
             self.regs.wrmsr(msr::LBR_INFO.nth(i), branch.info);
-        }
-    }
-
-    fn write_control(self, control: u64) {
-        if self.shadow.control.get() != control {
-            self.regs.wrmsr(msr::LBR_CTL, control);
-            self.shadow.control.set(control);
         }
     }
 

@@ -66,7 +66,7 @@ pub enum RequestError {
 
 /// What to set in LBR_CTL for each kind of branch that a user can ask for. In-tree:
 /// `arch_lbr_ctl_map`.
-const KINDS: [(Field<BranchRequest>, u64); 8] = [
+const KINDS: [(Field<BranchRequest>, u64); 9] = [
     (BranchRequest::ANY, LbrCtl::KINDS.mask()),
     (
         BranchRequest::ANY_CALL,
@@ -76,6 +76,7 @@ const KINDS: [(Field<BranchRequest>, u64); 8] = [
         BranchRequest::ANY_RETURN,
         LbrCtl::RETURN.mask() | LbrCtl::OTHER.mask(),
     ),
+    (BranchRequest::ABORT_TX, LbrCtl::OTHER.mask()),
     (BranchRequest::IND_CALL, LbrCtl::IND_CALL.mask()),
     (BranchRequest::COND, LbrCtl::COND.mask()),
     (BranchRequest::IND_JUMP, LbrCtl::IND_JUMP.mask()),
@@ -122,8 +123,8 @@ impl Lbr {
         }
         let mut control = LbrCtl::default().with(LbrCtl::EN, 1).into_raw();
         if !self.selects_levels && !self.selects_kinds {
-            let all = LbrCtl::OS.mask() | LbrCtl::USR.mask() | LbrCtl::KINDS.mask();
-            return Ok(control | all);
+            // The other bits are reserved then.
+            return Ok(control);
         }
         for (level, bit) in [
             (BranchRequest::USER, LbrCtl::USR),

@@ -16,6 +16,7 @@ const ANY: u64 = 1 << 3;
 const ANY_CALL: u64 = 1 << 4;
 const ANY_RETURN: u64 = 1 << 5;
 const IND_CALL: u64 = 1 << 6;
+const ABORT_TX: u64 = 1 << 7;
 const IN_TX: u64 = 1 << 8;
 const NO_TX: u64 = 1 << 9;
 const COND: u64 = 1 << 10;
@@ -78,6 +79,7 @@ fn lbr_ctl_has_a_bit_for_each_kind() {
         (USER | ANY_RETURN, 0x60_0004),
         (USER | COND | ANY_RETURN | IN_TX, 0x61_0004),
         (USER | CALL_STACK, 0x38_000c),
+        (USER | ABORT_TX, 0x40_0004),
     ] {
         assert_eq!(control(&lbr, request), Ok(bits | 1), "{request:#x}");
     }
@@ -100,9 +102,9 @@ fn what_a_cpu_cannot_select_is_refused() {
     assert_eq!(control(&levels, USER | ANY), unsupported);
     let kinds = lbr(0b1011, 0b010, 7).unwrap();
     assert_eq!(control(&kinds, USER | ANY), unsupported);
-    // What records everything leaves it to software.
+    // What records everything leaves it to software: the other bits are reserved.
     let nothing = lbr(0b1011, 0, 7).unwrap();
-    assert_eq!(control(&nothing, USER | COND), Ok(0x7f_0007));
+    assert_eq!(control(&nothing, USER | COND), Ok(1));
 }
 
 const USER_IP: u64 = 0x40_1000;
@@ -147,9 +149,13 @@ fn kinds_that_the_registers_do_not_tell_apart_are_told_apart() {
     for (from, to, bytes, kind, is_call) in [
         (USER_IP, KERNEL_IP, syscall, SystemCall, true),
         (USER_IP, KERNEL_IP, &[0x48, 0x89, 0xc8], Interrupt, true),
-        // A page fault at a return.
+        // A page fault at a return, and an interrupt before one: the CPU would have told the return.
         (USER_IP, KERNEL_IP, &[0xc3], Interrupt, true),
+        (KERNEL_IP, KERNEL_IP, &[0xc3], Interrupt, true),
+        (KERNEL_IP, KERNEL_IP, &[0x75, 0x10], Interrupt, true),
         (KERNEL_IP, KERNEL_IP, &[0x48, 0x89, 0xc8], Interrupt, true),
+        // CLAC.
+        (KERNEL_IP, KERNEL_IP, &[0x0f, 0x01, 0xca], Interrupt, true),
         (KERNEL_IP, USER_IP, &[0x48, 0x0f, 0x07], SystemReturn, false),
         (KERNEL_IP, KERNEL_IP, &[0x48, 0xcf], InterruptReturn, false),
         (USER_IP, USER_IP, &[0xcb], Return, false),
@@ -204,7 +210,7 @@ fn instructions_are_decoded() {
     use BranchKind::*;
     type Row = (&'static [u8], Option<BranchKind>, Option<BranchKind>);
     let both = |bytes: &'static [u8], kind| -> Row { (bytes, Some(kind), Some(kind)) };
-    let rows: [Row; 39] = [
+    let rows: [Row; 41] = [
         both(&[0x74, 0x10], Conditional),
         both(&[0x2e, 0x75, 0x10], Conditional),
         both(&[0x0f, 0x84, 0, 0, 0, 0], Conditional),
@@ -241,6 +247,8 @@ fn instructions_are_decoded() {
         (&[0x48, 0xcf], Some(InterruptReturn), None),
         both(&[0xcf], InterruptReturn),
         both(&[0xf2, 0x0f, 0x01, 0xca], InterruptReturn),
+        both(&[0xf3, 0x0f, 0x01, 0xca], InterruptReturn),
+        (&[0x0f, 0x01, 0xca], None, None),
         // INC of a register in memory, PUSH, MOV.
         (&[0xff, 0x00], None, None),
         (&[0xff, 0xf0], None, None),
@@ -253,11 +261,31 @@ fn instructions_are_decoded() {
                 len: bytes.len(),
                 is_64_bit,
             };
-            assert_eq!(decode::kind(&code), expected, "{bytes:x?} {is_64_bit}");
+            let kind = decode::decode(&code).map(|it| it.kind);
+            assert_eq!(kind, expected, "{bytes:x?} {is_64_bit}");
             // Nothing behind the end is looked at.
             let truncated = Code { len: 0, ..code };
-            assert_eq!(decode::kind(&truncated), None);
+            assert_eq!(decode::decode(&truncated), None);
         }
+    }
+}
+
+/// CPUs that do not tell the kind of a near branch leave it to the instruction.
+#[test]
+fn near_branches_are_decoded_if_the_cpu_does_not_tell() {
+    let without = lbr(0b1011, 7, 0b011).unwrap();
+    for (bytes, kind) in [
+        ([0x75, 0x10], BranchKind::Conditional),
+        ([0xff, 0xd0], BranchKind::IndirectCall),
+        ([0xc3, 0], BranchKind::Return),
+    ] {
+        let code = Code {
+            bytes: std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0)),
+            len: 15,
+            is_64_bit: true,
+        };
+        let found = branch(USER_IP, USER_IP).kind(&without, || code);
+        assert_eq!(found, Some(kind));
     }
 }
 
@@ -272,8 +300,8 @@ fn every_length_is_decoded() {
                     len,
                     is_64_bit,
                 };
-                let kind = decode::kind(&code);
-                assert!(kind.is_none() || (1..=15).contains(&len));
+                let decoded = decode::decode(&code);
+                assert!(decoded.is_none() || (1..=15).contains(&len));
             }
         }
     }

@@ -23,6 +23,7 @@ pub const TESTS: &[Test] = tests![
     of_two_events,
     of_two_tasks,
     of_a_cpu,
+    after_debug_exceptions,
     different_filters,
     call_stacks,
     refused,
@@ -234,6 +235,27 @@ fn of_a_cpu(ctx: &Ctx) -> Result<()> {
 fn is_known(workload: &Workload, address: u64, kind: BranchKind) -> bool {
     let mut all = workload::last_branches(2, workload.instructions());
     all.any(|branch| branch.kind == kind && branch.from == address)
+}
+
+/// A debug exception stops recording, which goes on with the next sample.
+fn after_debug_exceptions(ctx: &Ctx) -> Result<()> {
+    let mut sampler = sampler(&ctx.pmu()?, SampleBranchFlag::ANY, PERIOD)?;
+    let workload = workload::branches(ITERATIONS);
+    sampler.enable()?;
+    workload::single_step(10)?.run();
+    workload.run();
+    sampler.disable()?;
+    let mut full = 0;
+    for_each_sample(&mut sampler, |sample| {
+        let records = sample.lbr().context("no branch stack")?;
+        let mut sources = records.iter().map(|record| record.from());
+        full += u64::from(sources.len() == DEPTH && sources.all(|it| workload.has_code_at(it)));
+        Ok(())
+    })?;
+    // The first sample in the workload may be the one after the exception, and hold older branches.
+    let expected = 7 * ITERATIONS / PERIOD;
+    ensure!(full + 2 >= expected, "{full} of {expected} samples have all records");
+    Ok(())
 }
 
 /// Events that need different branches take turns, and each shows its own. The in-tree driver shows
