@@ -45,7 +45,8 @@ fn event(pmu: &Pmu, flags: SampleBranchFlag, period: u64) -> Builder<'static> {
     let mut event = pmu.event(Event::Instructions);
     event
         .sample_period(period)
-        .sample(SampleFlag::BRANCH_STACK)
+        // The crate does not parse a sample that ends with an empty stack: the weight comes behind it.
+        .sample(SampleFlag::BRANCH_STACK | SampleFlag::WEIGHT)
         .branch_sample_type(flags | SampleBranchFlag::USER);
     event
 }
@@ -254,7 +255,10 @@ fn after_debug_exceptions(ctx: &Ctx) -> Result<()> {
     })?;
     // The first sample in the workload may be the one after the exception, and hold older branches.
     let expected = 7 * ITERATIONS / PERIOD;
-    ensure!(full + 2 >= expected, "{full} of {expected} samples have all records");
+    ensure!(
+        full + 2 >= expected,
+        "{full} of {expected} samples have all records"
+    );
     Ok(())
 }
 
