@@ -348,3 +348,53 @@ proptest! {
         prop_assert_eq!(recorded, expected);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    /// Of the branches between two reports the model need not be told of those that no register shows.
+    #[test]
+    fn early_branches_do_not_matter(
+        control in prop_oneof![
+            Just(EN | USR | ANY),
+            Just(EN | OS | USR | ANY),
+            Just(EN | USR | CALL_STACK | CALLS_AND_RETURNS),
+        ],
+        depth in prop_oneof![Just(8u64), Just(16), Just(32)],
+        intervals in proptest::collection::vec(
+            proptest::collection::vec((0..KINDS.len(), 1..100u64), 0..120),
+            1..5,
+        ),
+    ) {
+        let recording = || {
+            let mut pmu = pmu(32);
+            pmu.wrmsr(IA32_LBR_DEPTH, depth).unwrap();
+            pmu.wrmsr(IA32_LBR_CTL, control).unwrap();
+            pmu
+        };
+        let (mut all, mut last) = (recording(), recording());
+        for interval in intervals {
+            let mut instructions = 0;
+            let branches: Vec<_> = (1..).zip(interval).map(|(count, (kind, run))| {
+                instructions += run;
+                let user = Retired { instructions, branches: count, ..Retired::default() };
+                Branch {
+                    retired: [user, Retired::default()],
+                    ..branch(KINDS[kind].0, count, instructions)
+                }
+            }).collect();
+            branches.iter().for_each(|it| all.branch(it));
+            let matter = last.last_branches().unwrap_or(usize::MAX).min(branches.len());
+            let (_, told) = branches.split_at(branches.len() - matter);
+            told.iter().for_each(|it| last.branch(it));
+            let retired = [
+                Retired { instructions, branches: branches.len() as u64, ..Retired::default() },
+                Retired::default(),
+            ];
+            for pmu in [&mut all, &mut last] {
+                pmu.retire(&retired);
+            }
+            prop_assert_eq!(records(&last), records(&all));
+        }
+    }
+}

@@ -78,6 +78,11 @@
 #define PMU_UNKNOWN_MSR 2
 
 /**
+ * The largest result of pmu_last_branches().
+ */
+#define PMU_LAST_BRANCHES 33
+
+/**
  * PmuConfig.fixed: the default.
  */
 #define PMU_FIXED_DEFAULT 255
@@ -338,6 +343,13 @@ bool pmu_has_lbrs(const struct PmuBridge *pmu);
  * branch: bit PMU_KIND_. It may change with each access to a register and each pmu_retire().
  */
 void pmu_branch_filter(const struct PmuBridge *pmu, uint8_t (*filter)[2]);
+
+/**
+ * How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
+ * pmu_retire(), pmu_branch() need not be told of earlier ones. At most PMU_LAST_BRANCHES, or 0 if all
+ * matter. It may change as the filter may.
+ */
+uint32_t pmu_last_branches(const struct PmuBridge *pmu);
 
 /**
  * Records a branch that was taken since the last pmu_retire(), if pmu_branch_filter() has it. Branches

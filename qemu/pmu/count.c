@@ -22,6 +22,9 @@ void x86_pmu_flush(CPUX86State *env)
 {
     PmuCounts delta;
 
+    if (env->pmu.branch_count) {
+        x86_pmu_tell_branches(env);
+    }
     for (int mode = 0; mode < 2; mode++) {
         int64_t left = env->pmu.left[mode];
 
@@ -86,6 +89,7 @@ void x86_pmu_continue(CPUX86State *env)
     set_cflag(cs, CF_PMU, counting);
     set_cflag(cs, CF_PMU_DETAILS, pmu_counts_details(env->pmu.model));
     pmu_branch_filter(env->pmu.model, &env->pmu.branch_filter);
+    env->pmu.last_branches = pmu_last_branches(env->pmu.model);
     set_cflag(cs, CF_PMU_BRANCHES,
               env->pmu.branch_filter[0] | env->pmu.branch_filter[1]);
 

@@ -46,6 +46,11 @@ void x86_pmu_end_change(CPUX86State *env);
  */
 void x86_pmu_request_sync(CPUState *cs);
 
+/* branch.c */
+
+/* Tell the model which branches have been taken since the last report. */
+void x86_pmu_tell_branches(CPUX86State *env);
+
 /* time.c */
 
 /* Count the time since the last call for the present mode. */

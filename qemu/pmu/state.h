@@ -8,6 +8,20 @@
 #ifndef I386_TCG_PMU_STATE_H
 #define I386_TCG_PMU_STATE_H
 
+/* A branch that has been taken since the last report. */
+typedef struct X86PMUBranch {
+    uint64_t from;
+    uint64_t to;
+    int64_t left[2];            /* left[] after it */
+    uint8_t kind;
+    uint8_t from_mode;
+    uint8_t to_mode;
+    bool retires;
+} X86PMUBranch;
+
+/* How many of these are kept: a power of two, and at least PMU_LAST_BRANCHES. */
+#define X86_PMU_BRANCHES 64
+
 /*
  * The PMU of a vCPU, a part of CPUX86State that reset preserves.  The arrays are
  * by mode: see x86_pmu_mode().
@@ -23,6 +37,10 @@ typedef struct X86PMUState {
     uint8_t branch_filter[2];   /* kinds to record, by mode of the target */
     uint64_t branch_from;       /* of a branch that is being executed */
     int interrupted_mode;       /* before an interrupt is delivered */
+
+    X86PMUBranch branches[X86_PMU_BRANCHES];    /* by number, modulo their size */
+    uint32_t branch_count;      /* taken since the last report */
+    uint32_t last_branches;     /* that matter; 0 if all do */
 
     /* With pmu-ref-cycles=tsc.  timer is NULL otherwise. */
     QEMUTimer *timer;           /* fires when a counter may overflow */

@@ -28,6 +28,15 @@ impl Pmu {
         }
     }
 
+    /// How many of the last branches matter that [`Pmu::branch_filter`] lets through: of those between two
+    /// reports, [`Pmu::branch`] need not be told of earlier ones. `None` if all matter, because a return removes a
+    /// record.
+    pub fn last_branches(&self) -> Option<usize> {
+        let lbrs = &self.state.lbrs;
+        // The cycles of the oldest record are those since the one before.
+        (!lbrs.ctl.is_call_stack()).then(|| usize::from(lbrs.depth()) + 1)
+    }
+
     /// Records a branch that was taken since the last report, if [`Pmu::branch_filter`] has it. Branches must be
     /// told in the order in which they were taken.
     pub fn branch(&mut self, branch: &Branch) {

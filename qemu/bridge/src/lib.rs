@@ -259,6 +259,17 @@ pub extern "C" fn pmu_branch_filter(pmu: &PmuBridge, filter: &mut MaybeUninit<[u
     filter.write(Mode::ALL.map(|mode| pmu.0.branch_filter(mode)));
 }
 
+/// How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
+/// pmu_retire(), pmu_branch() need not be told of earlier ones. At most PMU_LAST_BRANCHES, or 0 if all
+/// matter. It may change as the filter may.
+#[no_mangle]
+pub extern "C" fn pmu_last_branches(pmu: &PmuBridge) -> u32 {
+    pmu.0.last_branches().unwrap_or(0) as u32
+}
+
+/// The largest result of pmu_last_branches().
+pub const PMU_LAST_BRANCHES: u32 = 33;
+
 /// Records a branch that was taken since the last pmu_retire(), if pmu_branch_filter() has it. Branches
 /// are told in the order in which they were taken.
 #[no_mangle]
