@@ -56,8 +56,8 @@ pub fn all() -> Vec<Operation> {
             samples(pmu, times, SampleBranchFlag::ANY)
         }),
         Operation::new("PMI with an empty branch stack", SAMPLES, |pmu, times| {
-            // The loop has no indirect call.
-            samples(pmu, times, SampleBranchFlag::IND_CALL)
+            // There are no transactions, and nothing else is recorded.
+            samples(pmu, times, SampleBranchFlag::IN_TX)
         }),
     ]);
     all
