@@ -171,7 +171,7 @@ fn of_two_tasks(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     for (name, pmu) in drivers(ctx)? {
         let mut sampler = sampler(&pmu, SampleBranchFlag::ANY, PERIOD)?;
-        with_another_task(|| workload::branches(ITERATIONS).measure(&sampler))?;
+        with_another_task(busy, || workload::branches(ITERATIONS).measure(&sampler))?;
         compare(&mut sampler, ITERATIONS, PERIOD, Missing::Switches, |_| {
             true
         })
@@ -190,22 +190,17 @@ fn of_a_cpu(ctx: &Ctx) -> Result<()> {
         let mut event = event(&pmu, SampleBranchFlag::ANY, PERIOD);
         event.any_pid().one_cpu(0);
         let mut sampler = event.build()?.sampled(1 << 22)?;
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| -> Result<()> {
-            scope.spawn(|| {
-                while !done.load(Relaxed) {
-                    workload::block(500).run();
-                    thread::yield_now();
-                }
-            });
+        let other = || {
+            workload::block(500).run();
+            thread::yield_now();
+        };
+        with_another_task(other, || -> Result<()> {
             sampler.enable()?;
             for _ in 0..TURNS {
                 here.run();
                 thread::yield_now();
             }
-            sampler.disable()?;
-            done.store(true, Relaxed);
-            Ok(())
+            Ok(sampler.disable()?)
         })?;
         let mut of_both = [0, 0];
         for_each_sample(&mut sampler, |sample| {
@@ -304,7 +299,7 @@ fn call_stacks(ctx: &Ctx) -> Result<()> {
             let workload = workload::nested_calls(depth, ROUNDS);
             match is_alone {
                 true => workload.measure(&sampler)?,
-                false => with_another_task(|| workload.measure(&sampler))?,
+                false => with_another_task(busy, || workload.measure(&sampler))?,
             }
             let what = format!("{name}, {depth} calls, alone: {is_alone}");
             compare_calls(&mut sampler, depth, PERIOD, ROUNDS).context(what)?;
@@ -340,13 +335,19 @@ fn compare_calls(sampler: &mut Sampler, depth: u64, period: u64, rounds: u64) ->
     expect("in total", "samples", k, (start + 2 * rounds) / period)
 }
 
-/// Calls `f` while another task runs on the same CPU.
-fn with_another_task<R>(f: impl FnOnce() -> R) -> R {
+/// What another task does, again and again, if only its taking time matters.
+fn busy() {
+    workload::block(1_000).run();
+}
+
+/// Calls `f` while another task calls `other` again and again on the same CPU.
+fn with_another_task<R>(other: impl Fn() + Send, f: impl FnOnce() -> R) -> R {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let done = &done;
+        scope.spawn(move || {
             while !done.load(Relaxed) {
-                workload::block(1_000).run();
+                other();
             }
         });
         let result = f();
