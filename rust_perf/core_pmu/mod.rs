@@ -259,7 +259,7 @@ impl Pmu for CorePmu {
     fn event_init(&self, event: &NewEvent<'_, Self>) -> Result<Word> {
         let eventsel = self.check(event)?;
         self.acquire()?;
-        self.attach_branches(event, event.branch_control());
+        self.attach_branches(event);
         Ok(eventsel)
     }
 

@@ -2,6 +2,8 @@
 
 //! What a CPU's counters can do.
 
+mod reduced;
+
 use super::{
     cache::CacheEvent,
     counter::{
@@ -40,7 +42,6 @@ use super::{
 };
 use core::{
     ffi::CStr,
-    num::NonZeroU8,
     ptr, //
 };
 
@@ -100,43 +101,6 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// These capabilities without the fixed counters.
-    #[must_use]
-    pub fn without_fixed(self) -> Self {
-        Capabilities {
-            counters: self.counters.gp_part(),
-            metrics: CounterSet::EMPTY,
-            ..self
-        }
-    }
-
-    /// These capabilities with at most `n` GP counters, the first ones. One must remain: the
-    /// kernel arbitrates all counters by the GP counters.
-    #[must_use]
-    pub fn limit_gp(self, n: NonZeroU8) -> Self {
-        let gp = self.counters.gp_part().into_iter();
-        let first: CounterSet = gp.take(n.get().into()).collect();
-        Capabilities {
-            counters: first | self.counters.fixed_part(),
-            ..self
-        }
-    }
-
-    /// These capabilities without an extra register.
-    #[must_use]
-    pub fn without_extra(self, register: ExtraRegister) -> Self {
-        Capabilities {
-            extra: self.extra.without(register),
-            ..self
-        }
-    }
-
-    /// These capabilities without branch records.
-    #[must_use]
-    pub fn without_lbr(self) -> Self {
-        Capabilities { lbr: None, ..self }
-    }
-
     /// These capabilities, with only the counters that have registers. `None` if the driver cannot work
     /// with those.
     pub(super) fn check(mut self) -> Option<Self> {

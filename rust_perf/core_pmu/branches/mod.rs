@@ -203,7 +203,8 @@ impl CorePmu {
 
     /// Has perf do what an event with branches needs, once nothing can fail any more: perf would undo it
     /// for an event that could not be opened, too. Task context.
-    pub(super) fn attach_branches(&self, event: &NewEvent<'_, Self>, control: u64) {
+    pub(super) fn attach_branches(&self, event: &NewEvent<'_, Self>) {
+        let control = event.branch_control();
         let Some(support) = self.branch_support.as_ref().filter(|_| control != 0) else {
             return;
         };

@@ -64,6 +64,12 @@ pub enum RequestError {
     Invalid,
 }
 
+/// What to set in LBR_CTL for each privilege level that a user can ask for.
+const LEVELS: [(Field<BranchRequest>, u64); 2] = [
+    (BranchRequest::USER, LbrCtl::USR.mask()),
+    (BranchRequest::KERNEL, LbrCtl::OS.mask()),
+];
+
 /// What to set in LBR_CTL for each kind of branch that a user can ask for. In-tree:
 /// `arch_lbr_ctl_map`.
 const KINDS: [(Field<BranchRequest>, u64); 9] = [
@@ -126,23 +132,15 @@ impl Lbr {
             // The other bits are reserved then.
             return Ok(control);
         }
-        for (level, bit) in [
-            (BranchRequest::USER, LbrCtl::USR),
-            (BranchRequest::KERNEL, LbrCtl::OS),
+        for (rows, can_be_selected) in [
+            (&LEVELS[..], self.selects_levels),
+            (&KINDS, self.selects_kinds),
         ] {
-            if request.has(level) {
-                control |= bit.mask();
-                if !self.selects_levels {
+            for (_, bits) in rows.iter().filter(|(asked, _)| request.has(*asked)) {
+                if !can_be_selected {
                     return Err(RequestError::Unsupported);
                 }
-            }
-        }
-        for (kind, bits) in KINDS {
-            if request.has(kind) {
                 control |= bits;
-                if !self.selects_kinds {
-                    return Err(RequestError::Unsupported);
-                }
             }
         }
         Ok(control)
