@@ -74,26 +74,38 @@ impl CpuPmu<'_> {
     #[inline(always)]
     fn handle_overflows(self, interrupt: Interrupt<'_>) -> u32 {
         self.state().run.note_nmi();
-        if self.capabilities().has_global_control() {
-            self.handle_by_status(interrupt)
-        } else {
+        if !self.capabilities().has_global_control() {
             self.handle_by_value(interrupt)
+        } else if self.uses_branches() {
+            self.handle_with_branches(interrupt)
+        } else {
+            self.handle_by_status::<false>(interrupt)
         }
     }
 
-    /// [`Self::handle_overflows`] where GLOBAL_STATUS tells which counters have overflowed.
+    /// [`Self::handle_overflows`] where an event needs branches. In a function of its own, so that the
+    /// handler of other events does not ask again.
+    #[inline(never)]
+    fn handle_with_branches(self, interrupt: Interrupt<'_>) -> u32 {
+        self.handle_by_status::<true>(interrupt)
+    }
+
+    /// [`Self::handle_overflows`] where GLOBAL_STATUS tells which counters have overflowed. `BRANCHES`:
+    /// whether an event may need branches.
     #[inline(always)]
-    fn handle_by_status(self, interrupt: Interrupt<'_>) -> u32 {
+    fn handle_by_status<const BRANCHES: bool>(self, interrupt: Interrupt<'_>) -> u32 {
         let (cpu, counters) = (self.state(), self.counters());
         let held = cpu.run.hold();
         counters.stop();
         let mut found = 0u32;
         let overflowed = counters.take_overflows(|overflowed| {
             self.unmask_pmi_if(LvtpcOrder::Early);
-            self.read_branches(overflowed);
+            if BRANCHES {
+                self.read_branches(overflowed);
+            }
         });
         for counter in overflowed {
-            self.handle_overflow(interrupt, counter);
+            self.handle_overflow::<BRANCHES>(interrupt, counter);
             found = found.wrapping_add(1);
         }
         held.release();
@@ -171,16 +183,16 @@ impl CpuPmu<'_> {
         };
         if event.eventsel().has(EventSel::OS) {
             counters.pause(counter, run.active());
-            self.handle_overflow(interrupt, counter);
+            self.handle_overflow::<false>(interrupt, counter);
         } else {
             event.account(value);
-            event.next_sample(interrupt);
+            event.next_sample::<false>(interrupt);
         }
         true
     }
 
     /// Accounts for the overflow of a counter, which is not running, and starts its next period.
-    fn handle_overflow(self, interrupt: Interrupt<'_>, counter: Counter) {
+    fn handle_overflow<const BRANCHES: bool>(self, interrupt: Interrupt<'_>, counter: Counter) {
         let run = &self.state().run;
         let Some(event) = self.event_on(counter) else {
             return;
@@ -190,7 +202,7 @@ impl CpuPmu<'_> {
         } else if run.active().contains(counter) {
             // A sample of another counter's event may have stopped this one.
             event.account(self.counters().peek(counter));
-            event.next_sample(interrupt);
+            event.next_sample::<BRANCHES>(interrupt);
         }
     }
 
@@ -272,13 +284,17 @@ impl PlacedEvent<'_> {
     /// Starts the next period of the event, whose count has just been updated, and passes a sample to
     /// perf if a period has ended. The counter is not counting.
     #[inline(always)]
-    fn next_sample(self, interrupt: Interrupt<'_>) {
+    fn next_sample<const BRANCHES: bool>(self, interrupt: Interrupt<'_>) {
         let ended = self.rearm();
         self.update_userpage();
         if let Some(period) = ended {
+            let branches = match BRANCHES {
+                true => self.branches(interrupt),
+                false => None,
+            };
             let sample = Sample {
                 period,
-                branches: self.branches(interrupt),
+                branches,
                 ..Sample::default()
             };
             let sampling = self.pmu().driver().sampling;

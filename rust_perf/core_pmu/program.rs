@@ -99,7 +99,7 @@ impl PlacedEvent<'_> {
         let NextStart { value, ended } = self.next_start();
         if self.needs().pair() {
             // The second counter may have wrapped as well.
-            self.out_of_line(|event| event.program_from(value));
+            self.out_of_line(move |event| event.program_from(value));
         } else {
             self.pmu().counters().set(self.counter(), value);
         }

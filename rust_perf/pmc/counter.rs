@@ -134,6 +134,12 @@ impl CounterSet {
         CounterSet(bits & ((1 << MAX_COUNTERS) - 1))
     }
 
+    /// Its counters whose bits are set.
+    pub const fn with_bits(self, bits: u64) -> Self {
+        // INVARIANT: A part of a set.
+        CounterSet(self.0 & bits)
+    }
+
     /// The first `n` GP counters, all 32 if `n` is more.
     pub const fn first_gp(n: u8) -> Self {
         Self::from_bits((1 << if n < FIXED_BASE { n } else { FIXED_BASE }) - 1)

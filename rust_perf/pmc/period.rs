@@ -38,19 +38,10 @@ pub struct Rearm {
 /// end of a period belong to the next one, so that the average stays exact. If
 /// they would fill the next period, they are dropped.
 pub const fn rearm(left: i64, period: u64, max: u64) -> Rearm {
-    // perf refuses periods with bit 63 set. A period of 0 would never advance.
-    let period = match period {
-        0 => 1,
-        p if p > i64::MAX as u64 => i64::MAX,
-        p => p as i64,
-    };
     let period_ended = left <= 0;
-    let left = if !period_ended {
-        left
-    } else if left <= -period {
-        period
-    } else {
-        left + period
+    let left = match period_ended {
+        true => next_left(left, period),
+        false => left,
     };
     let until_wrap = if (left as u64) < max {
         left as u64
@@ -61,6 +52,20 @@ pub const fn rearm(left: i64, period: u64, max: u64) -> Rearm {
         period_left: left,
         until_wrap,
         period_ended,
+    }
+}
+
+/// What is left of the next period, if the last one has ended `-left` events ago.
+const fn next_left(left: i64, period: u64) -> i64 {
+    // perf refuses periods with bit 63 set. A period of 0 would never advance.
+    let period = match period {
+        0 => 1,
+        p if p > i64::MAX as u64 => i64::MAX,
+        p => p as i64,
+    };
+    match left <= -period {
+        true => period,
+        false => left + period,
     }
 }
 

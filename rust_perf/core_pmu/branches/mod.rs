@@ -310,17 +310,15 @@ impl<'a> CpuPmu<'a> {
         }
     }
 
-    /// Reads the branches that were taken before the counters in `overflowed` overflowed, if the event of
-    /// one of them needs them. In the handler of a PMI, before the status is cleared.
+    /// Whether an event on the CPU needs branches.
     #[inline(always)]
-    pub(super) fn read_branches(self, overflowed: Overflowed) {
-        if self.state().branches.is_used() {
-            self.read_branches_for(overflowed);
-        }
+    pub(super) fn uses_branches(self) -> bool {
+        self.state().branches.is_used()
     }
 
-    #[inline(never)]
-    fn read_branches_for(self, overflowed: Overflowed) {
+    /// Reads the branches that were taken before the counters in `overflowed` overflowed, if the event of
+    /// one of them needs them. In the handler of a PMI, before the status is cleared.
+    pub(super) fn read_branches(self, overflowed: Overflowed) {
         let branches = &self.state().branches;
         Records(&branches.read).clear();
         let mut events = overflowed

@@ -24,16 +24,7 @@ use crate::{
 
 impl<'a> PlacedEvent<'a> {
     /// The branches before the sample of this event that is being taken, if it shows any.
-    #[inline(always)]
     pub(in super::super) fn branches(self, interrupt: Interrupt<'_>) -> Option<&'a BranchStack> {
-        match self.pmu().state().branches.is_used() {
-            true => self.find_branches(interrupt),
-            false => None,
-        }
-    }
-
-    #[inline(never)]
-    fn find_branches(self, interrupt: Interrupt<'_>) -> Option<&'a BranchStack> {
         let pmu = self.pmu();
         let lbr = pmu.capabilities().lbr.as_ref()?;
         let code = pmu.driver().branch_support.as_ref()?.code;

@@ -55,7 +55,7 @@ impl<R: Registers> Counters<'_, R> {
         };
         // The other bits of GLOBAL_STATUS belong to others, such as Processor Trace.
         let status = self.regs.rdmsr(global.status);
-        let overflowed = CounterSet::from_bits(status) & self.caps.with_status();
+        let overflowed = self.caps.with_status().with_bits(status);
         if overflowed.is_empty() {
             return overflowed;
         }
@@ -82,7 +82,7 @@ impl<R: Registers> Counters<'_, R> {
             // The counters have run meanwhile.
             self.shadow.known.set(0);
             let status = self.regs.rdmsr(global.status);
-            let new = CounterSet::from_bits(status) & self.caps.with_status() & !overflowed;
+            let new = self.caps.with_status().with_bits(status) & !overflowed;
             if new.is_empty() {
                 return overflowed;
             }
