@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::ConfigError,
     generation::{self, FreezeOnPmi, Generation},
-    lbr,
+    lbr::{AmdLbrs, ArchLbrs, Lbrs},
     processor::{self, Core, CoreType, Processor, Signature},
     shape::{low_bits, Shape},
     vendor::Vendor,
@@ -45,9 +45,9 @@ pub struct Config {
     pub shape: Shape,
     /// What reference cycles are.
     pub ref_cycles: RefCycles,
-    /// The highest number of architectural LBRs: 8, 16 or 32. If it is 0, there are none. They need
-    /// version 4.
-    pub lbr_depth: u8,
+    /// The last branch records. Intel's architectural ones need version 4, its legacy ones version 2. AMD's
+    /// need version 3.
+    pub lbrs: Option<Lbrs>,
 }
 
 impl Config {
@@ -60,7 +60,7 @@ impl Config {
             core_type: None,
             shape: generation::select(vendor, version)?.default_shape(),
             ref_cycles: RefCycles::default(),
-            lbr_depth: 0,
+            lbrs: None,
         })
     }
 
@@ -76,7 +76,7 @@ impl Config {
             core_type: None,
             shape,
             ref_cycles: RefCycles::default(),
-            lbr_depth: 0,
+            lbrs: None,
         })
     }
 
@@ -109,7 +109,7 @@ impl Config {
             core_type: Some(core_type),
             shape,
             ref_cycles: RefCycles::default(),
-            lbr_depth: 0,
+            lbrs: None,
         })
     }
 
@@ -142,14 +142,45 @@ impl Config {
         if self.shape.full_width && !generation.can_have_full_width() {
             return Err(ConfigError::FullWidth);
         }
-        let has_lbrs = self.lbr_depth > 0;
-        if has_lbrs && !lbr::DEPTHS.contains(&self.lbr_depth) {
+        if self.lbrs.is_some_and(|it| !it.kind().has_valid_depth()) {
             return Err(ConfigError::LbrDepth);
         }
-        if has_lbrs && generation.freeze_on_pmi() != FreezeOnPmi::Streamlined {
+        if self.lbrs.is_some_and(|it| !self.can_have(&it)) {
             return Err(ConfigError::LbrVersion);
         }
         Ok(generation)
+    }
+
+    /// Whether the version can have LBRs of this kind. The architectural ones need the bits of GLOBAL_STATUS that
+    /// freeze them, and the legacy ones need DEBUGCTL.
+    fn can_have(&self, lbrs: &Lbrs) -> bool {
+        let freeze = generation::select(self.vendor, self.version).map(|it| it.freeze_on_pmi());
+        match lbrs {
+            Lbrs::Architectural(_) => freeze == Ok(FreezeOnPmi::Streamlined),
+            Lbrs::Legacy(_) => {
+                self.vendor == Vendor::Intel && freeze != Ok(FreezeOnPmi::Unsupported)
+            }
+            Lbrs::Amd(_) => self.vendor.is_amd() && self.version == self.vendor.default_version(),
+        }
+    }
+
+    /// The LBRs that the table of processors has for this processor, if this version can have them.
+    pub fn lbrs_of_processor(&self) -> Option<Lbrs> {
+        self.processor()?.lbrs().filter(|it| self.can_have(it))
+    }
+
+    /// So many LBRs, `None` if `depth` is 0. They are of the kind of the processor, or else of the one that CPUID
+    /// describes.
+    pub fn lbrs_with_depth(&self, depth: u8) -> Option<Lbrs> {
+        let described = match self.vendor.is_amd() {
+            true => Lbrs::Amd(AmdLbrs {
+                depth,
+                freeze: true,
+            }),
+            false => Lbrs::Architectural(ArchLbrs { depth }),
+        };
+        let lbrs = self.lbrs_of_processor().unwrap_or(described);
+        (depth > 0).then(|| lbrs.with_depth(depth))
     }
 
     /// The processor, if it is in the table. Of a hybrid one, a processor whose cores are

@@ -21,7 +21,7 @@ pub enum ConfigError {
     FullWidth,
     /// There are no such numbers of LBRs.
     LbrDepth,
-    /// The version has no architectural LBRs.
+    /// The version cannot have LBRs of this kind.
     LbrVersion,
     /// [`Defect::Status`](crate::Defect::Status) names a bit that belongs to no counter, or
     /// the PMU has no GLOBAL_STATUS.
@@ -59,8 +59,13 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::Width => "the PMU's counters must be 32 to 48 bits wide, on AMD 48",
             ConfigError::FullWidth => "only Intel's PMUs have aliases for full-width writes",
-            ConfigError::LbrDepth => "there must be 0, 8, 16 or 32 LBRs",
-            ConfigError::LbrVersion => "only Intel's versions 4 to 6 have architectural LBRs",
+            ConfigError::LbrDepth => {
+                "there must be 8, 16 or 32 architectural LBRs, 4, 8, 16 or 32 legacy LBRs (at the low \
+                 addresses 4 or 8), or 1 to 32 records in AMD's LBR stack"
+            }
+            ConfigError::LbrVersion => {
+                "LBRs need Intel's versions 4 to 6 (architectural) or 2 to 6 (legacy), or AMD's version 3"
+            }
             ConfigError::Status => "the PMU has no counter with this bit in GLOBAL_STATUS",
             ConfigError::Msr => "the PMU has no register at this address",
             ConfigError::MaskLvtpc => "the local APIC of this vendor always masks LVTPC",

@@ -117,6 +117,11 @@ impl DebugCtl {
         self.0 & debugctl::FREEZE_PERFMON_ON_PMI != 0
     }
 
+    /// Whether the legacy LBRs record branches.
+    pub(crate) const fn enables_lbrs(self) -> bool {
+        self.0 & debugctl::LBR != 0
+    }
+
     /// No branches are recorded any more.
     pub(crate) fn stop_lbrs(&mut self) {
         self.0 &= !debugctl::LBR;

@@ -22,9 +22,11 @@
 //!   general-purpose counters of 32 to 48 bits and the fixed-function counters of the
 //!   version.
 //! - Intel, versions 4 to 6: architectural last branch records, but for the logging of events.
+//! - Intel, versions 2 to 6: legacy last branch records, which depend on the processor.
 //! - AMD: the four legacy counters, the six of PerfCtrExtCore, and PerfMonV2, which has 1
 //!   to 15 counters, global control and global status. From family 17H on, event 003H counts
 //!   floating-point operations, and two counters can be merged for it (event FFFH).
+//! - AMD, version 3: the LBR stack (LbrExtV2). With it, a PMI can freeze the stack and the counters.
 //! - Zhaoxin and Centaur: version 2 of Intel's with other events.
 //!
 //! Each generation is one file in `generation/`, which holds what the generation adds to
@@ -39,12 +41,10 @@
 //!
 //! # What is not modelled
 //!
-//! - Intel: PEBS and the debug store, legacy last branch records (only the bits that freeze them
-//!   exist), last exception records, Processor Trace, uncore counters, and auto counter reload. AnyThread has no effect:
-//!   [`SmtCore`] has all that the threads of a core share. The status bits of these features can
-//!   be set and cleared by WRMSR where the version has them.
-//! - AMD: IBS, the northbridge's and the L3's counters, the LBR stack, and counters that
-//!   freeze on a PMI.
+//! - Intel: PEBS and the debug store, last exception records, Processor Trace, uncore counters, and auto counter
+//!   reload. AnyThread has no effect: [`SmtCore`] has all that the threads of a core share. The status bits of
+//!   these features can be set and cleared by WRMSR where the version has them.
+//! - AMD: IBS, the northbridge's and the L3's counters, and the single last branch record of DebugCtl.LBR.
 //!
 //! # No definitions shared with the driver
 //!
@@ -130,7 +130,9 @@ pub use config::{Config, RefCycles};
 pub use error::{ConfigError, GeneralProtection, MsrError};
 pub use event::{Mode, Retired};
 pub use fault::{Fault, InvalidFault, FAULT_FORMS};
-pub use lbr::{Branch, BranchKind};
+pub use lbr::{
+    AmdLbrs, ArchLbrs, Branch, BranchKind, LbrAddresses, LbrFormat, LbrSelect, Lbrs, LegacyLbrs,
+};
 pub use pmi::{Defect, Foreign, PmiFault};
 pub use pmu::{Pmu, RestoreError, SavedPmu};
 pub use processor::{CoreType, Signature};

@@ -87,6 +87,22 @@ pub const IA32_LBR_0_FROM_IP: u32 = 0x1500;
 /// TO of the youngest record.
 pub const IA32_LBR_0_TO_IP: u32 = 0x1600;
 
+/// Which branches the legacy LBRs suppress. This and the following registers are in the tables of the models
+/// that have them (SDM vol. 4).
+pub const MSR_LBR_SELECT: u32 = 0x1c8;
+/// The number of the youngest record of the legacy LBRs.
+pub const MSR_LASTBRANCH_TOS: u32 = 0x1c9;
+/// FROM of record 0 of the legacy LBRs of Core 2, Bonnell and Silvermont.
+pub const MSR_LASTBRANCH_0_FROM_IP_LOW: u32 = 0x40;
+/// TO of record 0 of the legacy LBRs of Core 2, Bonnell and Silvermont.
+pub const MSR_LASTBRANCH_0_TO_IP_LOW: u32 = 0x60;
+/// FROM of record 0 of the legacy LBRs of other processors.
+pub const MSR_LASTBRANCH_0_FROM_IP: u32 = 0x680;
+/// TO of record 0 of the legacy LBRs of other processors.
+pub const MSR_LASTBRANCH_0_TO_IP: u32 = 0x6c0;
+/// INFO of record 0 of the legacy LBRs.
+pub const MSR_LBR_INFO_0: u32 = 0xdc0;
+
 /// AMD's legacy PERF_CTL0. A PERF_CTL is what Intel calls an event select.
 pub const K7_PERF_CTL0: u32 = 0xc001_0000;
 /// AMD's legacy PERF_CTR0. A PERF_CTR is what Intel calls a general-purpose counter.
@@ -103,6 +119,12 @@ pub const PERF_CNTR_GLOBAL_CTL: u32 = 0xc000_0301;
 pub const PERF_CNTR_GLOBAL_STATUS_CLR: u32 = 0xc000_0302;
 /// AMD's PerfCntrGlobalStatusSet.
 pub const PERF_CNTR_GLOBAL_STATUS_SET: u32 = 0xc000_0303;
+/// AMD's LastBranchStackSelect: which branches are suppressed.
+pub const LAST_BRANCH_STACK_SELECT: u32 = 0xc000_010e;
+/// AMD's DebugExtnCtl. The PMU's part of it is the bit that enables the LBR stack.
+pub const DEBUG_EXTN_CTL: u32 = 0xc000_010f;
+/// AMD's LastBranchStackFromIp of the youngest record. The FromIps and ToIps alternate.
+pub const LAST_BRANCH_STACK_FROM_IP_0: u32 = 0xc001_0300;
 
 /// A register of the PMU, independent of its address. The names are Intel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,12 +147,23 @@ pub(crate) enum Register {
     PerfCapabilities,
     PerfMetrics,
     DebugCtl,
-    LbrCtl,
-    LbrDepth,
-    /// A register of a record, by the number of the record.
-    Lbr(LbrField, usize),
+    Lbr(LbrRegister),
     /// A register of one processor, by its index in the table of processors.
     Model(usize),
+}
+
+/// A register of the LBRs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LbrRegister {
+    /// Which branches are recorded: LBR_CTL, LBR_SELECT or LastBranchStackSelect.
+    Select,
+    /// LBR_DEPTH.
+    Depth,
+    /// The number of the youngest record.
+    Tos,
+    DebugExtnCtl,
+    /// A register of a record, by the number of the record.
+    Record(LbrField, usize),
 }
 
 /// The registers of a record.
@@ -266,17 +299,20 @@ pub const PMI_IN_USE: u64 = 1 << 63;
 
 /// PERF_CAPABILITIES: the general-purpose counters have aliases for full-width writes.
 pub const FW_WRITE: u64 = 1 << 13;
-/// PERF_CAPABILITIES, bits 5:0: there are no legacy LBRs. Processors with architectural LBRs say so; one without
-/// any LBRs has 0 here.
+/// PERF_CAPABILITIES, bits 5:0, the format of the legacy LBRs: there are none. Processors with architectural LBRs
+/// say so; one without any LBRs has 0 here.
 pub const LBR_FMT_NONE: u64 = 0x3f;
 /// PERF_CAPABILITIES: PERF_METRICS exists.
 pub const PERF_METRICS_AVAILABLE: u64 = 1 << 15;
 /// PERF_CAPABILITIES: RDPMC can clear PERF_METRICS (SDM vol. 2B, RDPMC).
 pub const RDPMC_METRICS_CLEAR: u64 = 1 << 19;
 
-/// The bits of DEBUGCTL (SDM vol. 3B, "IA32_DEBUGCTL MSR").
+/// DebugExtnCtl: the LBR stack records branches (APM vol. 2, "Last Branch Stack").
+pub const LBRSE: u64 = 1 << 6;
+
+/// The bits of DEBUGCTL (SDM vol. 3B, "IA32_DEBUGCTL MSR"). AMD's DebugCtl has the last two in the same place.
 pub mod debugctl {
-    /// Record last branches.
+    /// Record last branches. With architectural LBRs, and on AMD, it has no effect.
     pub const LBR: u64 = 1 << 0;
     /// Single-stepping on branches, branch trace messages and the branch trace store. The
     /// bits can be written and have no effect.

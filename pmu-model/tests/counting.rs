@@ -156,7 +156,7 @@ fn intel() -> impl Strategy<Value = Setup> {
                 full_width: true,
             },
             ref_cycles: RefCycles::default(),
-            lbr_depth: 0,
+            lbrs: None,
         };
         let ctrl = prop::sample::select(vec![0, 1, 2, 3, 8, 9, 10, 11u64]);
         (

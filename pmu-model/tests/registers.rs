@@ -24,7 +24,7 @@ fn with_shape(version: u8, shape: Shape) -> Result<Pmu, ConfigError> {
         core_type: None,
         shape,
         ref_cycles: RefCycles::default(),
-        lbr_depth: 0,
+        lbrs: None,
     })
 }
 

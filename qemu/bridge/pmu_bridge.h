@@ -48,7 +48,7 @@
 #define PMU_KIND_INDIRECT_CALL 3
 
 /**
- * A near call by a displacement, but for a call of the next instruction, which is not reported.
+ * A near call by a displacement, but for a call of the next instruction.
  */
 #define PMU_KIND_RELATIVE_CALL 4
 
@@ -61,6 +61,11 @@
  * Everything else that changes RIP, but for debug exceptions, which are not reported.
  */
 #define PMU_KIND_OTHER 6
+
+/**
+ * A near call of the next instruction.
+ */
+#define PMU_KIND_CALL_OF_NEXT 7
 
 /**
  * Result of an access: success.
@@ -163,7 +168,8 @@ typedef struct PmuConfig {
    */
   const char *hybrid;
   /**
-   * Intel's versions 4 to 6: the number of architectural last branch records (LBRs), 0, 8, 16 or 32.
+   * The number of last branch records (LBRs), 0 if there are none: 8, 16 or 32 architectural ones, on a
+   * processor with legacy ones 4, 8, 16 or 32, on AMD 1 to 32.
    */
   uint8_t lbr;
   /**
@@ -336,6 +342,11 @@ void pmu_retire(struct PmuBridge *pmu, const struct PmuCounts *delta);
 /**
  * Whether there are architectural LBRs: CPUID.(7,0):EDX.ARCH_LBR.
  */
+bool pmu_has_arch_lbrs(const struct PmuBridge *pmu);
+
+/**
+ * Whether there are LBRs of any kind: pmu_debug_exception() must be called.
+ */
 bool pmu_has_lbrs(const struct PmuBridge *pmu);
 
 /**
@@ -346,10 +357,17 @@ void pmu_branch_filter(const struct PmuBridge *pmu, uint8_t (*filter)[2]);
 
 /**
  * How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
- * pmu_retire(), pmu_branch() need not be told of earlier ones. At most PMU_LAST_BRANCHES, or 0 if all
- * matter. It may change as the filter may.
+ * pmu_retire(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
+ * most PMU_LAST_BRANCHES, or 0 if all matter. It may change as the filter may.
  */
 uint32_t pmu_last_branches(const struct PmuBridge *pmu);
+
+/**
+ * So many branches that pmu_branch_filter() has were taken, and do not matter for pmu_last_branches(). Call
+ * it before pmu_branch() is told of those that do.
+ */
+void pmu_skip_branches(struct PmuBridge *pmu,
+                       uint64_t branches);
 
 /**
  * Records a branch that was taken since the last pmu_retire(), if pmu_branch_filter() has it. Branches

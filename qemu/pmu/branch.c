@@ -23,6 +23,7 @@ QEMU_BUILD_BUG_ON(PMU_BRANCH_INDIRECT_CALL != PMU_KIND_INDIRECT_CALL);
 QEMU_BUILD_BUG_ON(PMU_BRANCH_RELATIVE_CALL != PMU_KIND_RELATIVE_CALL);
 QEMU_BUILD_BUG_ON(PMU_BRANCH_RETURN != PMU_KIND_RETURN);
 QEMU_BUILD_BUG_ON(PMU_BRANCH_OTHER != PMU_KIND_OTHER);
+QEMU_BUILD_BUG_ON(PMU_BRANCH_CALL_OF_NEXT != PMU_KIND_CALL_OF_NEXT);
 
 QEMU_BUILD_BUG_ON(X86_PMU_BRANCHES < PMU_LAST_BRANCHES);
 QEMU_BUILD_BUG_ON(X86_PMU_BRANCHES & (X86_PMU_BRANCHES - 1));
@@ -34,6 +35,9 @@ void x86_pmu_tell_branches(CPUX86State *env)
 
     if (env->pmu.last_branches) {
         kept = MIN(kept, env->pmu.last_branches);
+    }
+    if (kept != end) {
+        pmu_skip_branches(env->pmu.model, end - kept);
     }
     for (uint32_t i = end - kept; i != end; i++) {
         const X86PMUBranch *taken = &env->pmu.branches[i % X86_PMU_BRANCHES];

@@ -49,6 +49,7 @@
 #define PMU_BRANCH_RELATIVE_CALL    4
 #define PMU_BRANCH_RETURN           5
 #define PMU_BRANCH_OTHER            6
+#define PMU_BRANCH_CALL_OF_NEXT     7
 #define PMU_BRANCH_NONE             (-1)
 
 /* The index into left[], which is also the mode of pmu_bridge.h. */

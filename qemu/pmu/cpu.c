@@ -76,7 +76,7 @@ void x86_pmu_expand_features(X86CPU *cpu)
         features[FEAT_7_0_EDX] |= CPUID_7_0_EDX_HYBRID;
         cpu->pmu_cpuid.level = 0x1A;
     }
-    if (pmu_has_lbrs(model)) {
+    if (pmu_has_arch_lbrs(model)) {
         features[FEAT_7_0_EDX] |= CPUID_7_0_EDX_ARCH_LBR;
         cpu->pmu_cpuid.level = 0x1C;
     }

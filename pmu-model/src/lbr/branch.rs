@@ -16,18 +16,20 @@ pub enum BranchKind {
     RelativeJump,
     /// A near call of an address in a register or in memory.
     IndirectCall,
-    /// A near call by a displacement, but for a call of the next instruction: that one is not reported.
+    /// A near call by a displacement, but for a call of the next instruction.
     RelativeCall,
     /// A near return.
     Return,
     /// Everything else that changes RIP: far jumps, calls and returns, system calls and their
     /// returns, IRET, interrupts and exceptions.
     Other,
+    /// A near call of the next instruction, by a displacement of 0. The architectural LBRs do not record it.
+    CallOfNext,
 }
 
 impl BranchKind {
     /// All kinds. [`Pmu::branch_filter`](crate::Pmu::branch_filter) has a bit for each, in this order.
-    pub const ALL: [BranchKind; 7] = [
+    pub const ALL: [BranchKind; 8] = [
         BranchKind::Conditional,
         BranchKind::IndirectJump,
         BranchKind::RelativeJump,
@@ -35,6 +37,7 @@ impl BranchKind {
         BranchKind::RelativeCall,
         BranchKind::Return,
         BranchKind::Other,
+        BranchKind::CallOfNext,
     ];
 
     /// The bit in [`Pmu::branch_filter`](crate::Pmu::branch_filter).

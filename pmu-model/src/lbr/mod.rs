@@ -2,175 +2,249 @@
 
 //! Last branch records (LBRs): the branches that a processor has taken last.
 //!
-//! Architectural LBRs: SDM vol. 3B, chapter "Last Branch Records". The registers form a stack. Record 0 is
-//! the youngest, and a new one moves all others on. They have:
+//! | file     | has                                                        |
+//! |----------|------------------------------------------------------------|
+//! | `branch` | a branch                                                   |
+//! | `ring`   | the records                                                |
+//! | `kind`   | in what the kinds of LBRs differ                           |
+//! | `arch`   | Intel's architectural LBRs                                 |
+//! | `legacy` | Intel's legacy LBRs, which depend on the processor         |
+//! | `amd`    | AMD's LBR stack                                            |
+//! | `select` | the filters of the legacy LBRs and of AMD's                |
 //!
-//! - FROM and TO: linear addresses;
-//! - INFO: the kind of the branch, whether it was mispredicted, and the core cycles since the last record,
-//!   at most 65535.
+//! A record has the linear addresses of the branch and of its target, whether it was mispredicted, and on some
+//! processors the core cycles since the last record, at most 65535, and the kind of the branch.
 //!
 //! A branch was mispredicted if it is one that the event of [`event`](crate::event) counts: each 64th of its
-//! mode. Real processors never mispredict a direct jump; here a record with MISPRED and a count of the event
-//! belong together. Cycles are those of the event core cycles, in both modes. The first record after LBR_CTL
-//! has enabled recording has none, and CYC_CNT_VALID is clear. So a program always has the same records.
+//! mode. Real processors never mispredict a direct jump; here a record that says so and a count of the event
+//! belong together. Cycles are those of the event core cycles, in both modes. The first record after
+//! recording was enabled has none. So a program always has the same records.
 //!
-//! In call-stack mode a near return removes record 0 and moves all others; the last one becomes 0. A return that
-//! the filters do not let through removes nothing.
-//!
-//! A filter of CPLs looks at the CPL after the branch. If only the CPL before it is filtered out, FROM has all
-//! bits set.
+//! A filter of CPLs looks at the CPL after the branch. A return that the filters do not let through removes
+//! nothing in call-stack mode.
 
+mod amd;
+mod arch;
 mod branch;
-mod control;
+mod kind;
+mod legacy;
+mod ring;
+mod select;
 
+pub use amd::AmdLbrs;
+pub use arch::ArchLbrs;
 pub use branch::{Branch, BranchKind};
+pub use legacy::{LbrAddresses, LbrFormat, LbrSelect, LegacyLbrs};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use control::LbrCtl;
+use crate::{
+    event::Mode,
+    msr::{LbrField, LbrRegister},
+};
+use kind::{record_register, Taken};
+use ring::{Record, Ring, MAX_DEPTH};
 
-/// The highest number of records.
-const MAX_DEPTH: usize = 32;
+pub(crate) use kind::Kind;
 
-/// INFO.CYC_CNT: the core cycles since the last record.
-const CYC_CNT: u64 = 0xffff;
-/// INFO.BR_TYPE begins here.
-const BR_TYPE_SHIFT: u32 = 56;
-/// INFO.CYC_CNT_VALID.
-const CYC_CNT_VALID: u64 = 1 << 60;
-/// INFO.MISPRED.
-const MISPRED: u64 = 1 << 63;
-/// The bits of INFO that exist: those above, TSX_ABORT and IN_TSX.
-pub(crate) const INFO: u64 = CYC_CNT | (0xff << BR_TYPE_SHIFT);
-
-/// One record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Record {
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-    pub(crate) info: u64,
+/// The LBRs of a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lbrs {
+    /// Intel's architectural LBRs, which CPUID describes.
+    Architectural(ArchLbrs),
+    /// Intel's legacy LBRs, of which software must know.
+    Legacy(LegacyLbrs),
+    /// AMD's LBR stack, LbrExtV2.
+    Amd(AmdLbrs),
 }
 
-impl BranchKind {
-    /// INFO.BR_TYPE (SDM vol. 3B, table "IA32_LBR_x_INFO and IA32_LER_INFO Branch Type Encodings").
-    const fn br_type(self) -> u64 {
+impl Lbrs {
+    /// The same LBRs with another number of records.
+    #[must_use]
+    pub fn with_depth(self, depth: u8) -> Lbrs {
         match self {
-            BranchKind::Conditional => 0,
-            BranchKind::IndirectJump => 1,
-            BranchKind::RelativeJump => 2,
-            BranchKind::IndirectCall => 3,
-            BranchKind::RelativeCall => 4,
-            BranchKind::Return => 5,
-            BranchKind::Other => 8,
+            Lbrs::Architectural(_) => Lbrs::Architectural(ArchLbrs { depth }),
+            Lbrs::Legacy(it) => Lbrs::Legacy(LegacyLbrs { depth, ..it }),
+            Lbrs::Amd(it) => Lbrs::Amd(AmdLbrs { depth, ..it }),
+        }
+    }
+
+    /// The highest number of records.
+    pub fn depth(&self) -> u8 {
+        self.kind().depth()
+    }
+
+    /// What is special in these.
+    pub(crate) fn kind(&self) -> &dyn Kind {
+        match self {
+            Lbrs::Architectural(it) => it,
+            Lbrs::Legacy(it) => it,
+            Lbrs::Amd(it) => it,
         }
     }
 }
 
-/// The registers of the LBRs.
+/// Whether an address belongs to the LBRs of some processor. One that has no register there raises #GP.
+pub(crate) fn is_lbr_address(msr: u32) -> bool {
+    /// All registers that there are, together.
+    const ALL: [Lbrs; 4] = {
+        const HIGH: LegacyLbrs = LegacyLbrs {
+            depth: 32,
+            format: LbrFormat::Info,
+            addresses: LbrAddresses::High,
+            select: LbrSelect::CallStack,
+        };
+        const LOW: LegacyLbrs = LegacyLbrs {
+            depth: 8,
+            addresses: LbrAddresses::Low,
+            ..HIGH
+        };
+        const AMD: AmdLbrs = AmdLbrs {
+            depth: MAX_DEPTH,
+            freeze: true,
+        };
+        [
+            Lbrs::Architectural(ArchLbrs { depth: MAX_DEPTH }),
+            Lbrs::Legacy(HIGH),
+            Lbrs::Legacy(LOW),
+            Lbrs::Amd(AMD),
+        ]
+    };
+    ALL.iter()
+        .any(|it| it.kind().register(msr, it.depth()).is_some())
+}
+
+/// The registers that say what is recorded, but for DEBUGCTL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Lbrs {
-    pub(crate) ctl: LbrCtl,
-    /// LBR_DEPTH: the records in use. Those behind it are 0.
-    depth: u8,
-    records: [Record; MAX_DEPTH],
+pub(crate) struct Controls {
+    /// LBR_CTL, LBR_SELECT or LastBranchStackSelect.
+    select: u64,
+    /// AMD's DebugExtnCtl.
+    debug_extn_ctl: u64,
+}
+
+/// The registers of the LBRs. A processor without LBRs has the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LbrState {
+    pub(crate) controls: Controls,
+    ring: Ring,
     /// The core cycles at the last record, in both modes, since reset. `None` if there has been no record
-    /// since LBR_CTL enabled recording.
+    /// since recording was enabled.
     last: Option<u128>,
 }
 
-impl Lbrs {
-    /// The LBRs after RESET, if there are `depth`.
+impl LbrState {
+    /// The registers after RESET, if there are `depth` records.
     pub(crate) fn new(depth: u8) -> Self {
         Self {
-            depth,
+            ring: Ring::new(depth),
             ..Self::default()
         }
     }
 
-    /// Writes LBR_CTL.
-    pub(crate) fn set_ctl(&mut self, ctl: LbrCtl) {
-        if !self.ctl.is_enabled() {
-            self.last = None;
-        }
-        self.ctl = ctl;
-    }
-
     /// The number of records in use.
     pub(crate) fn depth(&self) -> u8 {
-        self.depth
+        self.ring.depth()
     }
 
-    /// Writes LBR_DEPTH, which clears all records.
-    pub(crate) fn set_depth(&mut self, depth: u8) {
-        self.depth = depth;
-        self.records = Default::default();
+    /// The kinds of branches to `mode` that are recorded while recording is enabled.
+    pub(crate) fn filter(&self, kind: &dyn Kind, mode: Mode) -> u8 {
+        kind.filter(self.controls.select, mode)
     }
 
-    /// A record, `None` if LBR_DEPTH excludes it.
-    pub(crate) fn record(&self, index: usize) -> Option<Record> {
-        self.records[..self.depth.into()].get(index).copied()
+    /// Whether a near return removes the record of the call.
+    pub(crate) fn is_call_stack(&self, kind: &dyn Kind) -> bool {
+        kind.is_call_stack(self.controls.select)
     }
 
-    /// A record to write, `None` if LBR_DEPTH excludes it.
-    pub(crate) fn record_mut(&mut self, index: usize) -> Option<&mut Record> {
-        self.records[..self.depth.into()].get_mut(index)
+    /// The value of a register.
+    pub(crate) fn read(&self, kind: &dyn Kind, register: LbrRegister) -> u64 {
+        match register {
+            LbrRegister::Select => self.controls.select,
+            LbrRegister::DebugExtnCtl => self.controls.debug_extn_ctl,
+            LbrRegister::Depth => self.ring.depth().into(),
+            LbrRegister::Tos => self.ring.newest().into(),
+            LbrRegister::Record(field, i) => self.ring.record(self.place(kind, i)).field(field),
+        }
     }
 
-    /// Records a branch that [`LbrCtl::filter`] lets through. `cycles` are the core cycles since reset.
-    pub(crate) fn push(&mut self, branch: &Branch, mispredicted: bool, cycles: u128) {
-        if self.ctl.is_call_stack() && branch.kind == BranchKind::Return {
-            self.pop();
+    /// Writes a register that can have this value. A write of LBR_DEPTH clears all records.
+    pub(crate) fn write(&mut self, kind: &dyn Kind, register: LbrRegister, value: u64) {
+        match register {
+            LbrRegister::Select => self.controls.select = value,
+            LbrRegister::DebugExtnCtl => self.controls.debug_extn_ctl = value,
+            LbrRegister::Depth => self.ring = Ring::new(value as u8),
+            LbrRegister::Tos => self.ring.set_newest(value as u8),
+            LbrRegister::Record(field, i) => {
+                let place = self.place(kind, i);
+                if let Some(record) = self.ring.record_mut(place) {
+                    record.set_field(field, value);
+                }
+            }
+        }
+    }
+
+    /// Where the record of a register is.
+    fn place(&self, kind: &dyn Kind, index: usize) -> usize {
+        match kind.has_tos() {
+            true => index,
+            false => self.ring.place_of_age(index),
+        }
+    }
+
+    /// Recording is not enabled: the first record after that has no cycles.
+    pub(crate) fn stopped(&mut self) {
+        self.last = None;
+    }
+
+    /// So many branches were taken that are not recorded, because at least as many as there are records
+    /// follow.
+    pub(crate) fn skip(&mut self, branches: u64) {
+        self.ring.skip(branches);
+    }
+
+    /// Records a branch that the filters let through. `cycles` are the core cycles since reset.
+    pub(crate) fn push(
+        &mut self,
+        kind: &dyn Kind,
+        branch: &Branch,
+        mispredicted: bool,
+        cycles: u128,
+    ) {
+        if self.is_call_stack(kind) && branch.kind == BranchKind::Return {
+            self.ring.pop();
             return;
         }
-        let elapsed = self.last.replace(cycles).map_or(0, |last| {
-            CYC_CNT_VALID | (cycles - last).min(CYC_CNT.into()) as u64
-        });
-        let mispredicted = if mispredicted { MISPRED } else { 0 };
-        let [before, _] = branch.modes;
-        let sees_source = self.ctl.filter(before) != 0;
-        let used = &mut self.records[..self.depth.into()];
-        used.rotate_right(1);
-        if let Some(youngest) = used.first_mut() {
-            *youngest = Record {
-                from: if sees_source { branch.from } else { u64::MAX },
-                to: branch.to,
-                info: (branch.kind.br_type() << BR_TYPE_SHIFT) | mispredicted | elapsed,
-            };
-        }
+        let last = self.last.replace(cycles);
+        let taken = Taken {
+            branch,
+            mispredicted,
+            cycles: last.map(|last| (cycles - last).min(u16::MAX.into()) as u16),
+        };
+        self.ring.push(kind.record(self.controls.select, &taken));
     }
 
-    /// Removes the youngest record.
-    fn pop(&mut self) {
-        let used = &mut self.records[..self.depth.into()];
-        if let Some(youngest) = used.first_mut() {
-            *youngest = Record::default();
-            used.rotate_left(1);
-        }
-    }
-
-    /// Whether there can be such registers, if there are at most `depth` records, and `cycles` core cycles have
-    /// passed since reset.
-    pub(crate) fn are_possible(&self, depth: u8, cycles: u128) -> bool {
-        let (used, unused) = self
-            .records
-            .split_at(self.depth.min(MAX_DEPTH as u8).into());
-        is_depth(self.depth, depth)
-            && self.ctl.0 & !LbrCtl::ALL == 0
-            && used.iter().all(|it| it.info & !INFO == 0)
-            && unused.iter().all(|it| *it == Record::default())
+    /// Whether there can be such registers after `cycles` core cycles since reset.
+    pub(crate) fn are_possible(&self, kind: Option<&dyn Kind>, cycles: u128) -> bool {
+        let Some(kind) = kind else {
+            return *self == Self::default();
+        };
+        let can_be = |register, value| value & !kind.writable_bits(register) == 0;
+        let Controls {
+            select,
+            debug_extn_ctl,
+        } = self.controls;
+        let is_record = |record: &Record| {
+            [LbrField::From, LbrField::To, LbrField::Info]
+                .into_iter()
+                .all(|field| can_be(LbrRegister::Record(field, 0), record.field(field)))
+        };
+        kind.can_be_used(self.ring.depth())
+            && can_be(LbrRegister::Select, select)
+            && can_be(LbrRegister::DebugExtnCtl, debug_extn_ctl)
+            && self.ring.is_possible(is_record)
             && self.last.is_none_or(|last| last <= cycles)
-    }
-}
-
-/// The values that LBR_DEPTH can have on processors with 32 records. No processor is known on which it can be 24.
-pub(crate) const DEPTHS: [u8; 3] = [8, 16, 32];
-
-/// Whether LBR_DEPTH can have this value if there are at most `most` records.
-pub(crate) fn is_depth(depth: u8, most: u8) -> bool {
-    match most {
-        0 => depth == 0,
-        _ => depth <= most && DEPTHS.contains(&depth),
     }
 }

@@ -6,7 +6,6 @@ use super::{registers::SLOTS, Pmu};
 use crate::{
     error::{GeneralProtection, MsrError},
     fields::{FixedCtrCtrl, GlobalCtrl},
-    lbr::LbrCtl,
     metrics::Metrics,
     msr::{EventSel, Register, PMI_IN_USE, RDPMC_METRICS},
     pair,
@@ -51,9 +50,7 @@ impl Pmu {
             Register::PerfCapabilities => self.perf_capabilities().unwrap_or(0),
             Register::PerfMetrics => self.read_metrics(),
             Register::DebugCtl => self.state.debugctl.0,
-            Register::LbrCtl => self.state.lbrs.ctl.0,
-            Register::LbrDepth => self.state.lbrs.depth().into(),
-            Register::Lbr(field, i) => self.state.lbrs.record(i).map_or(0, |it| it.field(field)),
+            Register::Lbr(lbr) => self.read_lbr(lbr),
             Register::Model(i) => match self.core_of_msr(i) {
                 Some(core) => core.msr(i),
                 None => self.state.model_msrs[i],
@@ -96,12 +93,13 @@ impl Pmu {
         if let Some(counted) = &self.counted {
             counted.wrmsr(msr);
         }
-        let value = match self.writable_bits(register) {
-            Some(writable) if self.generation.ignores_reserved_bits() => value & writable,
-            Some(writable) if value & !writable == 0 => value,
-            _ => return Err(MsrError::GeneralProtection),
-        };
-        if register == Register::LbrDepth && !self.is_lbr_depth(value) {
+        let writable = self.writable_bits(register);
+        let writable = writable.ok_or(MsrError::GeneralProtection)?;
+        if value & self.must_be_zero(register, writable) != 0 {
+            return Err(MsrError::GeneralProtection);
+        }
+        let value = value & writable;
+        if !self.lbrs_accept(register, value) {
             return Err(MsrError::GeneralProtection);
         }
         self.count_access(msr)?;
@@ -136,17 +134,17 @@ impl Pmu {
             }
             Register::GlobalStatusReset => self.state.global_status.0 &= !value,
             Register::GlobalStatusSet => self.state.global_status.0 |= value,
-            Register::DebugCtl => self.state.debugctl = self.stored_debugctl(value),
+            Register::DebugCtl => {
+                self.state.debugctl = self.stored_debugctl(value);
+                self.lbrs_changed();
+            }
             Register::Model(i) => match self.core_of_msr(i) {
                 Some(core) => core.set_msr(i, value),
                 None => self.state.model_msrs[i] = value,
             },
-            Register::LbrCtl => self.state.lbrs.set_ctl(LbrCtl(value)),
-            Register::LbrDepth => self.state.lbrs.set_depth(value as u8),
-            Register::Lbr(field, i) => {
-                if let Some(record) = self.state.lbrs.record_mut(i) {
-                    record.set_field(field, value);
-                }
+            Register::Lbr(lbr) => {
+                self.write_lbr(lbr, value);
+                self.lbrs_changed();
             }
             Register::PerfMetrics => self.state.metrics.write(value, self.state.fixed[SLOTS]),
             // Generations in which the write does not raise #GP ignore it.

@@ -6,41 +6,57 @@ use super::Pmu;
 use crate::{
     event::{Mode, Totals},
     fields::DebugCtl,
-    lbr::{self, Branch, Record, INFO},
-    msr::{
-        LbrField, Register, IA32_LBR_0_FROM_IP, IA32_LBR_0_INFO, IA32_LBR_0_TO_IP, IA32_LBR_CTL,
-        IA32_LBR_DEPTH,
-    },
+    lbr::{Branch, Lbrs},
+    msr::{LbrField, LbrRegister, Register, IA32_DEBUGCTL},
 };
 
 impl Pmu {
-    /// Whether there are architectural LBRs: CPUID.(7,0):EDX.ARCH_LBR.
+    /// Whether there are LBRs of any kind.
     pub fn has_lbrs(&self) -> bool {
-        self.config.lbr_depth > 0
+        self.config.lbrs.is_some()
+    }
+
+    /// Whether there are architectural LBRs: CPUID.(7,0):EDX.ARCH_LBR.
+    pub fn has_arch_lbrs(&self) -> bool {
+        matches!(self.config.lbrs, Some(Lbrs::Architectural(_)))
     }
 
     /// The kinds of branches to `mode` that [`Pmu::branch`] must be told of, as bits of
     /// [`BranchKind::bit`](crate::BranchKind::bit). It may change with each access to a register and each report.
     pub fn branch_filter(&self, mode: Mode) -> u8 {
-        match self.state.global_status.lbrs_are_frozen() {
-            true => 0,
-            false => self.state.lbrs.ctl.filter(mode),
+        match self.config.lbrs {
+            Some(lbrs)
+                if self.lbrs_are_enabled() && !self.state.global_status.lbrs_are_frozen() =>
+            {
+                self.state.lbrs.filter(lbrs.kind(), mode)
+            }
+            _ => 0,
         }
     }
 
     /// How many of the last branches matter that [`Pmu::branch_filter`] lets through: of those between two
-    /// reports, [`Pmu::branch`] need not be told of earlier ones. `None` if all matter, because a return removes a
-    /// record.
+    /// reports, [`Pmu::branch`] need not be told of earlier ones, but [`Pmu::skip_branches`] of their number. `None`
+    /// if all matter, because a return removes a record.
     pub fn last_branches(&self) -> Option<usize> {
         let lbrs = &self.state.lbrs;
+        let is_call_stack = |it: Lbrs| lbrs.is_call_stack(it.kind());
         // The cycles of the oldest record are those since the one before.
-        (!lbrs.ctl.is_call_stack()).then(|| usize::from(lbrs.depth()) + 1)
+        (!self.config.lbrs.is_some_and(is_call_stack)).then(|| usize::from(lbrs.depth()) + 1)
+    }
+
+    /// So many branches were taken since the last report that [`Pmu::branch_filter`] has, and that do not matter
+    /// for [`Pmu::last_branches`]. Those that matter must be told after this.
+    pub fn skip_branches(&mut self, branches: u64) {
+        self.state.lbrs.skip(branches);
     }
 
     /// Records a branch that was taken since the last report, if [`Pmu::branch_filter`] has it. Branches must be
     /// told in the order in which they were taken.
     pub fn branch(&mut self, branch: &Branch) {
         let [from, to] = branch.modes;
+        let Some(lbrs) = self.config.lbrs else {
+            return;
+        };
         if self.branch_filter(to) & branch.kind.bit() == 0 {
             return;
         }
@@ -50,14 +66,18 @@ impl Pmu {
         }
         let mispredicted = branch.retires && now[from as usize].last_branch_is_mispredicted();
         let cycles = now.iter().map(Totals::core_cycles).sum();
-        self.state.lbrs.push(branch, mispredicted, cycles);
+        let state = &mut self.state.lbrs;
+        state.push(lbrs.kind(), branch, mispredicted, cycles);
     }
 
     /// A debug exception is delivered, which stops the recording of branches. All instructions that have
     /// retired must have been reported by [`Pmu::retire`].
     pub fn debug_exception(&mut self) {
-        let ctl = self.state.lbrs.ctl.stopped();
-        self.state.lbrs.set_ctl(ctl);
+        if let Some(lbrs) = self.config.lbrs {
+            let controls = &mut self.state.lbrs.controls;
+            lbrs.kind().stop(controls, &mut self.state.debugctl);
+        }
+        self.lbrs_changed();
     }
 
     /// Whether branches are recorded in some mode.
@@ -65,85 +85,93 @@ impl Pmu {
         Mode::ALL.iter().any(|&mode| self.branch_filter(mode) != 0)
     }
 
-    /// The register of the LBRs at an address.
+    /// Whether recording is enabled. It may be frozen all the same.
+    fn lbrs_are_enabled(&self) -> bool {
+        let (controls, debugctl) = (&self.state.lbrs.controls, self.state.debugctl);
+        let lbrs = self.config.lbrs;
+        lbrs.is_some_and(|it| it.kind().is_enabled(controls, debugctl))
+    }
+
+    /// Recording may have been enabled or disabled.
+    pub(super) fn lbrs_changed(&mut self) {
+        if !self.lbrs_are_enabled() {
+            self.state.lbrs.stopped();
+        }
+    }
+
+    /// The register of the LBRs at an address. AMD's DebugCtl is one of them.
     pub(super) fn lbr_register(&self, msr: u32) -> Option<Register> {
-        if !self.has_lbrs() {
-            return None;
+        let kind = self.config.lbrs.as_ref()?.kind();
+        if msr == IA32_DEBUGCTL && kind.debugctl().is_some() {
+            return Some(Register::DebugCtl);
         }
-        let fields = [
-            (LbrField::From, IA32_LBR_0_FROM_IP),
-            (LbrField::To, IA32_LBR_0_TO_IP),
-            (LbrField::Info, IA32_LBR_0_INFO),
+        let used = self.state.lbrs.depth();
+        kind.register(msr, used).map(Register::Lbr)
+    }
+
+    /// All registers of the LBRs that can be written without clearing the others.
+    pub(super) fn lbr_registers(&self) -> Vec<Register> {
+        let Some(lbrs) = self.config.lbrs else {
+            return Vec::new();
+        };
+        let fields = [LbrField::From, LbrField::To, LbrField::Info];
+        let records = (0..self.state.lbrs.depth().into())
+            .flat_map(|i| fields.map(|field| LbrRegister::Record(field, i)));
+        let controls = [
+            LbrRegister::Select,
+            LbrRegister::Tos,
+            LbrRegister::DebugExtnCtl,
         ];
-        match msr {
-            IA32_LBR_CTL => Some(Register::LbrCtl),
-            IA32_LBR_DEPTH => Some(Register::LbrDepth),
-            _ => fields.into_iter().find_map(|(field, first)| {
-                let index = msr.checked_sub(first)? as usize;
-                let exists = index < self.state.lbrs.depth().into();
-                exists.then_some(Register::Lbr(field, index))
-            }),
+        let all = controls.into_iter().chain(records);
+        let existing = all.filter(|&it| lbrs.kind().writable_bits(it) != 0);
+        existing.map(Register::Lbr).collect()
+    }
+
+    /// The value of a register of the LBRs.
+    pub(super) fn read_lbr(&self, register: LbrRegister) -> u64 {
+        let lbrs = self.config.lbrs;
+        lbrs.map_or(0, |it| self.state.lbrs.read(it.kind(), register))
+    }
+
+    /// Writes a register of the LBRs that can have this value.
+    pub(super) fn write_lbr(&mut self, register: LbrRegister, value: u64) {
+        if let Some(lbrs) = self.config.lbrs {
+            self.state.lbrs.write(lbrs.kind(), register, value);
         }
+    }
+
+    /// Whether a register can have a value without reserved bits, if it is one of the LBRs.
+    pub(super) fn lbrs_accept(&self, register: Register, value: u64) -> bool {
+        match (register, self.config.lbrs) {
+            (Register::Lbr(register), Some(lbrs)) => lbrs.kind().accepts(register, value),
+            _ => true,
+        }
+    }
+
+    /// The bits of DEBUGCTL that can be written, and those that raise #GP, if the LBRs say so.
+    pub(super) fn lbr_debugctl(&self) -> Option<[u64; 2]> {
+        self.config.lbrs?.kind().debugctl()
+    }
+
+    /// The bits of GLOBAL_STATUS that come with the LBRs.
+    pub(super) fn lbr_status_bits(&self) -> u64 {
+        self.config.lbrs.map_or(0, |it| it.kind().status_bits())
     }
 
     /// DEBUGCTL as it is stored: the bit that enables legacy LBRs reads as 0 on a processor with architectural ones.
     pub(super) fn stored_debugctl(&self, value: u64) -> DebugCtl {
         let mut debugctl = DebugCtl(value);
-        if self.has_lbrs() {
+        if self.has_arch_lbrs() {
             debugctl.stop_lbrs();
         }
         debugctl
     }
 
-    /// The bits of a register of the LBRs that can be written.
-    pub(super) fn lbr_writable_bits(field: LbrField) -> u64 {
-        match field {
-            LbrField::From | LbrField::To => u64::MAX,
-            LbrField::Info => INFO,
-        }
-    }
-
-    /// Whether LBR_DEPTH can have this value.
-    pub(super) fn is_lbr_depth(&self, value: u64) -> bool {
-        let depth = u8::try_from(value);
-        depth.is_ok_and(|it| lbr::is_depth(it, self.config.lbr_depth))
-    }
-
-    /// CPUID leaf 1CH (SDM vol. 2A, CPUID, "Last Branch Records Information Leaf"), `None` if there are no
-    /// architectural LBRs.
+    /// CPUID leaf 1CH, `None` if there are no architectural LBRs.
     pub(super) fn leaf_1ch(&self) -> Option<[u32; 4]> {
-        /// EAX: MWAIT can clear the records if it asks for a C-state deeper than C1. All processors that are
-        /// known say so, but here it does not.
-        const DEEP_C_RESET: u32 = 1 << 30;
-        /// EBX: filters of CPLs, filters of kinds, and call-stack mode.
-        const FILTERS: u32 = 0b111;
-        /// ECX: INFO has MISPRED, CYC_CNT and BR_TYPE.
-        const INFO: u32 = 0b111;
-        let depths = lbr::DEPTHS
-            .iter()
-            .filter(|&&it| it <= self.config.lbr_depth);
-        let depths = depths.fold(0, |all, depth| all | (1 << (depth / 8 - 1)));
-        self.has_lbrs()
-            .then_some([DEEP_C_RESET | depths, FILTERS, INFO, 0])
-    }
-}
-
-impl Record {
-    /// One of its registers.
-    pub(super) fn field(&self, field: LbrField) -> u64 {
-        match field {
-            LbrField::From => self.from,
-            LbrField::To => self.to,
-            LbrField::Info => self.info,
-        }
-    }
-
-    /// Writes one of its registers.
-    pub(super) fn set_field(&mut self, field: LbrField, value: u64) {
-        match field {
-            LbrField::From => self.from = value,
-            LbrField::To => self.to = value,
-            LbrField::Info => self.info = value,
+        match self.config.lbrs {
+            Some(Lbrs::Architectural(lbrs)) => Some(lbrs.leaf_1ch()),
+            _ => None,
         }
     }
 }

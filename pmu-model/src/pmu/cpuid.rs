@@ -6,9 +6,8 @@ use super::Pmu;
 use crate::{
     accesses::CPUID_ACCESSES,
     generation,
-    msr::{
-        FW_WRITE, IA32_PERF_CAPABILITIES, LBR_FMT_NONE, PERF_METRICS_AVAILABLE, RDPMC_METRICS_CLEAR,
-    },
+    lbr::Lbrs,
+    msr::{FW_WRITE, IA32_PERF_CAPABILITIES, PERF_METRICS_AVAILABLE, RDPMC_METRICS_CLEAR},
     processor::Report,
     shape::Shape,
 };
@@ -33,11 +32,12 @@ impl Pmu {
             return self.leaf_1ch();
         }
         let [eax, ebx, ecx, edx] = self.cpuid_of_generation(leaf, subleaf)?;
-        let added = match (leaf, subleaf) {
-            (0x23, 0) if self.has_rdpmc_user_disable() => RDPMC_USER_DISABLE_CPUID,
-            _ => 0,
+        let added = match (leaf, subleaf, self.config.lbrs) {
+            (0x23, 0, _) if self.has_rdpmc_user_disable() => [0, RDPMC_USER_DISABLE_CPUID],
+            (0x8000_0022, _, Some(Lbrs::Amd(lbrs))) => lbrs.leaf_8000_0022h(),
+            _ => [0; 2],
         };
-        Some([eax, ebx | added, ecx, edx])
+        Some([eax | added[0], ebx | added[1], ecx, edx])
     }
 
     fn cpuid_of_generation(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
@@ -90,7 +90,10 @@ impl Pmu {
             true => RDPMC_METRICS_CLEAR,
             false => 0,
         };
-        let lbr_format = if self.has_lbrs() { LBR_FMT_NONE } else { 0 };
+        let lbr_format = self
+            .config
+            .lbrs
+            .map_or(0, |it| it.kind().perf_capabilities());
         Some(lbr_format | full_width | metrics | clear)
     }
 }

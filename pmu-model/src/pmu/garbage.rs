@@ -5,7 +5,7 @@
 use super::Pmu;
 use crate::{
     fields::FixedCtrCtrl,
-    msr::{fixed_ctrl, global_status, EventSel, LbrField, Register},
+    msr::{fixed_ctrl, global_status, EventSel, Register},
     pair,
     pmi::{Defect, Foreign},
     shape::{Counter, MAX_FIXED, MAX_GENERAL},
@@ -57,17 +57,16 @@ impl Pmu {
         if self.metrics_fields() > 0 {
             self.write_garbage(Register::PerfMetrics, numbers.next());
         }
-        if self.has_lbrs() {
-            self.write_garbage(Register::LbrCtl, numbers.next());
-            for i in 0..self.state.lbrs.depth().into() {
-                for field in [LbrField::From, LbrField::To, LbrField::Info] {
-                    self.write_garbage(Register::Lbr(field, i), numbers.next());
-                }
+        for register in self.lbr_registers() {
+            let value = numbers.next() & self.writable_bits(register).unwrap_or(0);
+            if self.lbrs_accept(register, value) {
+                self.write(register, value);
             }
         }
         self.write_garbage(Register::GlobalCtrl, numbers.next());
         self.inject_status(numbers.next());
-        let settable = self.writable_bits(Register::GlobalStatusSet).unwrap_or(0);
+        let status = Register::GlobalStatusSet;
+        let settable = self.generation.writable_bits(&shape, status).unwrap_or(0);
         if settable & global_status::CTR_FRZ != 0 && numbers.one_in(2) {
             self.state.global_status.freeze_counters();
         }

@@ -40,7 +40,7 @@ use crate::{
     event::Totals,
     fields::{DebugCtl, FixedCtrCtrl, GlobalCtrl, GlobalStatus},
     generation::Generation,
-    lbr::Lbrs,
+    lbr::LbrState,
     metrics::Metrics,
     msr::EventSel,
     pmi::{Defect, PmiDelivery},
@@ -64,7 +64,7 @@ struct State {
     global_ctrl: GlobalCtrl,
     global_status: GlobalStatus,
     debugctl: DebugCtl,
-    lbrs: Lbrs,
+    lbrs: LbrState,
     /// Of a register that the threads of the core share, the value for which [`Pmu::active`] is
     /// right.
     model_msrs: [u64; MAX_MODEL_MSRS],
@@ -137,7 +137,7 @@ impl Pmu {
             state: State {
                 global_ctrl: GlobalCtrl(generation.reset_global_ctrl(&shape)),
                 pmi: PmiDelivery::new(defect),
-                lbrs: Lbrs::new(config.lbr_depth),
+                lbrs: LbrState::new(config.lbrs.map_or(0, |it| it.depth())),
                 ..State::default()
             },
             active: Vec::with_capacity(MAX_GENERAL + MAX_FIXED),

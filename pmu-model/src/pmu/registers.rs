@@ -6,8 +6,7 @@ use super::Pmu;
 use crate::{
     error::MsrError,
     fields::FixedCtrCtrl,
-    generation,
-    lbr::LbrCtl,
+    generation, lbr,
     metrics::Metrics,
     msr::{fixed_ctrl, EventSel, Register, MSR_PERF_METRICS, PERF_METRICS_BIT},
     processor::{self, Processor},
@@ -61,7 +60,9 @@ impl Pmu {
             .ok_or_else(|| {
                 let of_another_model =
                     self.processor.is_some() && processor::is_model_msr(self.config.vendor, msr);
-                if generation::is_pmu_address(msr) || of_another_model {
+                let knows_lbrs = self.processor.is_some() || self.has_lbrs();
+                let of_other_lbrs = knows_lbrs && lbr::is_lbr_address(msr);
+                if generation::is_pmu_address(msr) || of_another_model || of_other_lbrs {
                     MsrError::GeneralProtection
                 } else {
                     MsrError::NotPmu
@@ -88,13 +89,19 @@ impl Pmu {
     pub(super) fn writable_bits(&self, register: Register) -> Option<u64> {
         match register {
             Register::Model(i) => Some(self.processor?.msr(i).writable),
-            Register::LbrCtl => Some(LbrCtl::ALL),
-            Register::LbrDepth => Some(u64::MAX),
-            Register::Lbr(field, _) => Some(Pmu::lbr_writable_bits(field)),
+            Register::Lbr(lbr) => Some(self.config.lbrs?.kind().writable_bits(lbr)),
+            Register::DebugCtl => self
+                .lbr_debugctl()
+                .map(|[writable, _]| writable)
+                .or_else(|| self.generation.writable_bits(&self.shape, register)),
             Register::PerfMetrics => Some(Metrics::mask(self.metrics_fields())),
             Register::GlobalCtrl | Register::GlobalStatusReset | Register::GlobalStatusSet => {
                 let bits = self.generation.writable_bits(&self.shape, register)?;
-                Some(bits | self.metrics_bit())
+                let of_lbrs = match register {
+                    Register::GlobalCtrl => 0,
+                    _ => self.lbr_status_bits(),
+                };
+                Some(bits | self.metrics_bit() | of_lbrs)
             }
             Register::EventSel(_) if self.has_rdpmc_user_disable() => {
                 let bits = self.generation.writable_bits(&self.shape, register)?;
@@ -107,6 +114,17 @@ impl Pmu {
                 Some(bits | self.metrics_clear().0 | disable)
             }
             _ => self.generation.writable_bits(&self.shape, register),
+        }
+    }
+
+    /// The bits of a register that raise #GP if they are set, given those that can be written. A write ignores
+    /// the others.
+    pub(super) fn must_be_zero(&self, register: Register, writable: u64) -> u64 {
+        match (register, self.config.lbrs, self.lbr_debugctl()) {
+            (Register::Lbr(lbr), Some(lbrs), _) => lbrs.kind().must_be_zero(lbr),
+            (Register::DebugCtl, _, Some([_, must_be_zero])) => must_be_zero,
+            _ if self.generation.ignores_reserved_bits() => 0,
+            _ => !writable,
         }
     }
 }

@@ -87,16 +87,25 @@ impl Pmu {
         }
     }
 
+    /// How a PMI freezes what DEBUGCTL says.
+    fn freeze_on_pmi(&self) -> FreezeOnPmi {
+        match self.lbr_status_bits() {
+            0 => self.generation.freeze_on_pmi(),
+            _ => FreezeOnPmi::Streamlined,
+        }
+    }
+
     /// Freezes what DEBUGCTL says a PMI freezes (SDM vol. 3B, "Freezing LBR and
-    /// Performance Counters on PMI").
+    /// Performance Counters on PMI"; APM vol. 2, "Performance Monitoring Counters", PerfCntrGlobalStatus).
     fn freeze(&mut self) {
         let lbrs = self.state.debugctl.freezes_lbrs();
         let counters = self.state.debugctl.freezes_counters();
-        match self.generation.freeze_on_pmi() {
+        match self.freeze_on_pmi() {
             FreezeOnPmi::Unsupported => {}
             FreezeOnPmi::Legacy => {
                 if lbrs {
                     self.state.debugctl.stop_lbrs();
+                    self.lbrs_changed();
                 }
                 if counters {
                     self.state.global_ctrl = GlobalCtrl::default();

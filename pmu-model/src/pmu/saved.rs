@@ -10,6 +10,7 @@ use super::{Pmu, State};
 use crate::{
     config::Config,
     event::Totals,
+    lbr::Lbrs,
     msr::Register,
     pmi::Defect,
     processor::{Processor, MAX_MODEL_MSRS},
@@ -138,7 +139,10 @@ impl Pmu {
             && state.global_ctrl.0 & !global_ctrl == 0
             && state.global_status.0 & !status == 0
             && state.debugctl.0 & !writable(Register::DebugCtl) == 0
-            && state.lbrs.are_possible(self.config.lbr_depth, cycles)
+            && self.stored_debugctl(state.debugctl.0) == state.debugctl
+            && state
+                .lbrs
+                .are_possible(self.config.lbrs.as_ref().map(Lbrs::kind), cycles)
             && msrs(&state.model_msrs)
             && thread
                 .as_ref()

@@ -11,7 +11,10 @@ use super::{
     Models::{All, Ranges},
     Processor,
 };
-use crate::event::Event;
+use crate::{
+    event::Event,
+    lbr::{AmdLbrs, Lbrs},
+};
 
 const LEGACY: Counters = Counters {
     version: 1,
@@ -37,6 +40,12 @@ const PERF_MON_V2: Counters = Counters {
     version: 3,
     ..PERF_CTR_EXT_CORE
 };
+
+/// LbrExtV2 (APM vol. 2, table "VMCB Layout, State Save Area": 16 pairs of addresses).
+const LBR_STACK: Lbrs = Lbrs::Amd(AmdLbrs {
+    depth: 16,
+    freeze: true,
+});
 
 /// Accesses to the data cache, and misses in the data cache, by prefetches, in the instruction cache, in
 /// the instruction TLB and in the data TLB.
@@ -66,6 +75,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
             (0x16, All),
         ],
         counters: LEGACY,
+        lbrs: None,
         msrs: &[],
         constraints: &[],
         retired: &[],
@@ -74,6 +84,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(0x15, All)],
         counters: PERF_CTR_EXT_CORE,
+        lbrs: None,
         msrs: &[],
         constraints: constraint::FAMILY_15H,
         retired: FAMILY_15H,
@@ -86,6 +97,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
             (0x19, Ranges(&[0..=0x0f, 0x20..=0x5f])),
         ],
         counters: PERF_CTR_EXT_CORE,
+        lbrs: None,
         msrs: &[],
         constraints: &[],
         retired: ZEN_RETIRED,
@@ -97,6 +109,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
             (0x1a, All),
         ],
         counters: PERF_MON_V2,
+        lbrs: Some(LBR_STACK),
         msrs: &[],
         constraints: &[],
         retired: ZEN_RETIRED,

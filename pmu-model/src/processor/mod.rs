@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::ConfigError,
     event::Event,
+    lbr::Lbrs,
     msr::{EventSel, MSR_PERF_METRICS},
     shape::Shape,
     vendor::Vendor,
@@ -90,6 +91,8 @@ pub(crate) struct Processor {
     /// Their families and models.
     signatures: &'static [(u16, Models)],
     counters: Counters,
+    /// The last branch records.
+    lbrs: Option<Lbrs>,
     /// The registers of the PMU that are not architectural.
     msrs: &'static [ModelMsr],
     /// The events that only some general-purpose counters count. The first one that
@@ -208,6 +211,11 @@ impl Processor {
             full_width,
         };
         (version, shape)
+    }
+
+    /// The last branch records.
+    pub(crate) fn lbrs(&self) -> Option<Lbrs> {
+        self.lbrs
     }
 
     /// The number of fields of PERF_METRICS, 0 if it does not exist.

@@ -58,7 +58,8 @@ pub struct PmuConfig {
     /// are low-power ones, and the E before them the other ones. NULL means that the processor
     /// is not a hybrid one.
     pub hybrid: *const c_char,
-    /// Intel's versions 4 to 6: the number of architectural last branch records (LBRs), 0, 8, 16 or 32.
+    /// The number of last branch records (LBRs), 0 if there are none: 8, 16 or 32 architectural ones, on a
+    /// processor with legacy ones 4, 8, 16 or 32, on AMD 1 to 32.
     pub lbr: u8,
     /// What reference cycles are: `instructions`, a function of these, or `tsc`, the cycles of
     /// the time-stamp counter. NULL means the default, `instructions`.
@@ -103,7 +104,7 @@ pub(crate) unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
     let mut pmu = model_config(config, vendor, core_type)
         .map(|config| Config {
             ref_cycles,
-            lbr_depth: lbr,
+            lbrs: config.lbrs_with_depth(lbr),
             ..config
         })
         .and_then(|config| Pmu::with_defect(config, defect))
@@ -251,8 +252,14 @@ fn message(error: ConfigError, vendor: Vendor) -> &'static CStr {
         (Vendor::Intel | Vendor::Zhaoxin, ConfigError::Width) => c"pmu-width must be 32 to 48",
         (Vendor::Amd | Vendor::Hygon, ConfigError::Width) => c"pmu-width must be 48 on AMD",
         (_, ConfigError::FullWidth) => c"pmu-full-width=on is for Intel only",
-        (_, ConfigError::LbrDepth) => c"pmu-lbr must be 0, 8, 16 or 32",
-        (_, ConfigError::LbrVersion) => c"pmu-lbr needs version 4, 5 or 6 of Intel's PMU",
+        (Vendor::Amd | Vendor::Hygon, ConfigError::LbrDepth) => c"pmu-lbr must be 0 to 32 on AMD",
+        (_, ConfigError::LbrDepth) => {
+            c"pmu-lbr must be 0, 8, 16 or 32; legacy LBRs can be 4, too, and up to Silvermont 4 or 8"
+        }
+        (_, ConfigError::LbrVersion) => {
+            c"pmu-lbr needs a processor with legacy LBRs and pmu-version 2 or later, or otherwise \
+              pmu-version 4, 5 or 6, on AMD 3"
+        }
         (_, ConfigError::Status) => {
             c"pmu-fault=status: must name bits of existing counters, and needs pmu-version 2 or \
               later, on AMD 3"

@@ -92,12 +92,14 @@ pub const PMU_KIND_INDIRECT_JUMP: u8 = 1;
 pub const PMU_KIND_RELATIVE_JUMP: u8 = 2;
 /// A near call of an address in a register or in memory.
 pub const PMU_KIND_INDIRECT_CALL: u8 = 3;
-/// A near call by a displacement, but for a call of the next instruction, which is not reported.
+/// A near call by a displacement, but for a call of the next instruction.
 pub const PMU_KIND_RELATIVE_CALL: u8 = 4;
 /// A near return.
 pub const PMU_KIND_RETURN: u8 = 5;
 /// Everything else that changes RIP, but for debug exceptions, which are not reported.
 pub const PMU_KIND_OTHER: u8 = 6;
+/// A near call of the next instruction.
+pub const PMU_KIND_CALL_OF_NEXT: u8 = 7;
 
 const _: () = {
     use BranchKind::*;
@@ -108,6 +110,7 @@ const _: () = {
     assert!(PMU_KIND_RELATIVE_CALL == RelativeCall as u8);
     assert!(PMU_KIND_RETURN == Return as u8);
     assert!(PMU_KIND_OTHER == Other as u8);
+    assert!(PMU_KIND_CALL_OF_NEXT == CallOfNext as u8);
 };
 
 /// Result of an access: success.
@@ -248,6 +251,12 @@ pub extern "C" fn pmu_retire(pmu: &mut PmuBridge, delta: &PmuCounts) {
 
 /// Whether there are architectural LBRs: CPUID.(7,0):EDX.ARCH_LBR.
 #[no_mangle]
+pub extern "C" fn pmu_has_arch_lbrs(pmu: &PmuBridge) -> bool {
+    pmu.0.has_arch_lbrs()
+}
+
+/// Whether there are LBRs of any kind: pmu_debug_exception() must be called.
+#[no_mangle]
 pub extern "C" fn pmu_has_lbrs(pmu: &PmuBridge) -> bool {
     pmu.0.has_lbrs()
 }
@@ -260,8 +269,8 @@ pub extern "C" fn pmu_branch_filter(pmu: &PmuBridge, filter: &mut MaybeUninit<[u
 }
 
 /// How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
-/// pmu_retire(), pmu_branch() need not be told of earlier ones. At most PMU_LAST_BRANCHES, or 0 if all
-/// matter. It may change as the filter may.
+/// pmu_retire(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
+/// most PMU_LAST_BRANCHES, or 0 if all matter. It may change as the filter may.
 #[no_mangle]
 pub extern "C" fn pmu_last_branches(pmu: &PmuBridge) -> u32 {
     pmu.0.last_branches().unwrap_or(0) as u32
@@ -269,6 +278,13 @@ pub extern "C" fn pmu_last_branches(pmu: &PmuBridge) -> u32 {
 
 /// The largest result of pmu_last_branches().
 pub const PMU_LAST_BRANCHES: u32 = 33;
+
+/// So many branches that pmu_branch_filter() has were taken, and do not matter for pmu_last_branches(). Call
+/// it before pmu_branch() is told of those that do.
+#[no_mangle]
+pub extern "C" fn pmu_skip_branches(pmu: &mut PmuBridge, branches: u64) {
+    pmu.0.skip_branches(branches);
+}
 
 /// Records a branch that was taken since the last pmu_retire(), if pmu_branch_filter() has it. Branches
 /// are told in the order in which they were taken.

@@ -6,6 +6,7 @@
 //! same PMU. What a PMU has is in the files beside this one, and in `constraint.rs`.
 
 mod counters;
+mod lbrs;
 mod msrs;
 mod retired;
 
@@ -15,6 +16,7 @@ use super::{constraint, Models::These, Processor};
 pub(super) const COYOTE_COVE: Processor = Processor {
     signatures: &[(18, These(&[0x01, 0x03]))],
     counters: counters::PANTHER_COVE,
+    lbrs: lbrs::ARCHITECTURAL,
     msrs: &msrs::PANTHER_COVE_MSRS,
     constraints: constraint::PANTHER_COVE,
     retired: retired::PANTHER_COVE,
@@ -24,6 +26,7 @@ pub(super) const COYOTE_COVE: Processor = Processor {
 pub(super) const ARCTIC_WOLF: Processor = Processor {
     signatures: &[],
     counters: counters::DARKMONT,
+    lbrs: lbrs::ARCHITECTURAL,
     msrs: &msrs::ARCTIC_WOLF_MSRS,
     constraints: constraint::ARCTIC_WOLF,
     retired: retired::ARCTIC_WOLF,
@@ -33,15 +36,27 @@ pub(super) const ARCTIC_WOLF: Processor = Processor {
 const LION_COVE_PROCESSOR: Processor = Processor {
     signatures: &[(6, These(&[0xbd, 0xc5, 0xc6]))],
     counters: counters::LION_COVE,
+    lbrs: lbrs::ARCHITECTURAL,
     msrs: &msrs::both_ocr(0xfff_ffff_ffff),
     constraints: constraint::LION_COVE,
     retired: retired::LION_COVE,
+};
+
+/// Goldmont.
+const GOLDMONT_PROCESSOR: Processor = Processor {
+    signatures: &[(6, These(&[0x5c, 0x5f]))],
+    counters: counters::GOLDMONT,
+    lbrs: lbrs::GOLDMONT,
+    msrs: &msrs::atom_rsp(0x76_0005_ffbf, 0x36_0005_ffbf),
+    constraints: &[],
+    retired: retired::GOLDMONT,
 };
 
 /// Darkmont.
 const DARKMONT_PROCESSOR: Processor = Processor {
     signatures: &[(6, These(&[0xdd]))],
     counters: counters::DARKMONT,
+    lbrs: lbrs::ARCHITECTURAL,
     msrs: &msrs::CRESTMONT_MSRS,
     constraints: &[],
     retired: retired::PANTHER_COVE,
@@ -61,6 +76,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x0e]))],
         counters: counters::CORE,
+        lbrs: None,
         msrs: &[],
         constraints: constraint::CORE,
         retired: &[],
@@ -69,6 +85,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x0f, 0x16, 0x17, 0x1d]))],
         counters: counters::CORE_2,
+        lbrs: lbrs::CORE_2,
         msrs: &[],
         constraints: constraint::CORE_2,
         retired: &[],
@@ -77,6 +94,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x1a, 0x1e, 0x1f, 0x2e]))],
         counters: counters::NEHALEM,
+        lbrs: lbrs::NEHALEM,
         msrs: &[
             msrs::offcore_rsp_0(0xffff)
                 .with(msrs::OFFCORE_NEHALEM)
@@ -90,6 +108,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x25, 0x2c, 0x2f]))],
         counters: counters::NEHALEM,
+        lbrs: lbrs::NEHALEM,
         msrs: &[
             msrs::offcore_rsp_0(0xffff)
                 .with(msrs::OFFCORE_NEHALEM)
@@ -106,6 +125,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x2a]))],
         counters: counters::SANDY_BRIDGE,
+        lbrs: lbrs::NEHALEM,
         msrs: &msrs::SANDY_BRIDGE_MSRS,
         constraints: constraint::SANDY_BRIDGE,
         retired: retired::SANDY_BRIDGE,
@@ -113,6 +133,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x2d]))],
         counters: counters::SANDY_BRIDGE,
+        lbrs: lbrs::NEHALEM,
         msrs: &msrs::SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::SANDY_BRIDGE,
         retired: retired::SANDY_BRIDGE,
@@ -121,6 +142,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x3a]))],
         counters: counters::SANDY_BRIDGE,
+        lbrs: lbrs::NEHALEM,
         msrs: &msrs::SANDY_BRIDGE_MSRS,
         constraints: constraint::IVY_BRIDGE,
         retired: retired::SANDY_BRIDGE,
@@ -128,6 +150,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x3e]))],
         counters: counters::SANDY_BRIDGE,
+        lbrs: lbrs::NEHALEM,
         msrs: &msrs::SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::IVY_BRIDGE,
         retired: retired::SANDY_BRIDGE,
@@ -136,6 +159,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x3c, 0x3f, 0x45, 0x46]))],
         counters: counters::SANDY_BRIDGE,
+        lbrs: lbrs::HASWELL,
         msrs: &msrs::SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::HASWELL,
         retired: retired::SANDY_BRIDGE,
@@ -144,6 +168,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x3d, 0x47, 0x4f, 0x56]))],
         counters: counters::SANDY_BRIDGE,
+        lbrs: lbrs::HASWELL,
         msrs: &msrs::SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::BROADWELL,
         retired: retired::SANDY_BRIDGE,
@@ -152,6 +177,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x4e, 0x55, 0x5e, 0x8e, 0x9e, 0xa5, 0xa6]))],
         counters: counters::SKYLAKE,
+        lbrs: lbrs::SKYLAKE,
         msrs: &msrs::both_offcore_rsp(0x3f_ffff_8fff, [msrs::LD_LAT, msrs::FRONTEND_SKYLAKE]),
         constraints: constraint::SKYLAKE,
         retired: retired::SANDY_BRIDGE,
@@ -160,6 +186,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7]))],
         counters: counters::ICE_LAKE,
+        lbrs: lbrs::SKYLAKE,
         msrs: &msrs::both_offcore_rsp(0x3f_ffff_bfff, [msrs::LD_LAT, msrs::FRONTEND_SKYLAKE]),
         constraints: constraint::ICE_LAKE,
         retired: retired::ICE_LAKE,
@@ -173,6 +200,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
             (6, These(&[0x97, 0x9a, 0xb7, 0xba, 0xbf, 0xaa, 0xac, 0xb5])),
         ],
         counters: counters::GOLDEN_COVE,
+        lbrs: lbrs::ARCHITECTURAL,
         msrs: &msrs::both_ocr(0x3f_ffff_ffff),
         constraints: constraint::GOLDEN_COVE,
         retired: retired::GOLDEN_COVE,
@@ -195,6 +223,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x1c, 0x26, 0x27, 0x35, 0x36]))],
         counters: counters::BONNELL,
+        lbrs: lbrs::BONNELL,
         msrs: &[],
         constraints: &[],
         retired: &[],
@@ -203,22 +232,23 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x37, 0x4a, 0x4c, 0x4d, 0x5a, 0x75]))],
         counters: counters::SILVERMONT,
+        lbrs: lbrs::SILVERMONT,
         msrs: &msrs::atom_rsp(0x76_8005_ffff, 0x36_8005_ffff),
         constraints: &[],
         retired: retired::SILVERMONT,
     },
-    // Goldmont and Goldmont Plus.
+    GOLDMONT_PROCESSOR,
+    // Goldmont Plus.
     Processor {
-        signatures: &[(6, These(&[0x5c, 0x5f, 0x7a]))],
-        counters: counters::GOLDMONT,
-        msrs: &msrs::atom_rsp(0x76_0005_ffbf, 0x36_0005_ffbf),
-        constraints: &[],
-        retired: retired::GOLDMONT,
+        signatures: &[(6, These(&[0x7a]))],
+        lbrs: lbrs::GOLDMONT_PLUS,
+        ..GOLDMONT_PROCESSOR
     },
     // Tremont.
     Processor {
         signatures: &[(6, These(&[0x86, 0x96, 0x9c]))],
         counters: counters::TREMONT,
+        lbrs: lbrs::GOLDMONT_PLUS,
         msrs: &msrs::atom_rsp(0x800f_f0ff_ffff_9fff, 0x000f_f0ff_ffff_9fff),
         constraints: &[],
         retired: retired::TREMONT,
@@ -227,6 +257,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0xbe]))],
         counters: counters::GRACEMONT,
+        lbrs: lbrs::ARCHITECTURAL,
         msrs: &msrs::GRACEMONT_MSRS,
         constraints: &[],
         retired: retired::GRACEMONT,
@@ -235,6 +266,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0xaf, 0xb6]))],
         counters: counters::CRESTMONT,
+        lbrs: lbrs::ARCHITECTURAL,
         msrs: &msrs::CRESTMONT_MSRS,
         constraints: &[],
         retired: retired::GRACEMONT,
@@ -245,6 +277,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0x57, 0x85]))],
         counters: counters::SILVERMONT,
+        lbrs: lbrs::KNIGHTS_LANDING,
         msrs: &msrs::unit_mask_rsp(0x79_9ffb_b6e7, 0x39_9ffb_ffe7),
         constraints: &[],
         retired: retired::KNIGHTS_LANDING,
