@@ -5,12 +5,12 @@
 
 mod accesses;
 mod amd;
-mod branches;
 mod counting;
 mod defects;
 mod garbage;
 mod kinds;
 mod layers;
+mod lbr;
 mod metrics;
 mod nehalem;
 mod operations;
