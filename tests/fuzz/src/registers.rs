@@ -7,11 +7,11 @@
 //! that was saved.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use pmu_model::{msr::*, Config, Defect, Mode, PmiFault, Pmu, Retired};
+use pmu_model::{msr::*, Branch, BranchKind, Config, Defect, Mode, PmiFault, Pmu, Retired};
 use std::ops::RangeInclusive;
 
 /// Where the registers of all PMUs are.
-const ADDRESSES: [RangeInclusive<u32>; 18] = [
+const ADDRESSES: [RangeInclusive<u32>; 28] = [
     IA32_PMC0..=IA32_PMC0 + 8,
     IA32_PERFEVTSEL0..=IA32_PERFEVTSEL0 + 8,
     MSR_OFFCORE_RSP_0..=MSR_OFFCORE_RSP_1,
@@ -29,6 +29,16 @@ const ADDRESSES: [RangeInclusive<u32>; 18] = [
     K7_PERF_CTL0..=K7_PERF_CTR0 + 4,
     PERF_CTL0..=PERF_CTL0 + 31,
     PERF_CNTR_GLOBAL_STATUS..=PERF_CNTR_GLOBAL_STATUS_SET + 1,
+    MSR_LASTBRANCH_0_FROM_IP_LOW..=MSR_LASTBRANCH_0_FROM_IP_LOW + 8,
+    MSR_LASTBRANCH_0_TO_IP_LOW..=MSR_LASTBRANCH_0_TO_IP_LOW + 8,
+    MSR_LBR_SELECT..=MSR_LASTBRANCH_TOS,
+    MSR_LASTBRANCH_0_FROM_IP..=MSR_LASTBRANCH_0_TO_IP + 32,
+    MSR_LBR_INFO_0..=MSR_LBR_INFO_0 + 32,
+    IA32_LBR_0_INFO..=IA32_LBR_0_INFO + 32,
+    IA32_LBR_CTL..=IA32_LBR_DEPTH,
+    IA32_LBR_0_FROM_IP..=IA32_LBR_0_FROM_IP + 32,
+    LAST_BRANCH_STACK_SELECT..=DEBUG_EXTN_CTL,
+    LAST_BRANCH_STACK_FROM_IP_0..=LAST_BRANCH_STACK_FROM_IP_0 + 64,
     0..=u32::MAX,
 ];
 
@@ -45,6 +55,9 @@ enum Operation {
     Inject(Fault),
     InjectStatus(u64),
     Svm(bool, bool),
+    Branch(u8, [u64; 2], [bool; 2]),
+    SkipBranches(u64),
+    DebugException,
     Reset,
     SaveAndRestore,
 }
@@ -200,6 +213,9 @@ pub fn check(u: &mut Unstructured<'_>) -> Result<()> {
         config.shape.width = u.int_in_range(31..=49)?;
         config.shape.full_width = u.arbitrary()?;
     }
+    if u.ratio(1, 4)? {
+        config.lbrs = config.lbrs_with_depth(u.int_in_range(0..=33)?);
+    }
     let Some(mut twins) = Twins::new(config, defect(u)?) else {
         return Ok(());
     };
@@ -215,7 +231,13 @@ pub fn check(u: &mut Unstructured<'_>) -> Result<()> {
         twins.each(|pmu| {
             let budgets = Mode::ALL.map(|mode| pmu.budget(mode));
             assert!(budgets[0][0] >= 1 && budgets[1][1] >= 1);
-            let seen = (pmu.counting(), pmu.counts_details());
+            let branches = Mode::ALL.map(|mode| pmu.branch_filter(mode));
+            let seen = (
+                pmu.counting(),
+                pmu.counts_details(),
+                branches,
+                pmu.last_branches(),
+            );
             (budgets, seen, pmu.tsc_until_overflow())
         });
     }
@@ -285,6 +307,19 @@ fn apply(u: &mut Unstructured<'_>, twins: &mut Twins) -> Result<()> {
         }
         Operation::InjectStatus(bits) => twins.each(|pmu| pmu.inject_status(bits)),
         Operation::Svm(enabled, guest) => twins.each(|pmu| pmu.set_svm(enabled, guest)),
+        Operation::Branch(kind, [from, to], kernel) => {
+            let branch = Branch {
+                kind: BranchKind::ALL[usize::from(kind) % BranchKind::ALL.len()],
+                from,
+                to,
+                modes: kernel.map(|it| if it { Mode::Kernel } else { Mode::User }),
+                retires: true,
+                retired: [Retired::default(); 2],
+            };
+            twins.each(|pmu| pmu.branch(&branch));
+        }
+        Operation::SkipBranches(branches) => twins.each(|pmu| pmu.skip_branches(branches)),
+        Operation::DebugException => twins.each(Pmu::debug_exception),
         Operation::Reset => {
             let new = Pmu::with_defect(twins.config, twins.defect).unwrap();
             twins.each(|pmu| {
