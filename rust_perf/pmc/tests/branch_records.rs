@@ -47,9 +47,10 @@ struct Recorder {
 
 impl Recorder {
     fn new(depth: u8) -> Self {
+        let config = config(5, 8, 4, 48);
         let config = Config {
-            lbr_depth: depth,
-            ..config(5, 8, 4, 48)
+            lbrs: config.lbrs_with_depth(depth),
+            ..config
         };
         Recorder {
             driven: Driven::new(config),

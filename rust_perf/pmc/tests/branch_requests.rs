@@ -52,9 +52,10 @@ fn the_deepest_depth_is_used() {
 fn cpus_of_version_4_and_later_have_them() {
     for version in 4..=6 {
         for depth in [0, 8, 32] {
+            let config = config(version, 8, 3, 48);
             let config = Config {
-                lbr_depth: depth,
-                ..config(version, 8, 3, 48)
+                lbrs: config.lbrs_with_depth(depth),
+                ..config
             };
             let cpu = Cpu::new(config);
             let found = cpu.detect().unwrap().lbr.map_or(0, |it| it.depth);

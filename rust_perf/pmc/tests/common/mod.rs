@@ -76,7 +76,7 @@ impl Cpu {
                 ..CpuidLeaf::default()
             },
             (7, 0) => CpuidLeaf {
-                edx: (u32::from(pmu.hybrid()) << 15) | (u32::from(pmu.has_lbrs()) << 19),
+                edx: (u32::from(pmu.hybrid()) << 15) | (u32::from(pmu.has_arch_lbrs()) << 19),
                 ..CpuidLeaf::default()
             },
             (7, 1) => CpuidLeaf {
