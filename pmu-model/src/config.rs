@@ -64,11 +64,12 @@ impl Config {
         })
     }
 
-    /// The PMU of a processor, `None` if the table of processors does not have it. `smt`
+    /// The PMU of a processor with its LBRs, `None` if the table of processors does not have it. `smt`
     /// says whether two logical processors share a core, and with some processors its
     /// counters, too.
     pub fn of_processor(vendor: Vendor, signature: Signature, smt: bool) -> Option<Config> {
-        let (version, shape) = processor::find(vendor, signature)?.pmu(smt);
+        let processor = processor::find(vendor, signature)?;
+        let (version, shape) = processor.pmu(smt);
         Some(Config {
             vendor,
             version,
@@ -76,7 +77,7 @@ impl Config {
             core_type: None,
             shape,
             ref_cycles: RefCycles::default(),
-            lbrs: None,
+            lbrs: processor.lbrs(),
         })
     }
 
@@ -101,7 +102,8 @@ impl Config {
         core_type: CoreType,
     ) -> Result<Config, ConfigError> {
         let core = processor::find_core(vendor, signature, core_type)?;
-        let (version, shape) = core.processor()?.pmu(false);
+        let processor = core.processor()?;
+        let (version, shape) = processor.pmu(false);
         Ok(Config {
             vendor,
             version,
@@ -109,7 +111,7 @@ impl Config {
             core_type: Some(core_type),
             shape,
             ref_cycles: RefCycles::default(),
-            lbrs: None,
+            lbrs: processor.lbrs(),
         })
     }
 

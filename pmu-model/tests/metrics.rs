@@ -155,7 +155,7 @@ fn no_metrics_without_the_counter_of_slots_or_a_processor() {
         let mut config = processor(6, model);
         config.shape.fixed = 3;
         let pmu = Pmu::new(config).unwrap();
-        assert_eq!(pmu.perf_capabilities(), Some(FW_WRITE));
+        assert_eq!(pmu.perf_capabilities(), Some(FW_WRITE | LBR_FMT_NONE));
         assert_eq!(pmu.rdmsr(MSR_PERF_METRICS), GP);
     }
     let pmu = Pmu::new(Config::new(Vendor::Intel, 5).unwrap()).unwrap();

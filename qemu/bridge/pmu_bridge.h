@@ -93,6 +93,11 @@
 #define PMU_FIXED_DEFAULT 255
 
 /**
+ * PmuConfig.lbr: the default.
+ */
+#define PMU_LBR_DEFAULT 255
+
+/**
  * The PMU of one vCPU.
  */
 typedef struct PmuBridge PmuBridge;
@@ -169,7 +174,8 @@ typedef struct PmuConfig {
   const char *hybrid;
   /**
    * The number of last branch records (LBRs), 0 if there are none: 8, 16 or 32 architectural ones, on a
-   * processor with legacy ones 4, 8, 16 or 32, on AMD 1 to 32.
+   * processor with legacy ones 4, 8, 16 or 32, on AMD 1 to 32. PMU_LBR_DEFAULT means those of the processor, if
+   * the version can have them. Without a processor that the model knows, there are none then.
    */
   uint8_t lbr;
   /**

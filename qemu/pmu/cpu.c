@@ -99,9 +99,8 @@ static bool is_default(const X86PMUProperties *p)
 {
     return !p->version && !p->counters && !p->counter_mask &&
            p->fixed == PMU_FIXED_DEFAULT && !p->width &&
-           p->full_width == ON_OFF_AUTO_AUTO && !p->lbr && !p->hybrid &&
-           !p->ref_cycles &&
-           !p->fault && !p->count_accesses;
+           p->full_width == ON_OFF_AUTO_AUTO && p->lbr == PMU_LBR_DEFAULT &&
+           !p->hybrid && !p->ref_cycles && !p->fault && !p->count_accesses;
 }
 
 bool x86_pmu_realize(X86CPU *cpu, Error **errp)

@@ -57,7 +57,7 @@ typedef struct X86PMUState {
 
 /*
  * The properties of a PMU: see PmuConfig in pmu_bridge.h.  0 is the default,
- * 0xff for fixed.
+ * 0xff for fixed and lbr.
  */
 typedef struct X86PMUProperties {
     uint8_t version;
@@ -83,7 +83,7 @@ typedef struct X86PMUProperties {
     DEFINE_PROP_UINT8("pmu-width", X86CPU, pmu_properties.width, 0), \
     DEFINE_PROP_ON_OFF_AUTO("pmu-full-width", X86CPU, \
                             pmu_properties.full_width, ON_OFF_AUTO_AUTO), \
-    DEFINE_PROP_UINT8("pmu-lbr", X86CPU, pmu_properties.lbr, 0), \
+    DEFINE_PROP_UINT8("pmu-lbr", X86CPU, pmu_properties.lbr, 0xff), \
     DEFINE_PROP_STRING("pmu-hybrid", X86CPU, pmu_properties.hybrid), \
     DEFINE_PROP_STRING("pmu-ref-cycles", X86CPU, pmu_properties.ref_cycles), \
     DEFINE_PROP_STRING("pmu-fault", X86CPU, pmu_properties.fault), \

@@ -52,7 +52,11 @@ impl Pmu {
         let models = (0..models).map(Register::Model);
         let others = [Register::FixedCtrCtrl, Register::DebugCtl];
         for register in models.chain(others) {
-            self.write_garbage(register, numbers.next());
+            let value = numbers.next();
+            // AMD's DebugCtl, which comes with the LBRs, stays 0: Linux warns of counters that are frozen.
+            if register != Register::DebugCtl || self.lbr_debugctl().is_none() {
+                self.write_garbage(register, value);
+            }
         }
         if self.metrics_fields() > 0 {
             self.write_garbage(Register::PerfMetrics, numbers.next());
@@ -63,6 +67,8 @@ impl Pmu {
                 self.write(register, value);
             }
         }
+        // No driver stops the recording of branches that it does not use, and a guest would be slow all the time.
+        self.debug_exception();
         self.write_garbage(Register::GlobalCtrl, numbers.next());
         self.inject_status(numbers.next());
         let status = Register::GlobalStatusSet;

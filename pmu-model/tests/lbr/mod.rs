@@ -34,10 +34,8 @@ fn processor(vendor: Vendor, family: u16, model: u8) -> Config {
         stepping: 11,
     };
     let config = Config::of_processor(vendor, signature, false).unwrap();
-    Config {
-        lbrs: config.lbrs_of_processor(),
-        ..config
-    }
+    assert_eq!(config.lbrs, config.lbrs_of_processor());
+    config
 }
 
 fn intel(model: u8) -> Config {

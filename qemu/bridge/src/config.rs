@@ -59,7 +59,8 @@ pub struct PmuConfig {
     /// is not a hybrid one.
     pub hybrid: *const c_char,
     /// The number of last branch records (LBRs), 0 if there are none: 8, 16 or 32 architectural ones, on a
-    /// processor with legacy ones 4, 8, 16 or 32, on AMD 1 to 32.
+    /// processor with legacy ones 4, 8, 16 or 32, on AMD 1 to 32. PMU_LBR_DEFAULT means those of the processor, if
+    /// the version can have them. Without a processor that the model knows, there are none then.
     pub lbr: u8,
     /// What reference cycles are: `instructions`, a function of these, or `tsc`, the cycles of
     /// the time-stamp counter. NULL means the default, `instructions`.
@@ -73,6 +74,8 @@ pub struct PmuConfig {
 
 /// PmuConfig.fixed: the default.
 pub const PMU_FIXED_DEFAULT: u8 = 0xff;
+/// PmuConfig.lbr: the default.
+pub const PMU_LBR_DEFAULT: u8 = 0xff;
 
 /// Creates the PMU, or fails with a message that names QEMU's property.
 ///
@@ -104,7 +107,10 @@ pub(crate) unsafe fn create(config: &PmuConfig) -> Result<Pmu, &'static CStr> {
     let mut pmu = model_config(config, vendor, core_type)
         .map(|config| Config {
             ref_cycles,
-            lbrs: config.lbrs_with_depth(lbr),
+            lbrs: match lbr {
+                PMU_LBR_DEFAULT => config.lbrs_of_processor(),
+                depth => config.lbrs_with_depth(depth),
+            },
             ..config
         })
         .and_then(|config| Pmu::with_defect(config, defect))

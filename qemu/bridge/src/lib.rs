@@ -25,7 +25,7 @@ use std::{
 
 use pmu_model::{Branch, BranchKind, GeneralProtection, Mode, MsrError, Pmu, RefCycles, Retired};
 
-pub use config::{PmuConfig, PMU_FIXED_DEFAULT};
+pub use config::{PmuConfig, PMU_FIXED_DEFAULT, PMU_LBR_DEFAULT};
 pub use state::{pmu_restore, pmu_save};
 
 /// The PMU of one vCPU.

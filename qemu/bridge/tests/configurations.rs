@@ -270,6 +270,75 @@ fn threads_of_a_core_share_registers() {
     assert_eq!(values.collect::<Vec<_>>(), [3, 3, 3, 3, 0, 0, 0, 0]);
 }
 
+/// The number of records of a PMU, and the format in PERF_CAPABILITIES.
+fn lbrs(config: &PmuConfig) -> Option<(u32, u64)> {
+    const PERF_CAPABILITIES: u32 = 0x345;
+    let pmu = create(config).unwrap();
+    let format = match rdmsr(&pmu, PERF_CAPABILITIES) {
+        (PMU_OK, value) => value & 0x3f,
+        _ => 0,
+    };
+    // Each has so many records, and one more that matters for cycles.
+    pmu_has_lbrs(&pmu).then(|| (pmu_last_branches(&pmu) - 1, format))
+}
+
+#[test]
+fn branch_records() {
+    let intel = |model, version, lbr| PmuConfig {
+        family: 6,
+        model,
+        version,
+        lbr,
+        ..INTEL
+    };
+    let default = PMU_LBR_DEFAULT;
+    for (model, version, lbr, expected) in [
+        (0x5e, 0, default, Some((32, 5))),
+        (0x5e, 4, default, Some((32, 5))),
+        (0x5e, 3, default, Some((32, 5))),
+        (0x5e, 1, default, None),
+        (0x5e, 0, 0, None),
+        (0x5e, 0, 8, Some((8, 5))),
+        (0x17, 0, default, Some((4, 2))),
+        (0x0e, 0, default, None),
+        (0x8f, 0, default, Some((32, 0x3f))),
+        (0x8f, 0, 16, Some((16, 0x3f))),
+        (0x8f, 3, default, None),
+        // It is none in particular.
+        (0xff, 0, default, None),
+        (0xff, 0, 32, Some((32, 0x3f))),
+    ] {
+        let found = lbrs(&intel(model, version, lbr));
+        assert_eq!(found, expected, "{model:#x}, version {version}: {lbr}");
+    }
+    for cpu in 0..4 {
+        let hybrid = hybrid(c"2", 0x97, cpu);
+        assert_eq!(lbrs(&hybrid), Some((32, 0x3f)));
+        assert_eq!(lbrs(&PmuConfig { lbr: 0, ..hybrid }), None);
+    }
+    let zen_4 = PmuConfig {
+        family: 0x19,
+        model: 0x11,
+        ..AMD
+    };
+    let zen_3 = PmuConfig { model: 1, ..zen_4 };
+    assert_eq!(lbrs(&zen_4), Some((16, 0)));
+    assert_eq!(lbrs(&PmuConfig { lbr: 4, ..zen_4 }), Some((4, 0)));
+    assert_eq!(lbrs(&zen_3), None);
+    assert_eq!(lbrs(&AMD), None);
+    for config in [
+        intel(0x8f, 3, 32),
+        intel(0xff, 3, 32),
+        intel(0x5e, 0, 5),
+        intel(0x17, 0, 16),
+        PmuConfig { lbr: 16, ..zen_3 },
+        PmuConfig { lbr: 33, ..zen_4 },
+    ] {
+        let error = create(&config).unwrap_err();
+        assert!(error.contains("pmu-lbr"), "{error}");
+    }
+}
+
 #[test]
 fn leaf_23h() {
     let config = PmuConfig {

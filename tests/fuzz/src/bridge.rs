@@ -107,7 +107,10 @@ fn create(u: &mut Unstructured<'_>) -> Result<Option<Box<PmuBridge>>> {
         },
         width: rarely(u)?,
         full_width: rarely(u)?,
-        lbr: rarely(u)?,
+        lbr: match u.ratio(1, 8)? {
+            true => u.arbitrary()?,
+            false => PMU_LBR_DEFAULT,
+        },
         general_mask: rarely(u)?.into(),
         cpus,
         cpu: u.int_in_range(0..=cpus - 1)?,

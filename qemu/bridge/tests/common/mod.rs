@@ -25,7 +25,7 @@ pub const INTEL: PmuConfig = PmuConfig {
     fixed: PMU_FIXED_DEFAULT,
     width: 0,
     full_width: 0,
-    lbr: 0,
+    lbr: PMU_LBR_DEFAULT,
     cpus: 1,
     cpu: 0,
     hybrid: ptr::null(),

@@ -41,6 +41,7 @@ pub fn detected(suite: &Suite, core_type: Option<CoreType>) -> Option<Capabiliti
     for (leaf, subleaf) in [
         (0xa, 0),
         (0x1a, 0),
+        (0x1c, 0),
         (0x23, 0),
         (0x23, 1),
         (0x23, 3),
@@ -50,7 +51,7 @@ pub fn detected(suite: &Suite, core_type: Option<CoreType>) -> Option<Capabiliti
             cpuid = cpuid.with(leaf, subleaf, registers);
         }
     }
-    let declared = u32::from(pmu.hybrid()) << 15;
+    let declared = (u32::from(pmu.hybrid()) << 15) | (u32::from(pmu.has_arch_lbrs()) << 19);
     cpuid = cpuid.with(7, 0, [0, 0, 0, declared]);
     cpuid = cpuid.with(7, 1, [u32::from(pmu.perfmon_ext()) << 8, 0, 0, 0]);
     if pmu.perfctr_core() {
