@@ -153,8 +153,8 @@ impl Config {
         Ok(generation)
     }
 
-    /// Whether the version can have LBRs of this kind. The architectural ones need the bits of GLOBAL_STATUS that
-    /// freeze them, and the legacy ones need DEBUGCTL.
+    /// Whether the version can have LBRs of this kind. The architectural ones need the bits of GLOBAL_STATUS
+    /// that freeze them, and the legacy ones need DEBUGCTL.
     fn can_have(&self, lbrs: &Lbrs) -> bool {
         let freeze = generation::select(self.vendor, self.version).map(|it| it.freeze_on_pmi());
         match lbrs {
@@ -171,8 +171,8 @@ impl Config {
         self.processor()?.lbrs().filter(|it| self.can_have(it))
     }
 
-    /// So many LBRs, `None` if `depth` is 0. They are of the kind of the processor, or else of the one that CPUID
-    /// describes.
+    /// So many LBRs, `None` if `depth` is 0. They are of the kind of the processor, or else of the one that
+    /// CPUID describes.
     pub fn lbrs_with_depth(&self, depth: u8) -> Option<Lbrs> {
         let described = match self.vendor.is_amd() {
             true => Lbrs::Amd(AmdLbrs {

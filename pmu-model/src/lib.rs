@@ -41,9 +41,9 @@
 //!
 //! # What is not modelled
 //!
-//! - Intel: PEBS and the debug store, last exception records, Processor Trace, uncore counters, and auto counter
-//!   reload. AnyThread has no effect: [`SmtCore`] has all that the threads of a core share. The status bits of
-//!   these features can be set and cleared by WRMSR where the version has them.
+//! - Intel: PEBS and the debug store, last exception records, Processor Trace, uncore counters, and auto
+//!   counter reload. AnyThread has no effect: [`SmtCore`] has all that the threads of a core share. The status
+//!   bits of these features can be set and cleared by WRMSR where the version has them.
 //! - AMD: IBS, the northbridge's and the L3's counters, and the single last branch record of DebugCtl.LBR.
 //!
 //! # No definitions shared with the driver

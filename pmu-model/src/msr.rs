@@ -299,8 +299,8 @@ pub const PMI_IN_USE: u64 = 1 << 63;
 
 /// PERF_CAPABILITIES: the general-purpose counters have aliases for full-width writes.
 pub const FW_WRITE: u64 = 1 << 13;
-/// PERF_CAPABILITIES, bits 5:0, the format of the legacy LBRs: there are none. Processors with architectural LBRs
-/// say so; one without any LBRs has 0 here.
+/// PERF_CAPABILITIES, bits 5:0, the format of the legacy LBRs: there are none. Processors with architectural
+/// LBRs say so; one without any LBRs has 0 here.
 pub const LBR_FMT_NONE: u64 = 0x3f;
 /// PERF_CAPABILITIES: PERF_METRICS exists.
 pub const PERF_METRICS_AVAILABLE: u64 = 1 << 15;
@@ -310,7 +310,8 @@ pub const RDPMC_METRICS_CLEAR: u64 = 1 << 19;
 /// DebugExtnCtl: the LBR stack records branches (APM vol. 2, "Last Branch Stack").
 pub const LBRSE: u64 = 1 << 6;
 
-/// The bits of DEBUGCTL (SDM vol. 3B, "IA32_DEBUGCTL MSR"). AMD's DebugCtl has the last two in the same place.
+/// The bits of DEBUGCTL (SDM vol. 3B, "IA32_DEBUGCTL MSR"). AMD's DebugCtl has the last two in the same
+/// place.
 pub mod debugctl {
     /// Record last branches. With architectural LBRs, and on AMD, it has no effect.
     pub const LBR: u64 = 1 << 0;

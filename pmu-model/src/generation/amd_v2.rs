@@ -5,8 +5,8 @@
 //!
 //! APM vol. 2, "Performance Monitoring Counters", performance monitoring version 2.
 //!
-//! Two extensions have CPUID bits of their own (leaf 80000022H, EAX bits 1 and 2): the LBR stack, and the LBR stack
-//! and counters that freeze on a PMI. They are in `crate::lbr`.
+//! Two extensions have CPUID bits of their own (leaf 80000022H, EAX bits 1 and 2): the LBR stack, and the LBR
+//! stack and counters that freeze on a PMI. They are in `crate::lbr`.
 
 use core::ops::RangeInclusive;
 

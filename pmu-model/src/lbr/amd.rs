@@ -2,15 +2,15 @@
 
 //! AMD's LBR stack, LbrExtV2.
 //!
-//! APM vol. 2, "Debug and Performance Resources", sections "Last Branch Stack Registers" and "Debug-Extension-Control
-//! MSR (DebugExtnCtl)". Record 0 is the youngest, and a new one moves all others on. LastBranchStackSelect suppresses
-//! branches by kind and by the CPL after them.
+//! APM vol. 2, "Debug and Performance Resources", sections "Last Branch Stack Registers" and
+//! "Debug-Extension-Control MSR (DebugExtnCtl)". Record 0 is the youngest, and a new one moves all others on.
+//! LastBranchStackSelect suppresses branches by kind and by the CPL after them.
 //!
-//! No branch is recorded before it retires, so that ToIp always has V and never SPEC. FromIp is always the branch
-//! itself; a real processor may have the instruction before, if it has fused the two.
+//! No branch is recorded before it retires, so that ToIp always has V and never SPEC. FromIp is always the
+//! branch itself; a real processor may have the instruction before, if it has fused the two.
 //!
-//! DebugCtl.LBR, and the four registers that it loads (LastBranchFromIp to LastIntToIp), are not modelled: the bit
-//! can be written and has no effect.
+//! DebugCtl.LBR, and the four registers that it loads (LastBranchFromIp to LastIntToIp), are not modelled:
+//! the bit can be written and has no effect.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,15 +42,15 @@ const VALID: u64 = 1 << 63;
 const SPEC: u64 = 1 << 62;
 /// FromIp and ToIp: the address.
 const IP: u64 = (1 << 57) - 1;
-/// DebugCtl: single-stepping on branches, and debug exceptions for bus locks. The bits can be written and have no
-/// effect.
+/// DebugCtl: single-stepping on branches, and debug exceptions for bus locks. The bits can be written and
+/// have no effect.
 const TRAPS: u64 = 0b11 << 1;
 /// DebugCtl: reserved bits that raise #GP. The other ones are ignored.
 const DEBUGCTL_MBZ: u64 = 0b1111 << 3;
 
 impl AmdLbrs {
-    /// The bits of EAX and EBX in CPUID leaf 80000022H (APM vol. 3, CPUID, "Extended Performance Monitoring and
-    /// Debug"): LbrStack, LbrAndPmcFreeze, and the number of records.
+    /// The bits of EAX and EBX in CPUID leaf 80000022H (APM vol. 3, CPUID, "Extended Performance Monitoring
+    /// and Debug"): LbrStack, LbrAndPmcFreeze, and the number of records.
     pub(crate) fn leaf_8000_0022h(&self) -> [u32; 2] {
         let eax = (1 << 1) | (u32::from(self.freeze) << 2);
         [eax, u32::from(self.depth) << 4]

@@ -5,8 +5,8 @@
 //! SDM vol. 3B, chapter "Last Branch Records". Record 0 is the youngest, and a new one moves all others on.
 //! INFO has the kind of the branch, whether it was mispredicted, and the cycles.
 //!
-//! A filter of CPLs looks at the CPL after the branch. If only the CPL before it is filtered out, FROM has all
-//! bits set.
+//! A filter of CPLs looks at the CPL after the branch. If only the CPL before it is filtered out, FROM has
+//! all bits set.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,8 @@ pub struct ArchLbrs {
     pub depth: u8,
 }
 
-/// The values that LBR_DEPTH can have on processors with 32 records. No processor is known on which it can be 24.
+/// The values that LBR_DEPTH can have on processors with 32 records. No processor is known on which it can be
+/// 24.
 const DEPTHS: [u8; 3] = [8, 16, 32];
 
 /// INFO.BR_TYPE begins here.

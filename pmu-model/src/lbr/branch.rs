@@ -51,7 +51,8 @@ impl BranchKind {
 pub struct Branch {
     /// What kind of branch it is.
     pub kind: BranchKind,
-    /// The linear address of the branch, or of the instruction before which an interrupt or an exception came.
+    /// The linear address of the branch, or of the instruction before which an interrupt or an exception
+    /// came.
     pub from: u64,
     /// The linear address of the next instruction.
     pub to: u64,

@@ -31,8 +31,8 @@ pub(crate) trait Kind {
         depth == self.depth()
     }
 
-    /// Whether a record stays in its place, and a register says which one is the youngest. If not, record 0 is the
-    /// youngest one.
+    /// Whether a record stays in its place, and a register says which one is the youngest. If not, record 0
+    /// is the youngest one.
     fn has_tos(&self) -> bool {
         false
     }
@@ -88,8 +88,8 @@ pub(crate) trait Kind {
     fn record(&self, select: u64, taken: &Taken<'_>) -> Record;
 }
 
-/// The register of a record at an address, if so many records are in use, and registers of each field are in a
-/// row.
+/// The register of a record at an address, if so many records are in use, and registers of each field are in
+/// a row.
 pub(super) fn record_register(
     fields: &[(LbrField, u32)],
     msr: u32,

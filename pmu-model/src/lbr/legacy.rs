@@ -2,13 +2,13 @@
 
 //! Intel's legacy LBRs.
 //!
-//! SDM vol. 3B, "Last Branch, Interrupt, and Exception Recording", the sections on each microarchitecture; which
-//! processor has which is in `crate::processor`. The records are a ring: a new one is written at TOS + 1, which
-//! is the new TOS. DEBUGCTL has the bit that enables them.
+//! SDM vol. 3B, "Last Branch, Interrupt, and Exception Recording", the sections on each microarchitecture;
+//! which processor has which is in `crate::processor`. The records are a ring: a new one is written at TOS +
+//! 1, which is the new TOS. DEBUGCTL has the bit that enables them.
 //!
-//! LBR_SELECT suppresses branches by kind and by the CPL after them. FROM is never hidden. In call-stack mode a
-//! near return clears the record at TOS, and TOS goes back. A call of the next instruction is recorded like any
-//! other call.
+//! LBR_SELECT suppresses branches by kind and by the CPL after them. FROM is never hidden. In call-stack mode
+//! a near return clears the record at TOS, and TOS goes back. A call of the next instruction is recorded like
+//! any other call.
 //!
 //! The processors have no TSX: its flags are 0.
 
@@ -26,8 +26,8 @@ use crate::{
 };
 
 /// What FROM, TO and INFO have (SDM vol. 3B, "LBR Stack", PERF_CAPABILITIES bits 5:0). The names are those of
-/// Linux's driver (arch/x86/events/perf_event.h). Addresses are sign-extended to the bits that belong to nothing
-/// else. Linear addresses and offsets (EIP) are the same here.
+/// Linux's driver (arch/x86/events/perf_event.h). Addresses are sign-extended to the bits that belong to
+/// nothing else. Linear addresses and offsets (EIP) are the same here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LbrFormat {
     /// 1: linear addresses.
@@ -37,8 +37,8 @@ pub enum LbrFormat {
     /// 3: bit 63 of FROM is MISPRED.
     EipFlags,
     /// 4: bit 63 of FROM is MISPRED, and bits 62:61 are flags of TSX. Without TSX they are 0 in a record, but
-    /// WRMSR takes them as a part of the sign extension: they must be copies of bit 60 (`lbr_from_signext_quirk_wr()`
-    /// in Linux).
+    /// WRMSR takes them as a part of the sign extension: they must be copies of bit 60
+    /// (`lbr_from_signext_quirk_wr()` in Linux).
     EipFlags2,
     /// 5: INFO has MISPRED and the cycles.
     Info,

@@ -12,8 +12,8 @@
 //! | `amd`    | AMD's LBR stack                                            |
 //! | `select` | the filters of the legacy LBRs and of AMD's                |
 //!
-//! A record has the linear addresses of the branch and of its target, whether it was mispredicted, and on some
-//! processors the core cycles since the last record, at most 65535, and the kind of the branch.
+//! A record has the linear addresses of the branch and of its target, whether it was mispredicted, and on
+//! some processors the core cycles since the last record, at most 65535, and the kind of the branch.
 //!
 //! A branch was mispredicted if it is one that the event of [`event`](crate::event) counts: each 64th of its
 //! mode. Real processors never mispredict a direct jump; here a record that says so and a count of the event
@@ -59,7 +59,7 @@ pub enum Lbrs {
 }
 
 impl Lbrs {
-    /// The same LBRs with another number of records.
+    /// These LBRs with another number of records.
     #[must_use]
     pub fn with_depth(self, depth: u8) -> Lbrs {
         match self {
@@ -74,7 +74,7 @@ impl Lbrs {
         self.kind().depth()
     }
 
-    /// What is special in these.
+    /// The rules of this kind.
     pub(crate) fn kind(&self) -> &dyn Kind {
         match self {
             Lbrs::Architectural(it) => it,

@@ -22,7 +22,8 @@ impl Pmu {
     }
 
     /// The kinds of branches to `mode` that [`Pmu::branch`] must be told of, as bits of
-    /// [`BranchKind::bit`](crate::BranchKind::bit). It may change with each access to a register and each report.
+    /// [`BranchKind::bit`](crate::BranchKind::bit). It may change with each access to a register and each
+    /// report.
     pub fn branch_filter(&self, mode: Mode) -> u8 {
         match self.config.lbrs {
             Some(lbrs)
@@ -35,8 +36,8 @@ impl Pmu {
     }
 
     /// How many of the last branches matter that [`Pmu::branch_filter`] lets through: of those between two
-    /// reports, [`Pmu::branch`] need not be told of earlier ones, but [`Pmu::skip_branches`] of their number. `None`
-    /// if all matter, because a return removes a record.
+    /// reports, [`Pmu::branch`] need not be told of earlier ones, but [`Pmu::skip_branches`] of their number.
+    /// `None` if all matter, because a return removes a record.
     pub fn last_branches(&self) -> Option<usize> {
         let lbrs = &self.state.lbrs;
         let is_call_stack = |it: Lbrs| lbrs.is_call_stack(it.kind());
@@ -44,14 +45,14 @@ impl Pmu {
         (!self.config.lbrs.is_some_and(is_call_stack)).then(|| usize::from(lbrs.depth()) + 1)
     }
 
-    /// So many branches were taken since the last report that [`Pmu::branch_filter`] has, and that do not matter
-    /// for [`Pmu::last_branches`]. Those that matter must be told after this.
+    /// So many branches were taken since the last report that [`Pmu::branch_filter`] has, and that do not
+    /// matter for [`Pmu::last_branches`]. Those that matter must be told after this.
     pub fn skip_branches(&mut self, branches: u64) {
         self.state.lbrs.skip(branches);
     }
 
-    /// Records a branch that was taken since the last report, if [`Pmu::branch_filter`] has it. Branches must be
-    /// told in the order in which they were taken.
+    /// Records a branch that was taken since the last report, if [`Pmu::branch_filter`] has it. Branches must
+    /// be told in the order in which they were taken.
     pub fn branch(&mut self, branch: &Branch) {
         let [from, to] = branch.modes;
         let Some(lbrs) = self.config.lbrs else {
@@ -158,7 +159,8 @@ impl Pmu {
         self.config.lbrs.map_or(0, |it| it.kind().status_bits())
     }
 
-    /// DEBUGCTL as it is stored: the bit that enables legacy LBRs reads as 0 on a processor with architectural ones.
+    /// DEBUGCTL as it is stored: the bit that enables legacy LBRs reads as 0 on a processor with
+    /// architectural ones.
     pub(super) fn stored_debugctl(&self, value: u64) -> DebugCtl {
         let mut debugctl = DebugCtl(value);
         if self.has_arch_lbrs() {

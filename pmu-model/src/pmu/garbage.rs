@@ -67,7 +67,8 @@ impl Pmu {
                 self.write(register, value);
             }
         }
-        // No driver stops the recording of branches that it does not use, and a guest would be slow all the time.
+        // No driver stops the recording of branches that it does not use, and a guest would be slow all the
+        // time.
         self.debug_exception();
         self.write_garbage(Register::GlobalCtrl, numbers.next());
         self.inject_status(numbers.next());

@@ -117,8 +117,8 @@ impl Pmu {
         }
     }
 
-    /// The bits of a register that raise #GP if they are set, given those that can be written. A write ignores
-    /// the others.
+    /// The bits of a register that raise #GP if they are set, given those that can be written. A write
+    /// ignores the others.
     pub(super) fn must_be_zero(&self, register: Register, writable: u64) -> u64 {
         match (register, self.config.lbrs, self.lbr_debugctl()) {
             (Register::Lbr(lbr), Some(lbrs), _) => lbrs.kind().must_be_zero(lbr),

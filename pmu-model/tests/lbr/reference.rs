@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A reference that replays what happens to the LBRs of one processor on a list of records, the youngest first. It
-//! shares no code with the model.
+//! A reference that replays what happens to the LBRs of one processor on a list of records, the youngest
+//! first. It shares no code with the model.
 
 use super::{intel, processor};
 use pmu_model::{
@@ -188,7 +188,8 @@ impl Machine {
     }
 }
 
-/// Each kind of branches: its bit in LBR_CTL, its BR_TYPE, and its bit in the registers that suppress branches.
+/// Each kind of branches: its bit in LBR_CTL, its BR_TYPE, and its bit in the registers that suppress
+/// branches.
 pub const KINDS: [(BranchKind, u64, u64, u64); 8] = [
     (BranchKind::Conditional, 1 << 16, 0, 1 << 2),
     (BranchKind::RelativeJump, 1 << 17, 2, 1 << 7),

@@ -3,10 +3,10 @@
 //! The LBRs of Intel's processors.
 //!
 //! The numbers of records, their addresses and what LBR_SELECT has are from `intel_pmu_lbr_init_*()` in Linux
-//! (arch/x86/events/intel/lbr.c), and so is MISPRED of Knights Landing. Call-stack mode begins with Haswell. SDM
-//! vol. 3B, "Last Branch, Interrupt, and Exception Recording", has the formats of Nehalem, Haswell, Skylake and
-//! Goldmont. Those of Core 2, Bonnell, Silvermont and of the other processors are not in a public manual that this
-//! project has read: they are those of the processors before.
+//! (arch/x86/events/intel/lbr.c), and so is MISPRED of Knights Landing. Call-stack mode begins with Haswell.
+//! SDM vol. 3B, "Last Branch, Interrupt, and Exception Recording", has the formats of Nehalem, Haswell,
+//! Skylake and Goldmont. Those of Core 2, Bonnell, Silvermont and of the other processors are not in a public
+//! manual that this project has read: they are those of the processors before.
 
 use crate::lbr::{
     ArchLbrs, LbrAddresses, LbrFormat, LbrSelect,
