@@ -57,8 +57,8 @@ pub struct BranchEntry {
     pub from: u64,
     /// Where it led to.
     pub to: u64,
-    /// Whether it was mispredicted.
-    pub mispredicted: bool,
+    /// Whether it was mispredicted, `None` if that is not known.
+    pub mispredicted: Option<bool>,
     /// Whether it was in a transaction.
     pub in_transaction: bool,
     /// Whether it is the abort of a transaction.
@@ -67,6 +67,8 @@ pub struct BranchEntry {
     pub cycles: u16,
     /// What kind of branch it is.
     pub branch_type: BranchType,
+    /// What became of it if it was speculative (`PERF_BR_SPEC_*`).
+    pub speculation: u8,
     /// The privilege level that it leads to.
     pub privilege: BranchPrivilege,
 }
@@ -75,13 +77,14 @@ impl BranchEntry {
     /// The words of the C structure. The third one consists of bit fields, from bit 0 on.
     fn into_words(self) -> [u64; 3] {
         let fields = [
-            (0, self.mispredicted.into()),
-            (1, (!self.mispredicted).into()),
+            (0, (self.mispredicted == Some(true)).into()),
+            (1, (self.mispredicted == Some(false)).into()),
             (2, self.in_transaction.into()),
             (3, self.abort.into()),
             (4, self.cycles.into()),
             (20, self.branch_type as u64),
-            // In between: speculation and further types.
+            (24, (self.speculation & 0b11).into()),
+            // In between: further types.
             (30, self.privilege as u64),
         ];
         let fields = fields.map(|(bit, value): (u32, u64)| value.wrapping_shl(bit));
@@ -101,7 +104,7 @@ impl BranchEntry {
 #[repr(C)]
 pub struct BranchStack {
     len: LocalWord,
-    /// Where the newest entry is in the hardware. 0, as the entries are in the order of their age.
+    /// Where the newest entry is in the hardware.
     hw_index: LocalWord,
     entries: [[LocalWord; 3]; MAX_BRANCHES],
 }
@@ -112,9 +115,10 @@ const _: () = {
 };
 
 impl BranchStack {
-    /// Removes all branches.
-    pub fn clear(&self) {
+    /// Removes all branches. `hw_index`: where the newest one to come is in the hardware.
+    pub fn begin(&self, hw_index: u64) {
         self.len.set(0);
+        self.hw_index.set(hw_index);
     }
 
     /// Adds a branch, which is older than all others. Does nothing if there is no room.

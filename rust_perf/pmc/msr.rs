@@ -26,7 +26,7 @@ impl Msr {
 }
 
 /// A register for each counter, at equal distances.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MsrRange {
     first: u32,
     stride: u32,

@@ -10,20 +10,20 @@
 
 use super::{
     super::cpu_pmu::CpuPmu,
-    records::Records, //
+    records::{
+        Records,
+        WORDS, //
+    }, //
 };
 use crate::{
     perf::SwitchedTask,
-    pmc::lbr::{
-        is_call_stack,
-        MAX_DEPTH, //
-    },
+    pmc::lbr::is_call_stack,
     system::local::LocalWord, //
 };
 
 /// What perf keeps with a task: the number of the save on its CPU, 0 if nothing is saved; the CPU, by
 /// [`CpuPmu::id`]; how often the task had left a CPU by then; and the records.
-pub(super) type CallStack = [LocalWord; 4 + 3 * MAX_DEPTH];
+pub(super) type CallStack = [LocalWord; 3 + WORDS];
 
 impl CpuPmu<'_> {
     /// A task leaves the CPU, on which an event is that needs branches. Saves its call stack with it. The
@@ -43,7 +43,7 @@ impl CpuPmu<'_> {
         records.stop();
         branches.is_changed.set(true);
         let [number, cpu, switches, words @ ..] = saved;
-        Records(words).read(records);
+        Records(words).read(records, branches.wanted.get());
         let save = branches.saves.get().wrapping_add(1);
         branches.saves.set(save);
         branches.held.set(save);
@@ -84,9 +84,10 @@ impl CpuPmu<'_> {
             return false;
         }
         let is_held = save == branches.held.get() && cpu.get() == self.id();
-        if !is_held || !records.are_kept() {
+        let saved = Records(words);
+        if !is_held || !records.are_kept(saved.newest()) {
             records.stop();
-            records.restore(Records(words).iter());
+            records.restore(branches.wanted.get(), saved.iter());
         }
         true
     }

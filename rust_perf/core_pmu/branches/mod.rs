@@ -45,10 +45,10 @@ use crate::{
         counters::Overflowed,
         lbr::{
             is_call_stack,
-            records_kernel,
             BranchRecords,
             BranchRequest,
             LbrShadow,
+            Recording,
             RequestError,
             MAX_DEPTH, //
         }, //
@@ -278,7 +278,7 @@ impl<'a> CpuPmu<'a> {
         branches.held.set(0);
         if branches.is_stale.get() {
             records.stop();
-            records.wipe();
+            records.wipe(branches.wanted.get());
             branches.is_stale.set(false);
         }
         records.record(branches.wanted.get());
@@ -320,35 +320,44 @@ impl<'a> CpuPmu<'a> {
     /// one of them needs them. In the handler of a PMI, before the status is cleared.
     pub(super) fn read_branches(self, overflowed: Overflowed) {
         let branches = &self.state().branches;
-        Records(&branches.read).clear();
-        let mut events = overflowed
-            .counters
-            .into_iter()
-            .filter_map(|counter| self.event_on(counter));
-        let is_needed = events.any(|event| event.branch_control() != 0);
-        if !is_needed || branches.is_stale.get() || branches.is_between.get() {
+        let read = Records(&branches.read);
+        read.clear();
+        // The registers change before the counters run again.
+        if branches.is_stale.get() || branches.is_between.get() {
             return;
         }
         let (Some(records), control) = (self.branch_records(), branches.wanted.get()) else {
             return;
         };
-        if records.is_stopped() {
+        let mut events = overflowed
+            .counters
+            .into_iter()
+            .filter_map(|counter| self.event_on(counter));
+        let is_needed = events.any(|event| event.branch_control() != 0);
+        if !is_needed && !records.pmi_stops(control) || records.is_stopped() {
             return;
         }
-        // A debug exception has stopped recording, or a BPF program that takes a snapshot has. What there
-        // is is old.
-        if !records.is_recording() {
-            records.resume(control);
-            return;
-        }
-        // The handler's own branches would move the records while they are read.
-        let pauses = !overflowed.is_lbr_frozen && records_kernel(control);
-        if pauses {
-            records.pause();
-        }
-        Records(&branches.read).read(records);
-        if pauses {
-            records.resume(control);
+        match records.at_pmi(control, overflowed.is_lbr_frozen) {
+            Recording::Frozen => read.read(records, control),
+            Recording::StoppedByPmi => {
+                if is_needed {
+                    read.read(records, control);
+                }
+                records.resume(control);
+            }
+            Recording::On => {
+                // The handler's own branches would move the records while they are read.
+                let pauses = records.sees_kernel(control);
+                if pauses {
+                    records.pause();
+                }
+                read.read(records, control);
+                if pauses {
+                    records.resume(control);
+                }
+            }
+            // What there is is old.
+            Recording::Lost => records.resume(control),
         }
     }
 }

@@ -4,8 +4,8 @@
 
 use crate::{
     pmc::lbr::{
-        Branch,
         BranchRecords,
+        Record,
         MAX_DEPTH, //
     },
     system::local::LocalWord,
@@ -13,32 +13,37 @@ use crate::{
 };
 
 /// The words that [`Records`] need.
-pub(super) type Words = [LocalWord; 1 + 3 * MAX_DEPTH];
+pub(super) const WORDS: usize = 2 + 3 * MAX_DEPTH;
+
+/// The words of [`Records`].
+pub(super) type Words = [LocalWord; WORDS];
 
 /// No records.
 pub(super) const fn none() -> Words {
-    [const { LocalWord::new(0) }; 1 + 3 * MAX_DEPTH]
+    [const { LocalWord::new(0) }; WORDS]
 }
 
-/// Records that have been read, the newest one first: their number, and three words for each.
+/// Records that have been read, the newest one first: their number, the index of the newest one in the
+/// hardware, and three words for each.
 #[derive(Clone, Copy)]
 pub(super) struct Records<'a>(pub(super) &'a Words);
 
 impl<'a> Records<'a> {
-    /// Reads the records of this CPU.
-    pub(super) fn read(self, records: BranchRecords<'_, ThisCpu>) {
-        let [len, words @ ..] = self.0;
+    /// Reads the records of this CPU, which records as `control` says.
+    pub(super) fn read(self, records: BranchRecords<'_, ThisCpu>, control: u64) {
+        let [len, newest, words @ ..] = self.0;
         let mut count = 0u64;
         let mut entries = words.chunks_exact(3);
-        records.for_each(|branch| {
+        let index = records.for_each(control, |record| {
             if let Some(entry) = entries.next() {
-                for (word, value) in entry.iter().zip([branch.from, branch.to, branch.info]) {
+                for (word, value) in entry.iter().zip([record.from, record.to, record.info]) {
                     word.set(value);
                 }
                 count = count.wrapping_add(1);
             }
         });
         len.set(count);
+        newest.set(index);
     }
 
     /// Removes the records.
@@ -47,13 +52,19 @@ impl<'a> Records<'a> {
         len.set(0);
     }
 
+    /// The index of the newest record in the hardware.
+    pub(super) fn newest(self) -> u64 {
+        let [_, newest, ..] = self.0;
+        newest.get()
+    }
+
     /// The records.
-    pub(super) fn iter(self) -> impl ExactSizeIterator<Item = Branch> + 'a {
-        let [len, words @ ..] = self.0;
+    pub(super) fn iter(self) -> impl ExactSizeIterator<Item = Record> + 'a {
+        let [len, _, words @ ..] = self.0;
         let entries = words.chunks_exact(3).take(len.get() as usize);
         entries.map(|entry| {
             let word = |i| entry.get(i).map_or(0, LocalWord::get);
-            Branch {
+            Record {
                 from: word(0),
                 to: word(1),
                 info: word(2),

@@ -29,15 +29,18 @@ impl<'a> PlacedEvent<'a> {
         let lbr = pmu.capabilities().lbr.as_ref()?;
         let code = pmu.driver().branch_support.as_ref()?.code;
         let attr = self.attr();
-        if self.branch_control() == 0 {
+        let control = self.branch_control();
+        if control == 0 {
             return None;
         }
         let request = BranchRequest::from_raw(attr.branch_sample_type());
         let selection = Selection::of(request);
         let branches = &pmu.state().branches;
-        branches.stack.clear();
-        for branch in Records(&branches.read)
+        let records = Records(&branches.read);
+        branches.stack.begin(records.newest());
+        for branch in records
             .iter()
+            .filter_map(|record| lbr.branch(record, control))
             .filter(|it| selection.allows(*it))
         {
             let kind = branch.kind(lbr, || code.read(branch.from, interrupt));
@@ -52,6 +55,7 @@ impl<'a> PlacedEvent<'a> {
                 abort: branch.is_abort(),
                 cycles: branch.cycles(lbr),
                 branch_type: branch_type(kind),
+                speculation: branch.speculation as u8,
                 privilege: match request.has(BranchRequest::PRIV_SAVE) {
                     true if is_kernel(branch.to) => BranchPrivilege::Kernel,
                     true => BranchPrivilege::User,
@@ -69,7 +73,7 @@ const fn branch_type(kind: Option<BranchKind>) -> BranchType {
         Some(BranchKind::Conditional) => BranchType::Conditional,
         Some(BranchKind::Jump) => BranchType::Unconditional,
         Some(BranchKind::IndirectJump) => BranchType::Indirect,
-        Some(BranchKind::Call) => BranchType::Call,
+        Some(BranchKind::Call | BranchKind::CallNext) => BranchType::Call,
         Some(BranchKind::IndirectCall) => BranchType::IndirectCall,
         Some(BranchKind::Return) => BranchType::Return,
         Some(BranchKind::SystemCall) => BranchType::SystemCall,

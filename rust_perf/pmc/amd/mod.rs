@@ -5,8 +5,9 @@
 mod cpuid;
 mod family_15h;
 mod k7;
+mod last_branch;
 mod legacy;
-mod msr;
+pub(super) mod msr;
 mod perfctr_core;
 mod v2;
 mod zen;
@@ -93,7 +94,7 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         Version::Legacy | Version::Core => counters,
     };
     let features = Leaf80000001Ecx::from_raw(cpuid(0x8000_0001, 0).ecx);
-    let events = events_of(cpuid, present);
+    let events = events_of(&cpuid, present);
     Capabilities {
         generation,
         bypassed_global: (present == Version::V2 && used != Version::V2).then_some(&v2::GLOBAL),
@@ -119,7 +120,10 @@ fn detect_up_to(cpuid: impl Fn(u32, u32) -> CpuidLeaf, newest: Version) -> Optio
         },
         exclusive: false,
         hides_counters: false,
-        lbr: None,
+        lbr: match used {
+            Version::V2 => last_branch::detect(cpuid),
+            Version::Legacy | Version::Core => None,
+        },
         pmu_name: None,
     }
     .check()

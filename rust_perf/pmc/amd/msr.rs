@@ -16,6 +16,14 @@ pub(super) const LEGACY_CTR: MsrRange = MsrRange::declare(0xc001_0004, 1, 4);
 pub(super) const CTL: MsrRange = MsrRange::declare(0xc001_0200, 2, 16);
 /// PERF_CTRx: the core counters.
 pub(super) const CTR: MsrRange = MsrRange::declare(0xc001_0201, 2, 16);
+/// LastBranchStackSelect: which branches are not recorded.
+pub(in super::super) const LAST_BRANCH_STACK_SELECT: Msr = Msr::declare(0xc000_010e);
+/// DebugExtnCtl: whether branches are recorded.
+pub(in super::super) const DEBUG_EXTN_CTL: Msr = Msr::declare(0xc000_010f);
+/// LastBranchStackFromIp: where each branch was. LastBranchStackToIp is in between.
+pub(in super::super) const LAST_BRANCH_STACK_FROM: MsrRange = MsrRange::declare(0xc001_0300, 2, 32);
+/// LastBranchStackToIp: where each branch led to.
+pub(in super::super) const LAST_BRANCH_STACK_TO: MsrRange = MsrRange::declare(0xc001_0301, 2, 32);
 /// PerfCntrGlobalStatus: which counters have overflowed.
 pub(super) const GLOBAL_STATUS: Msr = Msr::declare(0xc000_0300);
 /// PerfCntrGlobalCtl: which counters count.

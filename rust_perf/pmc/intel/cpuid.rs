@@ -40,6 +40,8 @@ bitfield! {
     pub(in super::super) struct Leaf07Ebx(u32) {
         /// There are transactions (TSX).
         11:11 RTM;
+        /// Locks can be elided (TSX).
+        4:4 HLE;
     }
 
     /// CPUID.(EAX=07H,ECX=0):EDX (SDM vol. 2, CPUID; `arch/x86/include/asm/cpufeatures.h`).

@@ -18,6 +18,7 @@ mod hybrid;
 mod ice_lake;
 mod ivy_bridge;
 mod knights_landing;
+mod last_branch;
 mod lion_cove;
 pub(super) mod msr;
 mod nehalem;
@@ -133,10 +134,12 @@ pub(super) fn detect(
         (None, _) => "generic_arch_v5+",
     });
 
-    // Recording stops at a PMI, and begins again when the status is cleared, from version 4 on.
-    if version >= 4 {
-        caps.lbr = Lbr::detect(&cpuid);
-    }
+    let format = perf_capabilities.get(PerfCapabilities::LBR_FMT) as u8;
+    caps.lbr = match version {
+        ..=1 => None,
+        2..=3 => last_branch::detect(&cpuid, version, format),
+        4.. => Lbr::detect(&cpuid).or_else(|| last_branch::detect(&cpuid, version, format)),
+    };
     caps.threads = has_threads(&cpuid);
     // In-tree: `fixup_ht_bug()`.
     caps.exclusive = caps.threads && events.constraints.any_exclusive();

@@ -12,12 +12,20 @@ use super::super::{
     }, //
 };
 
+/// MSR_LASTBRANCH_x_FROM_IP of Core 2, Bonnell and Silvermont (SDM vol. 4, tables of these models).
+pub(in super::super) const LASTBRANCH_FROM_40H: MsrRange = MsrRange::declare(0x40, 1, 8);
+/// MSR_LASTBRANCH_x_TO_IP of these models.
+pub(in super::super) const LASTBRANCH_TO_60H: MsrRange = MsrRange::declare(0x60, 1, 8);
 /// IA32_PMCx: the GP counters. A write sets bits 31:0 and extends bit 31.
 pub(in super::super) const PMC: MsrRange = MsrRange::declare(0x0c1, 1, 10);
 /// IA32_PERFEVTSELx: what the GP counters count.
 pub(in super::super) const PERFEVTSEL: MsrRange = MsrRange::declare(0x186, 1, 10);
 /// IA32_DEBUGCTL: see [`lbr`](super::super::lbr).
 pub(in super::super) const DEBUGCTL: Msr = Msr::declare(0x1d9);
+/// MSR_LBR_SELECT: which branches are not recorded.
+pub(in super::super) const LBR_SELECT: Msr = Msr::declare(0x1c8);
+/// MSR_LASTBRANCH_TOS: which branch record is the newest.
+pub(in super::super) const LBR_TOS: Msr = Msr::declare(0x1c9);
 /// MSR_OFFCORE_RSP_0 and MSR_OFFCORE_RSP_1: see [`ExtraRegister`](super::super::ExtraRegister).
 pub(in super::super) const OFFCORE_RSP_0: Msr = Msr::declare(0x1a6);
 /// MSR_OFFCORE_RSP_1.
@@ -51,6 +59,12 @@ pub(in super::super) const PEBS_LD_LAT_THRESHOLD: Msr = Msr::declare(0x3f6);
 pub(in super::super) const PEBS_FRONTEND: Msr = Msr::declare(0x3f7);
 /// IA32_A_PMCx: the GP counters. A write sets all bits.
 pub(in super::super) const A_PMC: MsrRange = MsrRange::declare(0x4c1, 1, 10);
+/// MSR_LASTBRANCH_x_FROM_IP: where each branch was, from Nehalem on.
+pub(in super::super) const LASTBRANCH_FROM: MsrRange = MsrRange::declare(0x680, 1, 32);
+/// MSR_LASTBRANCH_x_TO_IP: where each branch led to.
+pub(in super::super) const LASTBRANCH_TO: MsrRange = MsrRange::declare(0x6c0, 1, 32);
+/// MSR_LBR_INFO_x: more about each branch record, from Skylake on.
+pub(in super::super) const LASTBRANCH_INFO: MsrRange = MsrRange::declare(0xdc0, 1, 32);
 /// IA32_LBR_x_INFO: more about each branch record.
 pub(in super::super) const LBR_INFO: MsrRange = MsrRange::declare(0x1200, 1, 32);
 /// MSR_SNOOP_RSP_0 and MSR_SNOOP_RSP_1 (`arch/x86/include/asm/msr-index.h`).
@@ -82,6 +96,8 @@ bitfield! {
         15:15 PERF_METRICS;
         /// IA32_A_PMCx exist.
         13:13 FW_WRITE;
+        /// What is in a branch record.
+        5:0 LBR_FMT;
     }
 }
 

@@ -8,12 +8,12 @@ use super::{
         self,
         Code, //
     },
-    Lbr, //
+    layout::Lbr, //
 };
 
 bitfield! {
     /// IA32_LBR_x_INFO (SDM vol. 3B, "Last Branch Records", table "IA32_LBR_x_INFO").
-    struct Info(u64) {
+    pub(super) struct Info(u64) {
         /// The branch was mispredicted.
         63:63 MISPREDICTED;
         /// The branch was in a transaction.
@@ -41,6 +41,9 @@ pub enum BranchKind {
     IndirectJump,
     /// A call by a displacement, or a far one to an address in the instruction.
     Call,
+    /// A call of the next instruction, which serves to find where that is. Architectural LBRs do not
+    /// record it.
+    CallNext,
     /// A call to an address in a register or in memory.
     IndirectCall,
     /// A return from a call.
@@ -79,6 +82,22 @@ pub const fn is_kernel(address: u64) -> bool {
     (address as i64) < 0
 }
 
+/// What became of a branch that ran ahead of what is known to be right (`PERF_BR_SPEC_*` in
+/// `include/uapi/linux/perf_event.h`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Speculation {
+    /// The CPU does not tell.
+    #[default]
+    Unknown = 0,
+    /// It was speculative, and should not have run.
+    WrongPath = 1,
+    /// It was not speculative.
+    None = 2,
+    /// It was speculative, and right to run.
+    RightPath = 3,
+}
+
 /// A branch that the CPU has recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Branch {
@@ -86,34 +105,35 @@ pub struct Branch {
     pub from: u64,
     /// The address of the next instruction.
     pub to: u64,
-    /// The further register of the record.
-    pub info: u64,
+    /// What became of it.
+    pub speculation: Speculation,
+    /// What else is recorded, in the form of architectural LBRs.
+    pub(super) info: Info,
+    /// Whether it has not been read whether the branch was mispredicted.
+    pub(super) is_unpredicted: bool,
 }
 
 impl Branch {
-    const fn info(self) -> Info {
-        Info::from_raw(self.info)
-    }
-
-    /// Whether the branch was mispredicted. `false` if the CPU does not tell.
-    pub const fn is_mispredicted(self, lbr: &Lbr) -> bool {
-        lbr.has_prediction && self.info().has(Info::MISPREDICTED)
+    /// Whether the branch was mispredicted. `None` if the CPU does not tell.
+    pub fn is_mispredicted(self, lbr: &Lbr) -> Option<bool> {
+        let is_known = lbr.has_prediction && !self.is_unpredicted;
+        is_known.then_some(self.info.has(Info::MISPREDICTED))
     }
 
     /// Whether the branch was in a transaction.
     pub const fn is_in_transaction(self) -> bool {
-        self.info().has(Info::IN_TRANSACTION)
+        self.info.has(Info::IN_TRANSACTION)
     }
 
     /// Whether the branch is the abort of a transaction.
     pub const fn is_abort(self) -> bool {
-        self.info().has(Info::ABORT)
+        self.info.has(Info::ABORT)
     }
 
     /// The cycles since the record before, at most `u16::MAX`. 0 if the CPU does not tell.
     pub const fn cycles(self, lbr: &Lbr) -> u16 {
-        match lbr.has_cycles && self.info().has(Info::CYCLES_VALID) {
-            true => self.info().get(Info::CYCLES) as u16,
+        match lbr.has_cycles && self.info.has(Info::CYCLES_VALID) {
+            true => self.info.get(Info::CYCLES) as u16,
             false => 0,
         }
     }
@@ -125,7 +145,7 @@ impl Branch {
         if self.is_abort() {
             return Some(BranchKind::Abort);
         }
-        let recorded = BranchKind::of_record(self.info().get(Info::KIND));
+        let recorded = BranchKind::of_record(self.info.get(Info::KIND));
         if lbr.has_kind && recorded.is_some() {
             return recorded;
         }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a CPU records.
+//! Architectural LBRs: what CPUID says of them.
 
 use super::{
     super::{
         bitfield::Field,
         intel::cpuid::Leaf07Edx,
-        msr::Msr,
         CpuidLeaf, //
     },
-    registers::{
-        self,
-        MAX_DEPTH, //
-    }, //
+    layout::{
+        Layout,
+        Lbr, //
+    },
+    MAX_DEPTH, //
 };
 
 bitfield! {
@@ -45,27 +45,6 @@ bitfield! {
     }
 }
 
-/// What a CPU records of branches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lbr {
-    /// The number of records, at most [`MAX_DEPTH`].
-    pub depth: u8,
-    /// Whether privilege levels can be selected.
-    pub(super) selects_levels: bool,
-    /// Whether kinds of branches can be selected.
-    pub(super) selects_kinds: bool,
-    /// Whether a return can remove the record of the call.
-    pub(super) has_call_stack: bool,
-    /// Whether the records are lost in C-states that are deeper than C1.
-    pub(super) is_lost_in_deep_c: bool,
-    /// Whether a record has the kind of branch.
-    pub(super) has_kind: bool,
-    /// Whether a record has the cycles since the record before.
-    pub(super) has_cycles: bool,
-    /// Whether a record says that the branch was mispredicted.
-    pub(super) has_prediction: bool,
-}
-
 impl Lbr {
     /// What CPUID enumerates. `None` if the CPU has no architectural LBRs.
     pub(in super::super) fn detect(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Option<Self> {
@@ -81,6 +60,7 @@ impl Lbr {
         // No CPU has more records than the driver has room for.
         (1..=MAX_DEPTH).contains(&depth).then_some(Lbr {
             depth: depth as u8,
+            layout: Layout::Architectural,
             selects_levels: ebx.has(Leaf1cEbx::LEVELS),
             selects_kinds: ebx.has(Leaf1cEbx::KINDS),
             has_call_stack: ebx.has(Leaf1cEbx::CALL_STACK),
@@ -89,15 +69,5 @@ impl Lbr {
             has_cycles: ecx.has(Leaf1cEcx::CYCLES),
             has_prediction: ecx.has(Leaf1cEcx::MISPREDICTED),
         })
-    }
-
-    /// The registers that hold addresses. Not every hypervisor provides them.
-    pub fn addresses(&self) -> impl Iterator<Item = Msr> {
-        registers::addresses(self.depth)
-    }
-
-    /// The other registers.
-    pub fn other_registers(&self) -> impl Iterator<Item = Msr> {
-        registers::others(self.depth)
     }
 }

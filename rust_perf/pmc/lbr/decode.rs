@@ -54,6 +54,7 @@ pub fn decode(code: &Code) -> Option<Decoded> {
         0x0f => return decode_two_bytes(rest.next()?, rest.next(), is_repeated),
         // Jcc; LOOPNE, LOOPE, LOOP and JCXZ.
         0x70..=0x7f | 0xe0..=0xe3 => near(BranchKind::Conditional),
+        0xe8 if rest.clone().take(4).eq([0; 4]) => near(BranchKind::CallNext),
         0xe8 => near(BranchKind::Call),
         0x9a if !code.is_64_bit => far(BranchKind::Call),
         0xc2 | 0xc3 => near(BranchKind::Return),

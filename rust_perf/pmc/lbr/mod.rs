@@ -4,18 +4,23 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | What does a CPU record? | [`Lbr`] |
+//! | What does a CPU record, and in which registers? | `layout`: [`Lbr`] |
 //! | What does a user ask for? | `request` |
 //! | Which of the branches that were recorded does he see? | `selection` |
-//! | What is in a record? | `branch` |
+//! | What is in a record? | `record`, `branch` |
 //! | Which instructions are branches? | [`decode`] |
+//! | What is to be recorded? | `control` |
 //! | How are the registers written and read? | `registers` |
 //!
-//! All of it is for architectural LBRs (SDM vol. 3B, "Last Branch Records").
+//! There are three kinds of registers: architectural LBRs (`cpuid`), those of Intel's older models
+//! (`intel/last_branch.rs`), and AMD's LbrExtV2 (`amd/last_branch.rs`).
 
 mod branch;
+mod control;
 mod cpuid;
 pub mod decode;
+pub(super) mod layout;
+mod record;
 mod registers;
 mod request;
 mod selection;
@@ -24,14 +29,16 @@ pub use self::{
     branch::{
         is_kernel,
         Branch,
-        BranchKind, //
+        BranchKind,
+        Speculation, //
     },
-    cpuid::Lbr,
+    control::is_call_stack,
+    layout::Lbr,
+    record::Record,
     registers::{
-        is_call_stack,
-        records_kernel,
         BranchRecords,
         LbrShadow,
+        Recording,
         MAX_DEPTH, //
     },
     request::{

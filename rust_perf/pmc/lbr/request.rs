@@ -4,8 +4,12 @@
 
 use super::{
     super::bitfield::Field,
-    registers::LbrCtl,
-    Lbr, //
+    control::LbrCtl,
+    layout::{
+        Layout,
+        Lbr, //
+        Legacy,
+    }, //
 };
 
 bitfield! {
@@ -96,6 +100,28 @@ const KINDS: [(Field<BranchRequest>, u64); 9] = [
     ),
 ];
 
+/// What has to be recorded besides where calls are recorded only if jumps are. In-tree: `nhm_lbr_sel_map`,
+/// which leaves out direct calls.
+const JUMPS: [(Field<BranchRequest>, u64); 4] = {
+    let all = LbrCtl::REL_JUMP.mask() | LbrCtl::IND_JUMP.mask();
+    [
+        (BranchRequest::ANY_CALL, all),
+        (BranchRequest::ANY_RETURN, all),
+        (BranchRequest::CALL, all),
+        (BranchRequest::IND_CALL, LbrCtl::IND_JUMP.mask()),
+    ]
+};
+
+/// What AMD's CPUs cannot do. In-tree: `lbr_select_map` in `arch/x86/events/amd/lbr.c`.
+const NOT_ON_AMD: [Field<BranchRequest>; 6] = [
+    BranchRequest::ABORT_TX,
+    BranchRequest::IN_TX,
+    BranchRequest::NO_TX,
+    BranchRequest::CALL_STACK,
+    BranchRequest::NO_FLAGS,
+    BranchRequest::NO_CYCLES,
+];
+
 /// What nobody can ask for together with call stacks. In-tree: `intel_pmu_setup_sw_lbr_filter()`.
 const NOT_IN_CALL_STACKS: [Field<BranchRequest>; 8] = [
     BranchRequest::ANY,
@@ -109,7 +135,7 @@ const NOT_IN_CALL_STACKS: [Field<BranchRequest>; 8] = [
 ];
 
 impl Lbr {
-    /// LBR_CTL for what a user asks for. It is not 0.
+    /// What to record for what a user asks for: a value of LBR_CTL, on every CPU. It is not 0.
     ///
     /// A CPU that cannot select privilege levels, or kinds of branches, records all of them.
     /// [`Selection`](super::Selection) selects among those. As in the in-tree driver, a level cannot be
@@ -118,6 +144,10 @@ impl Lbr {
         // The driver does not log how often events occur between branches.
         if request.has(BranchRequest::COUNTERS) {
             return Err(RequestError::Invalid);
+        }
+        let is_amd = matches!(self.layout, Layout::Amd(_));
+        if is_amd && NOT_ON_AMD.iter().any(|it| request.has(*it)) {
+            return Err(RequestError::Unsupported);
         }
         if request.has(BranchRequest::CALL_STACK) {
             if !self.selects_levels || !self.selects_kinds || !self.has_call_stack {
@@ -143,6 +173,26 @@ impl Lbr {
                 control |= bits;
             }
         }
+        if let Layout::Legacy(legacy) = self.layout {
+            control |= legacy.further_control(request);
+        }
         Ok(control)
+    }
+}
+
+impl Legacy {
+    /// What to set besides in LBR_CTL.
+    fn further_control(&self, request: BranchRequest) -> u64 {
+        let jumps = JUMPS.iter().filter(|(kind, _)| request.has(*kind));
+        let jumps = match self.calls_need_jumps {
+            true => jumps.fold(0, |all, (_, bits)| all | bits),
+            false => 0,
+        };
+        let needs_info =
+            !request.has(BranchRequest::NO_FLAGS) || !request.has(BranchRequest::NO_CYCLES);
+        match needs_info {
+            true => jumps,
+            false => jumps | LbrCtl::NO_INFO.mask(),
+        }
     }
 }

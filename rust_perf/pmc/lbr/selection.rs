@@ -46,6 +46,7 @@ const KINDS: [(Field<BranchRequest>, Kinds); 9] = {
             BranchRequest::ANY_CALL,
             Kinds::of(&[
                 Call,
+                CallNext,
                 IndirectCall,
                 SystemCall,
                 SoftwareInterrupt,
@@ -63,7 +64,7 @@ const KINDS: [(Field<BranchRequest>, Kinds); 9] = {
         (BranchRequest::IND_CALL, Kinds::of(&[IndirectCall])),
         (BranchRequest::COND, Kinds::of(&[Conditional])),
         (BranchRequest::IND_JUMP, Kinds::of(&[IndirectJump])),
-        (BranchRequest::CALL, Kinds::of(&[Call])),
+        (BranchRequest::CALL, Kinds::of(&[Call, CallNext])),
         (
             BranchRequest::CALL_STACK,
             Kinds::of(&[Call, IndirectCall, Return]),

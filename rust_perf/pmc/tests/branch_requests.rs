@@ -5,7 +5,7 @@
 use crate::common::{config, Cpu, Cpuid};
 use pmc::lbr::{
     decode::{self, Code},
-    Branch, BranchKind, BranchRequest, Lbr, RequestError, Selection,
+    Branch, BranchKind, BranchRequest, Lbr, Record, RequestError, Selection,
 };
 use pmu_model::Config;
 
@@ -49,15 +49,14 @@ fn the_deepest_depth_is_used() {
 }
 
 #[test]
-fn cpus_of_version_4_and_later_have_them() {
+fn architectural_ones_come_with_version_4() {
     for version in 4..=6 {
         for depth in [0, 8, 32] {
             let config = config(version, 8, 3, 48);
-            let config = Config {
+            let cpu = Cpu::new(Config {
                 lbrs: config.lbrs_with_depth(depth),
                 ..config
-            };
-            let cpu = Cpu::new(config);
+            });
             let found = cpu.detect().unwrap().lbr.map_or(0, |it| it.depth);
             assert_eq!(found, depth, "version {version}");
             // Older versions do not stop recording at a PMI as these do.
@@ -111,13 +110,15 @@ fn what_a_cpu_cannot_select_is_refused() {
 const USER_IP: u64 = 0x40_1000;
 const KERNEL_IP: u64 = 0xffff_ffff_8100_0000;
 
+/// A branch of kind OTHER_BRANCH.
 fn branch(from: u64, to: u64) -> Branch {
-    Branch {
-        from,
-        to,
-        // OTHER_BRANCH.
-        info: 8 << 56,
-    }
+    branch_with(from, to, 8 << 56)
+}
+
+/// A branch whose record has this INFO.
+fn branch_with(from: u64, to: u64, info: u64) -> Branch {
+    let lbr = lbr(0b1011, 7, 7).unwrap();
+    lbr.branch(Record { from, to, info }, 1).unwrap()
 }
 
 #[test]
@@ -185,11 +186,7 @@ fn kinds_that_the_registers_do_not_tell_apart_are_told_apart() {
 
 #[test]
 fn transactions_are_told_apart() {
-    let inside = Branch {
-        info: 1 << 62,
-        ..branch(USER_IP, USER_IP)
-    };
-    let outside = Branch { info: 0, ..inside };
+    let [inside, outside] = [1 << 62, 0].map(|info| branch_with(USER_IP, USER_IP, info));
     let kind = Some(BranchKind::Conditional);
     for (request, expected) in [
         (ANY, [true, true]),
@@ -211,7 +208,7 @@ fn instructions_are_decoded() {
     use BranchKind::*;
     type Row = (&'static [u8], Option<BranchKind>, Option<BranchKind>);
     let both = |bytes: &'static [u8], kind| -> Row { (bytes, Some(kind), Some(kind)) };
-    let rows: [Row; 41] = [
+    let rows: [Row; 42] = [
         both(&[0x74, 0x10], Conditional),
         both(&[0x2e, 0x75, 0x10], Conditional),
         both(&[0x0f, 0x84, 0, 0, 0, 0], Conditional),
@@ -226,7 +223,8 @@ fn instructions_are_decoded() {
         (&[0x41, 0xff, 0xe0], Some(IndirectJump), None),
         both(&[0xff, 0x25, 0, 0, 0, 0], IndirectJump),
         both(&[0xff, 0x2d, 0, 0, 0, 0], IndirectJump),
-        both(&[0xe8, 0, 0, 0, 0], Call),
+        both(&[0xe8, 0, 0, 0, 1], Call),
+        both(&[0xe8, 0, 0, 0, 0], CallNext),
         (&[0x9a, 0, 0, 0, 0, 0x33, 0], None, Some(Call)),
         both(&[0xff, 0xd0], IndirectCall),
         both(&[0xff, 0x15, 0, 0, 0, 0], IndirectCall),

@@ -7,6 +7,7 @@
 
 pub mod emulated;
 pub mod events;
+pub mod recorder;
 
 use pmc::{
     counter::{Counter, CounterSet},
@@ -81,6 +82,11 @@ impl Cpu {
             },
             (7, 1) => CpuidLeaf {
                 eax: u32::from(pmu.perfmon_ext()) << 8,
+                ..CpuidLeaf::default()
+            },
+            // Linear addresses have 48 bits.
+            (0x8000_0008, _) => CpuidLeaf {
+                eax: 48 << 8,
                 ..CpuidLeaf::default()
             },
             (0x8000_0001, _) if pmu.perfctr_core() => CpuidLeaf {
