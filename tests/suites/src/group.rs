@@ -89,6 +89,8 @@ macro_rules! with_test_groups {
             /// Needs the module in the place of the in-tree driver, `-icount`, and the kernel's
             /// selftests.
             KernelSelftests = kernel_selftests::TESTS, No(ICOUNT);
+            /// Needs what `KernelSelftests` does, and branch records.
+            KernelSelftestsBranches = kernel_selftests::BRANCHES, No(ICOUNT);
             /// Needs `SystemEvent::Kexec`.
             Kexec = kexec::TESTS, No(SYSTEM);
             /// Needs a machine with the PMU that QEMU gives its signature.
@@ -139,6 +141,9 @@ macro_rules! with_test_groups {
             Parameters = parameters::TESTS, No(MODULES);
             /// `perf test`. Needs the module in the place of the in-tree driver, or not loaded.
             PerfTest = perf_test::TESTS, No(CGROUPS);
+            /// What of it is about branch records. Needs branch records, and the module in the place of the
+            /// in-tree driver, or not loaded.
+            PerfTestBranches = perf_test::BRANCHES, No(CGROUPS);
             PerfTool = perf_tool::TESTS, OfCpu0;
             /// Needs the module in the place of the in-tree driver.
             Primary = primary::TESTS, No(MACHINE);

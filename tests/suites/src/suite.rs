@@ -215,7 +215,7 @@ impl Suite {
 
     /// Whether its tests run the kernel's selftests.
     pub fn has_selftests(&self) -> bool {
-        self.has(&[TestGroup::KernelSelftests])
+        self.has(&[TestGroup::KernelSelftests]) || self.has(&[TestGroup::KernelSelftestsBranches])
     }
 
     /// The properties to append to QEMU's `-cpu`, separated by commas.

@@ -40,8 +40,15 @@ pub const TESTS: &[Test] = tests![
     bpf_task_work: [Btf],
 ];
 
+/// What needs branch records and nothing else. `get_branch_snapshot` needs the kernel's bpf_testmod.ko, too.
+pub const BRANCHES: &[Test] = tests![
+    all need [Root, Module, Icount, Btf];
+    bpf_with_branches,
+];
+
 const NO_AUX: &str = "no PMU has an AUX buffer";
 const NO_BRANCH_STACK: &str = "there are no branch stacks";
+const NOT_PRECISE: &str = "there are no precise events";
 
 /// Tests, or parts of them, that must say that they are skipped, and why. They say so with the
 /// in-tree driver as well.
@@ -50,13 +57,18 @@ const SKIPPED: &[(&str, &str)] = &[
     ("perf_mmap.aux.remap", NO_AUX),
     ("perf_mmap.aux.unmap", NO_AUX),
     ("get_branch_snapshot", "it is not for virtual machines"),
-    ("get_stackid_cannot_attach", NO_BRANCH_STACK),
+    ("get_stackid_cannot_attach", NOT_PRECISE),
     ("perf_branches/perf_branches_hw", NO_BRANCH_STACK),
-    ("perf_event_stackmap", NO_BRANCH_STACK),
+    ("perf_event_stackmap", NOT_PRECISE),
 ];
 
 /// Runs a selftest, in the directory with its files, and checks its results.
-fn run(program: &str, arguments: &[&str], parse: fn(&str) -> Outcomes) -> Result<()> {
+fn run(
+    program: &str,
+    arguments: &[&str],
+    parse: fn(&str) -> Outcomes,
+    skipped: &[(&str, &'static str)],
+) -> Result<()> {
     const VARIABLE: &str = "RUST_PERF_SELFTESTS";
     let directory = env::var_os(VARIABLE).with_context(|| format!("{VARIABLE} is not set"))?;
     let directory = PathBuf::from(directory);
@@ -72,7 +84,7 @@ fn run(program: &str, arguments: &[&str], parse: fn(&str) -> Outcomes) -> Result
         anyhow!("{what}\n{text}\n{errors}")
     };
     let outcomes = parse(&text);
-    let all_skipped = outcomes.check(SKIPPED).map_err(|error| said(&error))?;
+    let all_skipped = outcomes.check(skipped).map_err(|error| said(&error))?;
     if !output.status.success() {
         return Err(said(&output.status));
     }
@@ -83,12 +95,17 @@ fn run(program: &str, arguments: &[&str], parse: fn(&str) -> Outcomes) -> Result
 }
 
 fn perf_events(program: &str) -> Result<()> {
-    run(program, &[], Outcomes::of_harness)
+    run(program, &[], Outcomes::of_harness, SKIPPED)
 }
 
 /// Runs the tests, or subtests, of `test_progs` that match a glob.
 fn bpf(glob: &str) -> Result<()> {
-    run("test_progs", &["-a", glob], Outcomes::of_test_progs)
+    run(
+        "test_progs",
+        &["-a", glob],
+        Outcomes::of_test_progs,
+        SKIPPED,
+    )
 }
 
 /// The kernel's selftest `perf_events/mmap` passes.
@@ -169,4 +186,14 @@ fn bpf_stacktrace_build_id_nmi(_: &Ctx) -> Result<()> {
 /// The kernel's selftest `bpf: task_work/test_task_work_*` passes.
 fn bpf_task_work(_: &Ctx) -> Result<()> {
     bpf("task_work/test_task_work_*")
+}
+
+/// On a CPU with branch records both parts of the kernel's selftest `bpf: perf_branches` pass.
+fn bpf_with_branches(_: &Ctx) -> Result<()> {
+    run(
+        "test_progs",
+        &["-a", "perf_branches"],
+        Outcomes::of_test_progs,
+        &[],
+    )
 }

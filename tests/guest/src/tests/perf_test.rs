@@ -2,6 +2,8 @@
 //! `perf test`, perf's tests of itself. One suite runs them with the in-tree driver, another one with
 //! the module in its place. Both expect the same.
 
+mod entries;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -14,13 +16,21 @@ use tempfile::TempDir;
 
 use super::compare::case::Mount;
 use crate::ctx::{Ctx, Test};
+use crate::setting::SampleRate;
 use crate::tests;
 use crate::tool::Perf;
 use crate::waiting::{self, Waiting};
+use entries::{BY_CHANCE, FAILING, LEFT_OUT, OF_BRANCHES, SKIPPED};
 
 pub const TESTS: &[Test] = tests![
     all need [Root, PerfTool, ExactCounts];
     all_entries,
+];
+
+/// What needs branch records.
+pub const BRANCHES: &[Test] = tests![
+    all need [Root, PerfTool, ExactCounts];
+    entries_of_branches,
 ];
 
 /// What perf says of an entry.
@@ -52,193 +62,6 @@ impl fmt::Display for Outcome {
         })
     }
 }
-
-/// Entries that do not run here, by their names, and why.
-const LEFT_OUT: &[(&str, &str)] = &[
-    // The emulated CPU may be too slow for them.
-    ("Object code reading", READS_MAPS),
-    ("Lookup mmap thread", READS_MAPS),
-    ("Test dwarf unwind", READS_MAPS),
-    // Chance decides whether it passes.
-    ("Breakpoint overflow sampling", RF),
-    // They open one event or metric after another.
-    ("perf all metricgroups test", MINUTES),
-    ("perf all metrics test", MINUTES),
-    ("perf all PMU test", MINUTES),
-    // They would be skipped, which takes long.
-    ("vmlinux symtab matches kallsyms", "needs the file vmlinux"),
-    ("perf annotate basic tests", SYMBOLS),
-    ("perf diff tests", SYMBOLS),
-    ("perf inject --aslr test", SYMBOLS),
-    ("perf pipe recording and injection test", SYMBOLS),
-    ("perf record tests", SYMBOLS),
-    // The driver has no part in what they test, and all of them together take minutes.
-    ("PMU JSON event tests", NO_EVENTS),
-    ("dlfilter C API", NO_EVENTS),
-    ("test addr2line inline unwinding", NO_EVENTS),
-    ("build id cache operations", NO_EVENTS),
-    ("daemon operations", NO_EVENTS),
-    (
-        "Test that perf report includes file offsets and event type names in diagnostic \
-         messages.",
-        NO_EVENTS,
-    ),
-    (
-        "Test that perf report handles truncated perf.data gracefully (no crash, no segfault \
-         — clean error exit).",
-        NO_EVENTS,
-    ),
-    ("perf ftrace tests", NO_EVENTS),
-    (
-        "perf inject to convert DWARF callchains to regular ones",
-        NO_EVENTS,
-    ),
-    ("python profiling with jitdump", NO_EVENTS),
-    ("perf kallsyms tests", NO_EVENTS),
-    ("perf kwork tests", NO_EVENTS),
-    ("perf list tests", NO_EVENTS),
-    ("perf sched stats tests", NO_EVENTS),
-    ("'import perf' in python", NO_EVENTS),
-    ("Zstd perf.data compression/decompression", NO_EVENTS),
-    (
-        "Zstd perf.data compression/decompression of multi-record data",
-        NO_EVENTS,
-    ),
-    ("perf sched tests", NO_EVENTS),
-    ("perf script tests", NO_EVENTS),
-    ("perf script --dlfilter tests", NO_EVENTS),
-    ("perf script perl tests", NO_EVENTS),
-    ("perf script python tests", NO_EVENTS),
-    ("perf stat events uniquifying", NO_EVENTS),
-    ("BPF metadata collection test", NO_EVENTS),
-    ("Test java symbol", NO_EVENTS),
-    ("'perf data convert --to-ctf' command test", NO_EVENTS),
-    ("'perf data convert --to-json' command test", NO_EVENTS),
-    ("perf test junit XML output validation", NO_EVENTS),
-    ("test perf probe of function from different CU", NO_EVENTS),
-    ("perf timechart tests", NO_EVENTS),
-    ("perf trace enum augmentation tests", NO_EVENTS),
-    ("perf trace exit race", NO_EVENTS),
-    ("perf trace record and replay", NO_EVENTS),
-    ("perftool-testsuite_probe", NO_EVENTS),
-    ("perftool-testsuite_report", NO_EVENTS),
-    (
-        "Add vfs_getname probe to get syscall args filenames",
-        NO_EVENTS,
-    ),
-    ("probe libc's inet_pton & backtrace it with ping", NO_EVENTS),
-    (
-        "Use vfs_getname probe to get syscall args filenames",
-        NO_EVENTS,
-    ),
-    ("perf record offcpu profiling tests", NO_EVENTS),
-    (
-        "Test libdw unwinding of multi-threaded processes",
-        NO_EVENTS,
-    ),
-    ("perf script task-analyzer tests", NO_EVENTS),
-    ("perf top tests", NO_EVENTS),
-    (
-        "Check open filename arg using perf trace + vfs_getname",
-        NO_EVENTS,
-    ),
-    ("perf trace BTF general tests", NO_EVENTS),
-    ("perf trace summary", NO_EVENTS),
-];
-
-const READS_MAPS: &str = "perf reads a list of mappings for at most 0.5 s";
-const RF: &str = "QEMU sets RF when an interrupt arrives, so that a breakpoint may be missed";
-const MINUTES: &str = "takes minutes";
-const SYMBOLS: &str = "Debian's perf has no symbols";
-const NO_EVENTS: &str = "is not about hardware events";
-
-/// Entries that perf skips here, and why. A part of an entry is `entry: part`.
-const SKIPPED: &[(&str, &str)] = &[
-    (
-        "Parse event definition strings: Parsing of aliased events from sysfs",
-        UNCORE,
-    ),
-    ("Uncore event sorting", UNCORE),
-    ("Event groups", UNCORE),
-    ("Watchpoint: Read Only Watchpoint", "x86 has none"),
-    ("Probe SDT events", BUILD),
-    (
-        "Test libpfm4 support: test of individual --pfm-events",
-        BUILD,
-    ),
-    ("Test libpfm4 support: test groups of --pfm-events", BUILD),
-    ("PE file support", BUILD),
-    ("perf all libpfm4 events test", BUILD),
-    ("perf record sample filtering (by BPF) tests", BUILD),
-    ("perf stat --bpf-counters --for-each-cgroup test", BUILD),
-    ("perf stat --bpf-counters test", BUILD),
-    ("Test data symbol", PEBS),
-    ("perf c2c tests", PEBS),
-    ("test Intel TPEBS counting mode", PEBS),
-    ("perf record LBR tests", LBR),
-    ("Check branch stack sampling", LBR),
-    ("Miscellaneous Intel PT testing", "needs Intel PT"),
-    ("Intel PT: Intel PT hybrid CPU compatibility", HYBRID),
-    ("x86 hybrid", HYBRID),
-    ("AMD IBS via core pmu", OTHER_CPU),
-    ("AMD IBS software filtering", OTHER_CPU),
-    ("AMD IBS sample period", OTHER_CPU),
-    ("Check Arm64 callgraphs are complete in fp mode", OTHER_CPU),
-    ("Check Arm SPE doesn't hang when there are forks", OTHER_CPU),
-    ("CoreSight synthesized callchain", OTHER_CPU),
-    ("CoreSight concurrent threads", OTHER_CPU),
-    ("CoreSight context switch thread attribution", OTHER_CPU),
-    ("CoreSight deterministic workload decode", OTHER_CPU),
-    ("CoreSight raw dump stress", OTHER_CPU),
-    (
-        "Check Arm CoreSight trace data recording and synthesized samples",
-        OTHER_CPU,
-    ),
-    (
-        "Check Arm CoreSight disassembly script completes without errors",
-        OTHER_CPU,
-    ),
-    (
-        "Check Arm SPE trace data recording and synthesized samples",
-        OTHER_CPU,
-    ),
-    ("DRM PMU", "needs a graphics card"),
-    ("perf kvm tests", "needs QEMU"),
-    ("kernel lock contention analysis test", "needs more CPUs"),
-];
-
-const UNCORE: &str = "needs an uncore PMU";
-const BUILD: &str = "Debian builds perf without it";
-const PEBS: &str = "the CPU has no PEBS";
-const LBR: &str = "the CPU has no LBR";
-const HYBRID: &str = "needs a hybrid CPU";
-const OTHER_CPU: &str = "needs another CPU";
-
-/// Entries that fail here whichever driver there is, and why.
-const FAILING: &[(&str, &str)] = &[
-    (
-        "Simple expression parser",
-        "reads the frequency of the TSC from the CPU's name",
-    ),
-    ("perf data type profiling tests", PEBS),
-];
-
-/// Beginnings of what entries print of a failure that is left to chance, and why.
-const BY_CHANCE: &[(&str, &str)] = &[
-    ("stat -D test [Failed", "it is about time"),
-    (
-        "stat -p test [Failed - command failed]",
-        "the process that is to be counted ends after a second",
-    ),
-    (
-        "Hide zero events stat test [Failed - zero event",
-        "counts another run of a program, which may move to another CPU",
-    ),
-    (
-        "Failed after retrying",
-        "perf looks for the exit of a process 1,000 times, without waiting",
-    ),
-];
 
 /// Whether a table has an entry.
 fn is_in(table: &[(&str, &str)], name: &str) -> bool {
@@ -332,6 +155,7 @@ fn wrong(
     lines: impl IntoIterator<Item = String>,
     list: &str,
     entries: &BTreeMap<u32, &str>,
+    expected: impl Fn(&str) -> Outcome,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut missing = labels(list, entries);
@@ -367,12 +191,35 @@ fn wrong(
     wrong
 }
 
-/// Each entry of `perf test` passes, or fails or is skipped as the list in this file says.
+/// Each entry of `perf test` passes, or fails or is skipped as the lists say.
 fn all_entries(_: &Ctx) -> Result<()> {
+    run(|name| !is_in(LEFT_OUT, name), expected)
+}
+
+/// The outcome that is right for an entry about branch records.
+fn expected_of_branches(name: &str) -> Option<Outcome> {
+    let mut entries = OF_BRANCHES.iter();
+    let (_, outcome) = entries.find(|(it, _)| *it == name)?;
+    Some(*outcome)
+}
+
+/// Each entry about branch records passes, or is skipped as the list says.
+fn entries_of_branches(_: &Ctx) -> Result<()> {
+    // perf would take 4,000 samples a second. perf record LBR tests has it record nineteen times and print
+    // each recording twice, with all records: on the emulated CPU each takes several seconds.
+    let _rate = SampleRate::fixed(1_000)?;
+    let is_wanted = |name: &str| expected_of_branches(name).is_some();
+    run(is_wanted, |name| {
+        expected_of_branches(name).unwrap_or(Outcome::Ok)
+    })
+}
+
+/// Runs the entries that are wanted. Each must have the expected outcome.
+fn run(is_wanted: impl Fn(&str) -> bool, expected: impl Fn(&str) -> Outcome) -> Result<()> {
     let list = Perf::new("test").args(["list"]).run()?;
     let list = String::from_utf8([list.stdout, list.stderr].concat())?;
     let mut entries = entries(&list);
-    entries.retain(|_, name| !is_in(LEFT_OUT, name));
+    entries.retain(|_, name| is_wanted(name));
     ensure!(!entries.is_empty(), "perf test list printed {list:?}");
     // One of them counts for cgroups.
     let _cgroups = Mount::cgroup2()?;
@@ -394,7 +241,7 @@ fn all_entries(_: &Ctx) -> Result<()> {
         let _waiting = Waiting::for_("perf test to print another line");
         lines.next()
     });
-    let wrong = wrong(lines.by_ref(), &list, &entries);
+    let wrong = wrong(lines.by_ref(), &list, &entries, expected);
     let status = waiting::child(&mut perf, "the end of perf test")?;
     ensure!(
         wrong.is_empty(),
@@ -458,7 +305,10 @@ mod unit_tests {
     #[test]
     fn what_is_wrong() {
         let entries = entries(LIST);
-        let wrong = |text: &str| wrong(text.lines().map(str::to_owned), LIST, &entries);
+        let wrong = |text: &str| {
+            let lines = text.lines().map(str::to_owned);
+            wrong(lines, LIST, &entries, expected)
+        };
         assert_eq!(
             wrong("  2: One : Ok\n 21.1: Some : Ok\n 21.2: Other : Ok\n175: b : Ok\n"),
             [""; 0]

@@ -141,8 +141,8 @@ mod tests {
             let group = match group {
                 // The whole of compare.rs has it.
                 CompareSysfs => &Compare,
-                // It takes minutes.
-                PerfTest => continue,
+                // They take minutes.
+                PerfTest | PerfTestBranches => continue,
                 group => group,
             };
             assert!(

@@ -18,6 +18,15 @@ pub const SUITES: &[Suite] = &[
         .on(machine::SKYLAKE_DEFAULT)
         .unloaded()
         .with_all(),
+    // It takes five minutes.
+    Suite::new("perf-test-branches", &[&[PerfTestBranches]])
+        .on(machine::SAPPHIRE_RAPIDS_LBR)
+        .primary()
+        .with_all(),
+    Suite::new("perf-test-branches-in-tree", &[&[PerfTestBranches]])
+        .on(machine::SAPPHIRE_RAPIDS_LBR)
+        .unloaded()
+        .with_all(),
     Suite::new("programs", &[&[Programs, Kinds]])
         .on(machine::SKYLAKE_DEFAULT)
         .kernel_arguments(SCHEDSTATS)
@@ -30,6 +39,10 @@ pub const SUITES: &[Suite] = &[
     // The harness of the selftests stops a test after 30 s, which here are of the guest's clock.
     Suite::new("kernel-selftests", &[&[KernelSelftests]])
         .on(machine::SKYLAKE_DEFAULT)
+        .primary()
+        .timing(Timing::Icount),
+    Suite::new("kernel-selftests-branches", &[&[KernelSelftestsBranches]])
+        .on(machine::SAPPHIRE_RAPIDS_LBR)
         .primary()
         .timing(Timing::Icount),
     Suite::new("metrics-skylake-server", METRICS)
