@@ -10,7 +10,7 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS SHARD ALL ROUNDS GENERATIONS BEFORE FROM FUNCTIONS, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS SHARD ALL ROUNDS GENERATIONS BEFORE FROM FUNCTIONS BOLT, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
@@ -34,6 +34,7 @@ define usage
 | make demo           prepare everything, boot a guest, profile a real program
 |   PMU=off           by the clock, on a CPU without a PMU
 |   QEMU=debian       likewise, on QEMU as Debian ships it; nothing of QEMU is built
+|   BOLT=1            by branch records, and BOLT makes it take fewer branches: docs/branches.md
 | make test           host tests, then guest tests on a set of machines. The last line is
 |                     "N passed, N failed"
 |   ALL=1             on all machines; some suites also on Debian's kernel of the series before and

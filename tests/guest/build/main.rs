@@ -30,6 +30,8 @@ fn programs(out: &Path) -> Result<(), Box<dyn Error>> {
         let status = gcc
             .to_command()
             .args(["-nostdlib", "-static", "-no-pie", "-Wl,-z,noexecstack"])
+            // BOLT moves only code that has relocations.
+            .arg("-Wl,--emit-relocs")
             .arg(&source)
             .arg("-o")
             .arg(out.join(name))

@@ -68,6 +68,9 @@ pub const PATTERN: Program = program!("pattern", 4096 + 32 * PATTERN_ROUNDS);
 /// The rounds of the loop of [`PATTERN`].
 pub const PATTERN_ROUNDS: u64 = 131_072;
 
+/// Code in another order than it mostly runs in. BOLT may move it.
+pub const DETOURS: Program = program!("detours", 2 + 320 * 5 + 280 * 3 + 40 * 2 + 5);
+
 /// A static program.
 pub struct Program {
     name: &'static str,

@@ -79,6 +79,12 @@ pub fn check(command: &Command, output: Output) -> Result<Output> {
     Ok(output)
 }
 
+/// Runs a command, which must succeed, and returns its standard output.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = waiting::output(command).with_context(|| format!("{command:?}"))?;
+    Ok(String::from_utf8(check(command, output)?.stdout)?)
+}
+
 /// One event of `perf stat`.
 #[derive(Debug, PartialEq)]
 pub struct Row {

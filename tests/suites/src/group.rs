@@ -25,6 +25,8 @@ macro_rules! with_test_groups {
             Bounds = bounds::TESTS, OfCounters;
             /// Needs branch records, and the in-tree driver.
             Branches = branches::TESTS, No(MACHINE);
+            /// Programs that optimise by branch records. Needs branch records, and BOLT.
+            BranchTools = branch_tools::TESTS, No(MACHINE);
             Clock = clock::TESTS, Once;
             ClockCompare = clock_compare::TESTS, No(CGROUPS);
             /// Exact times. Needs `-icount`.

@@ -218,6 +218,11 @@ impl Suite {
         self.has(&[TestGroup::KernelSelftests]) || self.has(&[TestGroup::KernelSelftestsBranches])
     }
 
+    /// Whether its tests run BOLT.
+    pub fn has_bolt(&self) -> bool {
+        self.has(&[TestGroup::BranchTools])
+    }
+
     /// The properties to append to QEMU's `-cpu`, separated by commas.
     pub fn cpu_properties(&self) -> String {
         let fault = self.fault.map(|fault| format!("pmu-fault={fault}"));

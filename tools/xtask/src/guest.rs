@@ -86,6 +86,8 @@ pub struct Guest<'a> {
     pub test_module: Option<&'a Path>,
     /// The directory with the kernel's selftests.
     pub selftests: Option<&'a Path>,
+    /// The directory with BOLT, to have its programs in PATH.
+    pub bolt: Option<&'a Path>,
     /// The command, for sh; the guest is interactive without one.
     pub command: Option<&'a str>,
     /// The suite whose guest this is.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bolt;
 mod cache;
 mod callgraph;
 mod cargo_tool;
@@ -68,7 +69,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Profile a real program in a guest.
-    Demo(guest::Options),
+    Demo(demo::Options),
     /// Run tests.
     Test(test::Options),
     /// Make generations.md and cpus.md of docs/results from the last full run of the tests.

@@ -18,6 +18,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 use suites::{Filter, OtherKernel};
 
+use crate::bolt;
 use crate::cache;
 use crate::context::Context;
 use crate::deb;
@@ -257,6 +258,7 @@ fn run_on(
     let mut examples = HashMap::new();
     let mut test_modules = HashMap::new();
     let mut selftests = None;
+    let mut bolt = None;
     for selected in &selected {
         if let Some(name) = selected.suite.example {
             examples.insert(name, module::example(ctx, &parts.kernel, name)?);
@@ -268,6 +270,9 @@ fn run_on(
         }
         if selected.suite.has_selftests() && selftests.is_none() {
             selftests = Some(selftests::build(ctx, &parts.kernel)?);
+        }
+        if selected.suite.has_bolt() && bolt.is_none() {
+            bolt = Some(bolt::get(ctx)?);
         }
         let choice = options.guest.qemu(Some(selected.suite))?;
         if choice == Choice::Debian && on_debian_qemu.is_none() {
@@ -285,6 +290,7 @@ fn run_on(
         examples: &examples,
         test_modules: &test_modules,
         selftests: selftests.as_deref(),
+        bolt: bolt.as_deref(),
         program: &program,
         module: &module,
         user: &options.guest,

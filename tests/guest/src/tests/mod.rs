@@ -5,6 +5,7 @@ pub mod accesses;
 pub mod attr;
 pub mod beside;
 pub mod bounds;
+pub mod branch_tools;
 pub mod branches;
 pub mod clock;
 pub mod clock_compare;

@@ -15,8 +15,8 @@ use crate::pmu::{CpuPmu, Vendor};
 use crate::program::{Running, LOOP};
 use crate::setting::{Affinity, Setting};
 use crate::tests;
-use crate::tool::{check, Perf};
-use crate::waiting::{self, Waiting};
+use crate::tool::{output, Perf};
+use crate::waiting::Waiting;
 
 pub const TESTS: &[Test] = tests![
     all need [Root, Module, ExactCounts];
@@ -34,12 +34,6 @@ pub const TESTS: &[Test] = tests![
     perf_sched: [PerfTool],
     perf_trace: [PerfTool],
 ];
-
-/// Runs a command, which must succeed, and returns its standard output.
-fn output(command: &mut Command) -> Result<String> {
-    let output = waiting::output(command).with_context(|| format!("{command:?}"))?;
-    Ok(String::from_utf8(check(command, output)?.stdout)?)
-}
 
 /// Recordings of rr.
 struct Recordings(TempDir);

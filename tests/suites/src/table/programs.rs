@@ -36,6 +36,7 @@ pub const SUITES: &[Suite] = &[
         .kernel_arguments(SCHEDSTATS)
         .primary()
         .with_all(),
+    Suite::new("branch-tools", &[&[BranchTools]]).on(machine::SAPPHIRE_RAPIDS_LBR),
     // The harness of the selftests stops a test after 30 s, which here are of the guest's clock.
     Suite::new("kernel-selftests", &[&[KernelSelftests]])
         .on(machine::SKYLAKE_DEFAULT)

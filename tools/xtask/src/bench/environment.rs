@@ -76,6 +76,7 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
         example: None,
         test_module: None,
         selftests: None,
+        bolt: None,
         command: Some(command),
         suite: None,
         tests: None,

@@ -221,6 +221,7 @@ impl Built {
             example: None,
             test_module: None,
             selftests: None,
+            bolt: None,
             command: Some(command),
             suite: Some(suite),
             tests: Some(&self.tests),

@@ -45,6 +45,7 @@ impl Counting<'_> {
             example: None,
             test_module: None,
             selftests: None,
+            bolt: None,
             command: Some(&command),
             suite: suites::find(SUITE),
             tests: Some(self.program),

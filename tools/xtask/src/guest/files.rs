@@ -11,6 +11,7 @@ use terminal_size::{terminal_size, Height, Width};
 
 use super::settings::Settings;
 use super::{Guest, Parts};
+use crate::bolt;
 use crate::packages;
 
 /// The script that the initramfs starts from /run/xtask.
@@ -75,9 +76,14 @@ impl Guest<'_> {
                 }
             }
         }
-        if let Some(tests) = self.tests {
+        if self.tests.is_some() || self.bolt.is_some() {
             fs::create_dir(run.join("bin"))?;
+        }
+        if let Some(tests) = self.tests {
             copy(tests, &run.join("bin/guest-tests"))?;
+        }
+        if let Some(bolt) = self.bolt {
+            bolt::provide(bolt, &run.join("bin"))?;
         }
         if let Some(suite) = self.suite {
             set("RUST_PERF_SUITE", suite.name);

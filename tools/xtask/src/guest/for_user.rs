@@ -11,6 +11,7 @@ use suites::Suite;
 
 use super::settings::Settings;
 use super::{Guest, LimitOf, Options, Outcome, Parts};
+use crate::bolt;
 use crate::context::Context;
 use crate::guest_tests;
 use crate::kernel;
@@ -98,6 +99,8 @@ fn user_guest(
     let selftests = suite.filter(|suite| suite.has_selftests());
     let selftests = selftests.map(|_| selftests::build(ctx, &parts.kernel));
     let selftests = selftests.transpose()?;
+    let bolt = suite.filter(|suite| suite.has_bolt());
+    let bolt = bolt.map(|_| bolt::get(ctx)).transpose()?;
     let tests = suite.map(|_| guest_tests::build(ctx)).transpose()?;
     if command.is_none() {
         let loaded = Settings::new(suite, options, "").load_module;
@@ -109,6 +112,7 @@ fn user_guest(
         example: example.as_deref(),
         test_module: test_module.as_deref(),
         selftests: selftests.as_deref(),
+        bolt: bolt.as_deref(),
         command,
         suite,
         tests: tests.as_deref(),

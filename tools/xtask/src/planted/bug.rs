@@ -137,7 +137,10 @@ impl Test {
                 // Its tests get no other module than rust_perf.ko. One that needs another fails
                 // without the bug, too.
                 ensure!(
-                    suite.example.is_none() && !suite.has_selftests() && !suite.debian_qemu,
+                    suite.example.is_none()
+                        && !suite.has_selftests()
+                        && !suite.has_bolt()
+                        && !suite.debian_qemu,
                     "suite {} needs more than rust_perf.ko",
                     suite.name
                 );

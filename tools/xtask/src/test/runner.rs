@@ -38,6 +38,8 @@ pub struct Runner<'a> {
     pub test_modules: &'a HashMap<TestModule, PathBuf>,
     /// The kernel's selftests, if any suite needs them.
     pub selftests: Option<&'a Path>,
+    /// The directory with BOLT, if any suite needs it.
+    pub bolt: Option<&'a Path>,
     pub program: &'a Path,
     pub module: &'a Path,
     pub user: &'a guest::Options,
@@ -74,6 +76,7 @@ pub fn tests_with(
         examples: &HashMap::new(),
         test_modules: &test_modules,
         selftests: None,
+        bolt: None,
         program,
         module,
         user,
@@ -183,6 +186,7 @@ impl Runner<'_> {
                 .and_then(|it| self.test_modules.get(&it))
                 .map(PathBuf::as_path),
             selftests: self.selftests.filter(|_| suite.has_selftests()),
+            bolt: self.bolt.filter(|_| suite.has_bolt()),
             command: Some(&command),
             suite: Some(suite),
             tests: Some(self.program),
