@@ -49,8 +49,6 @@ pub struct Pmu {
     pub full_width: Option<bool>,
     /// Whether reference cycles are those of the TSC, and not a function of the instructions.
     pub ref_cycles_of_tsc: bool,
-    /// How many branch records there are.
-    pub lbr: Option<u8>,
 }
 
 impl Pmu {
@@ -62,7 +60,6 @@ impl Pmu {
         width: None,
         full_width: None,
         ref_cycles_of_tsc: false,
-        lbr: None,
     };
 
     /// A generation, with its default counters.
@@ -109,14 +106,6 @@ impl Pmu {
     pub const fn ref_cycles_of_tsc(self) -> Self {
         Self {
             ref_cycles_of_tsc: true,
-            ..self
-        }
-    }
-
-    /// With so many branch records.
-    pub const fn lbr(self, depth: u8) -> Self {
-        Self {
-            lbr: Some(depth),
             ..self
         }
     }
@@ -244,9 +233,6 @@ impl Machine {
                 if let Some(full_width) = pmu.full_width {
                     let value = if full_width { "on" } else { "off" };
                     add("pmu-full-width", value.to_owned());
-                }
-                if let Some(lbr) = pmu.lbr {
-                    add("pmu-lbr", lbr.to_string());
                 }
                 if pmu.ref_cycles_of_tsc {
                     add("pmu-ref-cycles", "tsc".to_owned());

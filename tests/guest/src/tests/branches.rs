@@ -2,6 +2,7 @@
 //! Branch records in samples of rust_pmu, and of the in-tree driver: they are the last branches of a
 //! program whose branches are known, entry by entry.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
@@ -9,12 +10,17 @@ use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
 use perf_event::{Builder, SampleBranchFlag, SampleFlag, Sampler};
 
+mod call_stacks;
+mod hardware;
+
+use self::call_stacks::call_stacks;
+use self::hardware::{request, Hardware, Selects};
 use super::expect;
 use super::sampling::{for_each_sample, RING};
 use crate::ctx::{Ctx, Test};
-use crate::pmu::{Event, Pmu};
+use crate::pmu::{CpuPmu, Event, Pmu};
 use crate::tests;
-use crate::workload::{self, Branch, BranchKind, Workload};
+use crate::workload::{self, BranchKind, Workload};
 
 pub const TESTS: &[Test] = tests![
     all need [ExactCounts, InTreeCounts];
@@ -29,8 +35,6 @@ pub const TESTS: &[Test] = tests![
     refused,
 ];
 
-/// The highest number of records.
-const DEPTH: usize = 32;
 const ITERATIONS: u64 = 20_000;
 /// A sample comes after more branches of each kind than there are records.
 const PERIOD: u64 = 1_009;
@@ -41,17 +45,17 @@ fn drivers(ctx: &Ctx) -> Result<[(&'static str, Pmu); 2]> {
 }
 
 /// An event that samples branches of these kinds to user mode.
-fn event(pmu: &Pmu, flags: SampleBranchFlag, period: u64) -> Builder<'static> {
+fn event(pmu: &Pmu, flags: u64, period: u64) -> Builder<'static> {
     let mut event = pmu.event(Event::Instructions);
     event
         .sample_period(period)
         // The crate does not parse a sample that ends with an empty stack: the weight comes behind it.
         .sample(SampleFlag::BRANCH_STACK | SampleFlag::WEIGHT)
-        .branch_sample_type(flags | SampleBranchFlag::USER);
+        .branch_sample_type(SampleBranchFlag::from_bits_retain(flags | request::USER));
     event
 }
 
-fn sampler(pmu: &Pmu, flags: SampleBranchFlag, period: u64) -> Result<Sampler> {
+fn sampler(pmu: &Pmu, flags: u64, period: u64) -> Result<Sampler> {
     let event = event(pmu, flags, period).build().context("open")?;
     Ok(event.sampled(RING)?)
 }
@@ -67,13 +71,13 @@ enum Missing {
 }
 
 /// Compares the records of each sample, of which there is one each `period` instructions, with the last
-/// branches of `iterations` of the workload that `is_recorded`.
+/// branches of `iterations` of the workload that an event with these `flags` shows.
 fn compare(
     sampler: &mut Sampler,
-    iterations: u64,
-    period: u64,
+    hardware: Hardware,
+    flags: u64,
+    (iterations, period): (u64, u64),
     missing: Missing,
-    is_recorded: impl Fn(&Branch) -> bool,
 ) -> Result<()> {
     let mut k = 0;
     let mut short = 0;
@@ -81,8 +85,8 @@ fn compare(
         k += 1;
         let what = format!("sample {k}");
         let records = sample.lbr().context("no branch stack")?;
-        let expected = workload::last_branches(iterations, k * period);
-        let expected: Vec<_> = expected.filter(&is_recorded).take(DEPTH).collect();
+        let last = workload::last_branches(iterations, k * period);
+        let expected: Vec<_> = hardware.shown(flags, last).collect();
         ensure!(records.len() <= expected.len(), "{what} has more records");
         short += u32::from(records.len() < expected.len());
         for (i, (record, branch)) in records.iter().zip(&expected).enumerate() {
@@ -100,48 +104,51 @@ fn compare(
 }
 
 /// Samples the workload with one event.
-fn check(pmu: &Pmu, flags: SampleBranchFlag, is_recorded: impl Fn(&Branch) -> bool) -> Result<()> {
+fn check(pmu: &Pmu, hardware: Hardware, flags: u64) -> Result<()> {
     let mut sampler = sampler(pmu, flags, PERIOD)?;
     workload::branches(ITERATIONS).measure(&sampler)?;
     compare(
         &mut sampler,
-        ITERATIONS,
-        PERIOD,
+        hardware,
+        flags,
+        (ITERATIONS, PERIOD),
         Missing::FarBranches,
-        is_recorded,
     )
 }
 
 /// Each record has the addresses of a branch, and none is missing.
 fn known_branches(ctx: &Ctx) -> Result<()> {
+    let hardware = Hardware::of(&ctx.pmu()?)?;
     for (name, pmu) in drivers(ctx)? {
-        check(&pmu, SampleBranchFlag::ANY, |_| true).context(name)?;
+        check(&pmu, hardware, request::ANY).context(name)?;
     }
     Ok(())
 }
 
-/// What users ask for, and the kinds of branches of the workload that this is.
-const FILTERS: [(SampleBranchFlag, &[BranchKind]); 5] = {
-    use BranchKind::{Call, Conditional, Return};
-    [
-        (SampleBranchFlag::COND, &[Conditional]),
-        (SampleBranchFlag::CALL, &[Call]),
-        (SampleBranchFlag::ANY_CALL, &[Call]),
-        (SampleBranchFlag::ANY_RETURN, &[Return]),
-        (
-            SampleBranchFlag::COND.union(SampleBranchFlag::ANY_RETURN),
-            &[Conditional, Return],
-        ),
-    ]
-};
+/// What users ask for.
+const FILTERS: [u64; 5] = [
+    request::COND,
+    request::CALL,
+    request::ANY_CALL,
+    request::ANY_RETURN,
+    request::COND | request::ANY_RETURN,
+];
+
+/// Whether a driver records no branch at all for a request: the in-tree one for direct calls, where they need
+/// jumps (`nhm_lbr_sel_map`).
+fn leaves_out(driver: &str, hardware: Hardware, flags: u64) -> bool {
+    driver == "in-tree" && hardware.selects == Selects::WithJumps && flags == request::CALL
+}
 
 /// With a filter there are the branches of these kinds alone.
 fn filters(ctx: &Ctx) -> Result<()> {
+    let hardware = Hardware::of(&ctx.pmu()?)?;
     for (name, pmu) in drivers(ctx)? {
-        for (flags, kinds) in FILTERS {
-            let bits = flags.bits();
-            check(&pmu, flags, |it| kinds.contains(&it.kind))
-                .with_context(|| format!("{name}, branch_sample_type {bits:#x}"))?;
+        for flags in FILTERS {
+            if !leaves_out(name, hardware, flags) {
+                check(&pmu, hardware, flags)
+                    .with_context(|| format!("{name}, branch_sample_type {flags:#x}"))?;
+            }
         }
     }
     Ok(())
@@ -150,15 +157,20 @@ fn filters(ctx: &Ctx) -> Result<()> {
 /// Two events that agree on the filter are on the CPU at the same time, as members of a group.
 fn of_two_events(ctx: &Ctx) -> Result<()> {
     const SECOND: u64 = 4_001;
+    const FLAGS: u64 = request::CALL;
+    let hardware = Hardware::of(&ctx.pmu()?)?;
     for (name, pmu) in drivers(ctx)? {
-        let is_call = |it: &Branch| it.kind == BranchKind::Call;
-        let mut first = sampler(&pmu, SampleBranchFlag::CALL, PERIOD)?;
-        let mut second = event(&pmu, SampleBranchFlag::CALL, SECOND);
+        if leaves_out(name, hardware, FLAGS) {
+            continue;
+        }
+        let mut first = sampler(&pmu, FLAGS, PERIOD)?;
+        let mut second = event(&pmu, FLAGS, SECOND);
         second.enabled(true);
         let mut second = second.build_with_group(&mut *first)?.sampled(RING)?;
         workload::branches(ITERATIONS).measure(&first)?;
         for (sampler, period) in [(&mut first, PERIOD), (&mut second, SECOND)] {
-            compare(sampler, ITERATIONS, period, Missing::FarBranches, is_call)
+            let run = (ITERATIONS, period);
+            compare(sampler, hardware, FLAGS, run, Missing::FarBranches)
                 .with_context(|| format!("{name}, period {period}"))?;
         }
     }
@@ -169,13 +181,13 @@ fn of_two_events(ctx: &Ctx) -> Result<()> {
 fn of_two_tasks(ctx: &Ctx) -> Result<()> {
     const ITERATIONS: u64 = 4_000_000;
     const PERIOD: u64 = 100_003;
+    let hardware = Hardware::of(&ctx.pmu()?)?;
     for (name, pmu) in drivers(ctx)? {
-        let mut sampler = sampler(&pmu, SampleBranchFlag::ANY, PERIOD)?;
+        let mut sampler = sampler(&pmu, request::ANY, PERIOD)?;
         with_another_task(busy, || workload::branches(ITERATIONS).measure(&sampler))?;
-        compare(&mut sampler, ITERATIONS, PERIOD, Missing::Switches, |_| {
-            true
-        })
-        .context(name)?;
+        let run = (ITERATIONS, PERIOD);
+        let flags = request::ANY;
+        compare(&mut sampler, hardware, flags, run, Missing::Switches).context(name)?;
     }
     Ok(())
 }
@@ -187,7 +199,7 @@ fn of_a_cpu(ctx: &Ctx) -> Result<()> {
     let here = workload::branches(2_000);
     let there = workload::block(500);
     for (name, pmu) in drivers(ctx)? {
-        let mut event = event(&pmu, SampleBranchFlag::ANY, PERIOD);
+        let mut event = event(&pmu, request::ANY, PERIOD);
         event.any_pid().one_cpu(0);
         let mut sampler = event.build()?.sampled(1 << 22)?;
         let other = || {
@@ -235,7 +247,8 @@ fn is_known(workload: &Workload, address: u64, kind: BranchKind) -> bool {
 
 /// A debug exception stops recording, which goes on with the next sample.
 fn after_debug_exceptions(ctx: &Ctx) -> Result<()> {
-    let mut sampler = sampler(&ctx.pmu()?, SampleBranchFlag::ANY, PERIOD)?;
+    let depth = Hardware::of(&ctx.pmu()?)?.depth;
+    let mut sampler = sampler(&ctx.pmu()?, request::ANY, PERIOD)?;
     let workload = workload::branches(ITERATIONS);
     sampler.enable()?;
     workload::single_step(10)?.run();
@@ -245,7 +258,7 @@ fn after_debug_exceptions(ctx: &Ctx) -> Result<()> {
     for_each_sample(&mut sampler, |sample| {
         let records = sample.lbr().context("no branch stack")?;
         let mut sources = records.iter().map(|record| record.from());
-        full += u64::from(sources.len() == DEPTH && sources.all(|it| workload.has_code_at(it)));
+        full += u64::from(sources.len() == depth && sources.all(|it| workload.has_code_at(it)));
         Ok(())
     })?;
     // The first sample in the workload may be the one after the exception, and hold older branches.
@@ -263,16 +276,19 @@ fn different_filters(ctx: &Ctx) -> Result<()> {
     const ITERATIONS: u64 = 4_000_000;
     const PERIOD: u64 = 100_003;
     let pmu = ctx.pmu()?;
-    let mut conditional = sampler(&pmu, SampleBranchFlag::COND, PERIOD)?;
-    let mut calls = sampler(&pmu, SampleBranchFlag::CALL, PERIOD)?;
+    let hardware = Hardware::of(&pmu)?;
+    let mut conditional = sampler(&pmu, request::COND, PERIOD)?;
+    let mut calls = sampler(&pmu, request::CALL, PERIOD)?;
     let workload = workload::branches(ITERATIONS);
     conditional.enable()?;
     workload.measure(&calls)?;
     conditional.disable()?;
-    for (sampler, kind) in [
-        (&mut conditional, BranchKind::Conditional),
-        (&mut calls, BranchKind::Call),
+    for (sampler, flags, kind) in [
+        (&mut conditional, request::COND, BranchKind::Conditional),
+        (&mut calls, request::CALL, BranchKind::Call),
     ] {
+        let last = workload::last_branches(ITERATIONS, workload.instructions());
+        let expected = hardware.shown(flags, last).count();
         let mut full = 0;
         for_each_sample(sampler, |sample| {
             let records = sample.lbr().context("no branch stack")?;
@@ -280,59 +296,12 @@ fn different_filters(ctx: &Ctx) -> Result<()> {
                 let known = is_known(&workload, record.from(), kind);
                 ensure!(known, "{:#x} is no {kind:?}", record.from());
             }
-            full += u32::from(records.len() == DEPTH);
+            full += u32::from(records.len() == expected);
             Ok(())
         })?;
         ensure!(full > 0, "no sample has all records of {kind:?}");
     }
     Ok(())
-}
-
-/// The call stacks of a program that is in a known number of calls, alone on the CPU and with another
-/// task in between: each call, the last one first.
-fn call_stacks(ctx: &Ctx) -> Result<()> {
-    const ROUNDS: u64 = 6_000_000;
-    const PERIOD: u64 = 100_003;
-    for (name, pmu) in drivers(ctx)? {
-        for (depth, is_alone) in [(0, true), (5, true), (31, true), (5, false), (40, false)] {
-            let mut sampler = sampler(&pmu, SampleBranchFlag::CALL_STACK, PERIOD)?;
-            let workload = workload::nested_calls(depth, ROUNDS);
-            match is_alone {
-                true => workload.measure(&sampler)?,
-                false => with_another_task(busy, || workload.measure(&sampler))?,
-            }
-            let what = format!("{name}, {depth} calls, alone: {is_alone}");
-            compare_calls(&mut sampler, depth, PERIOD, ROUNDS).context(what)?;
-        }
-    }
-    Ok(())
-}
-
-/// Compares the records of each sample in the loop of [`workload::nested_calls`] with its calls. The event
-/// has been enabled after the test has called what it measures, so there are no others.
-fn compare_calls(sampler: &mut Sampler, depth: u64, period: u64, rounds: u64) -> Result<()> {
-    let start = workload::before_nested_loop(depth);
-    let mut k = 0;
-    for_each_sample(sampler, |sample| {
-        k += 1;
-        let is_in_loop = (start..start + 2 * rounds).contains(&(k * period));
-        ensure!(is_in_loop, "sample {k} is not in the loop");
-        let records = sample.lbr().context("no branch stack")?;
-        let what = format!("sample {k}");
-        // That of the function itself is the first call.
-        let complete = (depth + 1).min(DEPTH as u64);
-        expect(&what, "records", records.len() as u64, complete)?;
-        let (from, to) = workload::nested_call();
-        for (i, record) in records.iter().enumerate() {
-            let what = format!("{what}, record {i}");
-            expect(&what, "as its target", record.to(), to)?;
-            if i < depth as usize {
-                expect(&what, "as its source", record.from(), from)?;
-            }
-        }
-        Ok(())
-    })?;
-    expect("in total", "samples", k, (start + 2 * rounds) / period)
 }
 
 /// What another task does, again and again, if only its taking time matters.
@@ -356,34 +325,45 @@ fn with_another_task<R>(other: impl Fn() + Send, f: impl FnOnce() -> R) -> R {
     })
 }
 
+/// The error of an event that could not be opened, 0 if it could.
+fn errno<T>(event: io::Result<T>) -> u64 {
+    let error = event.err().and_then(|it| it.raw_os_error());
+    error.unwrap_or(0) as u64
+}
+
 /// What cannot be had is refused with the in-tree driver's errno.
 fn refused(ctx: &Ctx) -> Result<()> {
-    /// PERF_SAMPLE_BRANCH_COUNTERS, which the crate does not have.
-    const COUNTERS: u64 = 1 << 19;
-    let any = SampleBranchFlag::ANY.bits();
-    let call_stack = SampleBranchFlag::CALL_STACK.bits();
+    let hardware = Hardware::of(&ctx.pmu()?)?;
+    let is_amd = CpuPmu::probe().is_amd();
+    let contradiction = match hardware.has_call_stack {
+        true => Errno::EINVAL,
+        false => Errno::EOPNOTSUPP,
+    };
     for (name, pmu) in drivers(ctx)? {
-        for bits in [
-            any | COUNTERS,
-            any | call_stack,
-            call_stack | SampleBranchFlag::COND.bits(),
-        ] {
-            let flags = SampleBranchFlag::from_bits_retain(bits);
-            let error = event(&pmu, flags, PERIOD).build().err();
-            let found = error.and_then(|it| it.raw_os_error()).unwrap_or(0);
+        let is_ours = name == "rust_pmu";
+        // AMD's driver accepts what it cannot do.
+        let counters = (request::ANY | request::COUNTERS, Errno::EINVAL);
+        let counters = (is_ours || !is_amd).then_some(counters);
+        let others = [
+            (request::ANY | request::CALL_STACK, contradiction),
+            (request::CALL_STACK | request::COND, contradiction),
+        ];
+        for (bits, expected) in counters.into_iter().chain(others) {
+            let found = errno(event(&pmu, bits, PERIOD).build());
             let what = format!("{name}, branch_sample_type {bits:#x}");
-            expect(&what, "as its errno", found as u64, Errno::EINVAL as u64)?;
+            expect(&what, "as its errno", found, expected as u64)?;
         }
-        // Two events of a group that could never be counted at once.
-        let mut leader = event(&pmu, SampleBranchFlag::COND, PERIOD).build()?;
-        let member = event(&pmu, SampleBranchFlag::CALL, PERIOD).build_with_group(&mut leader);
-        let found = member.err().and_then(|it| it.raw_os_error()).unwrap_or(0);
-        expect(
-            name,
-            "for a group, errno",
-            found as u64,
-            Errno::EINVAL as u64,
-        )?;
+        // Two events of a group that could never be counted at once. AMD's driver accepts them, too, and
+        // shows branches of one of them.
+        let is_possible = hardware.selects == Selects::Nothing || is_amd && !is_ours;
+        let expected = match is_possible {
+            true => 0,
+            false => Errno::EINVAL as u64,
+        };
+        let mut leader = event(&pmu, request::COND, PERIOD).build()?;
+        let member = event(&pmu, request::CALL, PERIOD);
+        let found = errno(member.build_with_group(&mut leader));
+        expect(name, "for a group, errno", found, expected)?;
     }
     Ok(())
 }

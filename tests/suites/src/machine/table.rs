@@ -92,12 +92,6 @@ pub const ICE_LAKE: Machine =
     Machine::intel("Intel v5, Ice Lake 8+4", Pmu::version(5)).signature(6, 0x7e, None);
 pub const SAPPHIRE_RAPIDS: Machine =
     Machine::intel("Intel v5, Sapphire Rapids 8+4", Pmu::version(5)).signature(6, 0x8f, None);
-/// With branch records.
-pub const SAPPHIRE_RAPIDS_LBR: Machine = Machine::intel(
-    "Intel v5, Sapphire Rapids 8+4, LBR",
-    Pmu::version(5).lbr(32),
-)
-.signature(6, 0x8f, None);
 /// Sierra Forest.
 pub const CRESTMONT: Machine =
     Machine::intel("Intel v6, Crestmont 8+3", Pmu::version(6).fixed(3)).signature(6, 0xaf, None);
@@ -154,6 +148,14 @@ pub const SAPPHIRE_RAPIDS_DEFAULT: Machine = Machine::intel(
     Pmu::DEFAULT,
 )
 .signature(6, 0x8f, Some(4));
+pub const SILVERMONT_DEFAULT: Machine =
+    Machine::intel("Intel v3, Silvermont", Pmu::DEFAULT).signature(6, 0x37, None);
+pub const KNIGHTS_LANDING_DEFAULT: Machine =
+    Machine::intel("Intel v3, Knights Landing", Pmu::DEFAULT).signature(6, 0x57, None);
+pub const GOLDMONT_DEFAULT: Machine =
+    Machine::intel("Intel v4, Goldmont", Pmu::DEFAULT).signature(6, 0x5c, None);
+pub const TREMONT_DEFAULT: Machine =
+    Machine::intel("Intel v5, Tremont", Pmu::DEFAULT).signature(6, 0x86, None);
 pub const ZEN_4_DEFAULT: Machine =
     Machine::new("AMD v2, Zen 4 6", Vendor::Amd, Pmu::DEFAULT).signature(0x19, 0x11, Some(1));
 
@@ -228,10 +230,6 @@ mod tests {
             ),
             (V4_SIGN_EXTENDED, "pmu-full-width=off"),
             (V4_TSC, "pmu-ref-cycles=tsc"),
-            (
-                SAPPHIRE_RAPIDS_LBR,
-                "family=0x6,model=0x8f,pmu-version=5,pmu-lbr=32",
-            ),
             (PENRYN_DEFAULT, "family=0x6,model=0x17"),
             (PANTHER_COVE, "family=0x13,model=0x1,pmu-version=6"),
             (AMD_LEGACY, "vendor=AuthenticAMD,pmu-version=1"),

@@ -14,7 +14,7 @@ const fn accesses_of_cpus(name: &'static str, machine: Machine) -> Suite {
 /// How many CPUs have events in the guests of `make bench` that have several.
 pub const BENCH_CPUS: u32 = 8;
 
-/// The guests of `make bench`: two for each generation, and one with
+/// The guests of `make bench`: two for each generation, and one for each kind of
 /// branch records, with a PMU that counts accesses.
 pub const BENCH: &[Suite] = &[
     accesses("bench-v1", machine::V1_MOST),
@@ -23,7 +23,9 @@ pub const BENCH: &[Suite] = &[
     accesses("bench-v4", machine::DEFAULT),
     accesses("bench-v5", machine::V5_MOST),
     accesses("bench-v6", machine::V6_MOST),
-    accesses("bench-branches", machine::SAPPHIRE_RAPIDS_LBR),
+    accesses("bench-branches", machine::SAPPHIRE_RAPIDS),
+    accesses("bench-branches-skylake", machine::SKYLAKE),
+    accesses("bench-branches-zen-4", machine::ZEN_4_DEFAULT),
     accesses("bench-amd-legacy", machine::AMD_LEGACY),
     accesses("bench-amd-core", machine::AMD_CORE),
     accesses("bench-amd-v2", machine::AMD_V2),

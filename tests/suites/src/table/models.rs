@@ -4,7 +4,7 @@
 
 use super::shared::{MODEL, MODEL_HIDES, MODEL_WITH_METRICS};
 use crate::group::TestGroup::*;
-use crate::machine;
+use crate::machine::{self, Machine};
 use crate::suite::{Suite, Timing};
 
 /// The suites.
@@ -58,10 +58,17 @@ pub const SUITES: &[Suite] = &[
         .on(machine::SAPPHIRE_RAPIDS)
         .hyper_threading()
         .with_all(),
-    Suite::new("branches", &[&[Branches]])
-        .on(machine::SAPPHIRE_RAPIDS_LBR)
-        .cpus(1)
-        .timing(Timing::Icount),
+    branches("branches", machine::SAPPHIRE_RAPIDS),
+    branches("branches-skylake", machine::SKYLAKE),
+    branches("branches-zen-4", machine::ZEN_4_DEFAULT),
+    branches("branches-core2", machine::CORE2).with_all(),
+    branches("branches-silvermont", machine::SILVERMONT_DEFAULT).with_all(),
+    branches("branches-knights-landing", machine::KNIGHTS_LANDING_DEFAULT).with_all(),
+    branches("branches-nehalem", machine::NEHALEM).with_all(),
+    branches("branches-ivy-bridge", machine::IVY_BRIDGE).with_all(),
+    branches("branches-haswell", machine::HASWELL).with_all(),
+    branches("branches-goldmont", machine::GOLDMONT_DEFAULT).with_all(),
+    branches("branches-tremont", machine::TREMONT_DEFAULT).with_all(),
     Suite::new("models-crestmont", MODEL)
         .on(machine::CRESTMONT)
         .hyper_threading()
@@ -82,3 +89,11 @@ pub const SUITES: &[Suite] = &[
         .on(machine::ZEN_3_DEFAULT)
         .with_all(),
 ];
+
+/// The branch records of a CPU.
+const fn branches(name: &'static str, machine: Machine) -> Suite {
+    Suite::new(name, &[&[Branches]])
+        .on(machine)
+        .cpus(1)
+        .timing(Timing::Icount)
+}

@@ -20,11 +20,11 @@ pub const SUITES: &[Suite] = &[
         .with_all(),
     // It takes five minutes.
     Suite::new("perf-test-branches", &[&[PerfTestBranches]])
-        .on(machine::SAPPHIRE_RAPIDS_LBR)
+        .on(machine::SAPPHIRE_RAPIDS)
         .primary()
         .with_all(),
     Suite::new("perf-test-branches-in-tree", &[&[PerfTestBranches]])
-        .on(machine::SAPPHIRE_RAPIDS_LBR)
+        .on(machine::SAPPHIRE_RAPIDS)
         .unloaded()
         .with_all(),
     Suite::new("programs", &[&[Programs, Kinds]])
@@ -36,14 +36,14 @@ pub const SUITES: &[Suite] = &[
         .kernel_arguments(SCHEDSTATS)
         .primary()
         .with_all(),
-    Suite::new("branch-tools", &[&[BranchTools]]).on(machine::SAPPHIRE_RAPIDS_LBR),
+    Suite::new("branch-tools", &[&[BranchTools]]).on(machine::SAPPHIRE_RAPIDS),
     // The harness of the selftests stops a test after 30 s, which here are of the guest's clock.
     Suite::new("kernel-selftests", &[&[KernelSelftests]])
         .on(machine::SKYLAKE_DEFAULT)
         .primary()
         .timing(Timing::Icount),
     Suite::new("kernel-selftests-branches", &[&[KernelSelftestsBranches]])
-        .on(machine::SAPPHIRE_RAPIDS_LBR)
+        .on(machine::SAPPHIRE_RAPIDS)
         .primary()
         .timing(Timing::Icount),
     Suite::new("metrics-skylake-server", METRICS)
