@@ -109,6 +109,9 @@ impl CpuPmu<'_> {
             found = found.wrapping_add(1);
         }
         held.release();
+        if BRANCHES && found == 0 {
+            self.resume_branches();
+        }
         let causes = match found {
             0 => self.has_masked_pmi().into(),
             found => {

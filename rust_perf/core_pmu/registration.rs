@@ -23,6 +23,7 @@ use crate::{
         self,
         PmuType, //
     },
+    pmc::lbr::Lbr,
     system::{
         cpumask::CpuMask,
         hotplug,
@@ -158,10 +159,19 @@ pub(crate) fn register(
 /// The hardware, and what its branch records need of the kernel. If the kernel does not have that, the
 /// hardware has no branch records. Task context, may sleep.
 fn with_branch_support(all: KVec<Hardware>) -> Result<(KVec<Hardware>, Option<BranchSupport>)> {
-    if all.iter().all(|it| it.capabilities.lbr.is_none()) {
+    let mut lbrs = all.iter().filter_map(|it| it.capabilities.lbr.as_ref());
+    if lbrs.clone().next().is_none() {
         return Ok((all, None));
     }
-    if let Some(support) = BranchSupport::find()? {
+    // An access to the records raises #GP while Intel PT traces.
+    let is_excluded =
+        lbrs.any(Lbr::excludes_pt) && perf::is_registered(c"intel_pt").unwrap_or(true);
+    if is_excluded {
+        pr_warn!(
+            "no branch stacks: this CPU cannot have them beside intel_pt; boot with \
+             `initcall_blacklist=pt_init`\n"
+        );
+    } else if let Some(support) = BranchSupport::find()? {
         return Ok((all, Some(support)));
     }
     let mut without = KVec::with_capacity(all.len(), GFP_KERNEL)?;

@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// What perf keeps with a task: the number of the save on its CPU, 0 if nothing is saved; the CPU, by
-/// [`CpuPmu::id`]; how often the task had left a CPU by then; and the records.
-pub(super) type CallStack = [LocalWord; 3 + WORDS];
+/// [`CpuPmu::id`]; how often the task had left a CPU by then; what was recorded; and the records.
+pub(super) type CallStack = [LocalWord; 4 + WORDS];
 
 impl CpuPmu<'_> {
     /// A task leaves the CPU, on which an event is that needs branches. Saves its call stack with it. The
@@ -42,8 +42,9 @@ impl CpuPmu<'_> {
         };
         records.stop();
         branches.is_changed.set(true);
-        let [number, cpu, switches, words @ ..] = saved;
-        Records(words).read(records, branches.wanted.get());
+        let [number, cpu, switches, control, words @ ..] = saved;
+        control.set(branches.wanted.get());
+        Records(words).read(records, control.get());
         let save = branches.saves.get().wrapping_add(1);
         branches.saves.set(save);
         branches.held.set(save);
@@ -77,10 +78,14 @@ impl CpuPmu<'_> {
         else {
             return false;
         };
-        let [number, cpu, switches, words @ ..] = saved;
+        let [number, cpu, switches, control, words @ ..] = saved;
         let save = number.swap(0);
         // The task may have run since then while its event was not on the CPU.
         if save == 0 || switches.get() != task.switches() {
+            return false;
+        }
+        // Another event may have saved what this one does not record.
+        if control.get() != branches.wanted.get() {
             return false;
         }
         let is_held = save == branches.held.get() && cpu.get() == self.id();

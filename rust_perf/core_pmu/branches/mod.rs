@@ -7,12 +7,12 @@
 //! - All events on a CPU agree on which branches are recorded. Events that do not take turns.
 //! - The records are wiped before the counters run, if another task has come to the CPU, or if the first
 //!   event that needs them has. Until then they are stale, and an NMI shows none.
-//! - LBR_CTL is written again at each of these times: a debug exception stops recording (SDM vol. 3B, "Last
-//!   Branch Records"), as does BPF's snapshot. The handler of a PMI looks at it.
+//! - Recording is started again at each of these times: a debug exception stops it (SDM vol. 3B, "Last
+//!   Branch Records"), as does BPF's snapshot. The handler of a PMI looks at whether it goes on.
 //! - A sample shows what its own event may see of them: [`Selection::allows`](crate::pmc::lbr::Selection::allows).
 //!
-//! A PMI stops recording, until the handler clears the status. So the handler reads the records
-//! before that, once for all samples.
+//! The handler of a PMI reads the records before it clears the status, once for all samples: on most CPUs
+//! nothing is recorded until then. [`Recording`] says what else there is.
 //!
 //! Nothing here allocates, locks, sleeps, prints or panics.
 
@@ -322,7 +322,7 @@ impl<'a> CpuPmu<'a> {
         let branches = &self.state().branches;
         let read = Records(&branches.read);
         read.clear();
-        // The registers change before the counters run again.
+        // Such a sample shows no branches. Recording starts again when perf enables the PMU for the next task.
         if branches.is_stale.get() || branches.is_between.get() {
             return;
         }
@@ -358,6 +358,18 @@ impl<'a> CpuPmu<'a> {
             }
             // What there is is old.
             Recording::Lost => records.resume(control),
+        }
+    }
+
+    /// An NMI has found no overflow. Its PMI may have stopped recording all the same.
+    pub(super) fn resume_branches(self) {
+        let branches = &self.state().branches;
+        let (Some(records), control) = (self.branch_records(), branches.wanted.get()) else {
+            return;
+        };
+        let is_ours = !branches.is_stale.get() && !branches.is_between.get();
+        if is_ours && records.pmi_stops(control) && !records.is_stopped() && !records.is_enabled() {
+            records.resume(control);
         }
     }
 }

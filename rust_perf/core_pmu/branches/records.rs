@@ -48,8 +48,9 @@ impl<'a> Records<'a> {
 
     /// Removes the records.
     pub(super) fn clear(self) {
-        let [len, ..] = self.0;
+        let [len, newest, ..] = self.0;
         len.set(0);
+        newest.set(0);
     }
 
     /// The index of the newest record in the hardware.

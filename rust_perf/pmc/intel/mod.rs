@@ -134,13 +134,14 @@ pub(super) fn detect(
         (None, _) => "generic_arch_v5+",
     });
 
+    caps.threads = has_threads(&cpuid);
     let format = perf_capabilities.get(PerfCapabilities::LBR_FMT) as u8;
+    let legacy = || last_branch::detect(&cpuid, version, format, caps.threads);
     caps.lbr = match version {
         ..=1 => None,
-        2..=3 => last_branch::detect(&cpuid, version, format),
-        4.. => Lbr::detect(&cpuid).or_else(|| last_branch::detect(&cpuid, version, format)),
+        2..=3 => legacy(),
+        4.. => Lbr::detect(&cpuid).or_else(legacy),
     };
-    caps.threads = has_threads(&cpuid);
     // In-tree: `fixup_ht_bug()`.
     caps.exclusive = caps.threads && events.constraints.any_exclusive();
     let has_metrics = perf_capabilities.has(PerfCapabilities::PERF_METRICS);

@@ -10,7 +10,8 @@ use super::super::bitfield::Field;
 bitfield! {
     /// IA32_LBR_CTL (SDM vol. 3B, "Last Branch Records", figure "IA32_LBR_CTL MSR Layout").
     pub(super) struct LbrCtl(u64) {
-        /// No bit of the register: INFO need not be read.
+        /// INFO need not be read. The register does not have this bit, and the driver never sets it on a
+        /// CPU that has the register.
         63:63 NO_INFO;
         /// All kinds of branches.
         22:16 KINDS;

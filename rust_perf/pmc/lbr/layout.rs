@@ -64,6 +64,8 @@ pub(in super::super) struct Legacy {
     /// Whether an abort of a transaction is recorded twice, the second time without saying so. In-tree:
     /// `lbr_double_abort`.
     pub(in super::super) doubles_aborts: bool,
+    /// Whether an access raises #GP while Intel PT traces. In-tree: without `lbr_pt_coexist`.
+    pub(in super::super) excludes_pt: bool,
 }
 
 /// What a record has besides addresses (IA32_PERF_CAPABILITIES.LBR_FMT; SDM vol. 3B, "LBR Stack").
@@ -100,6 +102,17 @@ pub(in super::super) struct Amd {
 }
 
 impl Lbr {
+    /// Whether the registers cannot be accessed while Intel PT traces.
+    pub const fn excludes_pt(&self) -> bool {
+        matches!(
+            self.layout,
+            Layout::Legacy(Legacy {
+                excludes_pt: true,
+                ..
+            })
+        )
+    }
+
     /// Whether branches to the kernel are recorded if the CPU records as `control` says.
     pub(super) const fn records_kernel(&self, control: u64) -> bool {
         !self.selects_levels || LbrCtl::from_raw(control).has(LbrCtl::OS)

@@ -6,9 +6,10 @@ use super::{
     super::bitfield::Field,
     control::LbrCtl,
     layout::{
+        Format,
         Layout,
-        Lbr, //
-        Legacy,
+        Lbr,
+        Legacy, //
     }, //
 };
 
@@ -188,11 +189,12 @@ impl Legacy {
             true => jumps.fold(0, |all, (_, bits)| all | bits),
             false => 0,
         };
-        let needs_info =
-            !request.has(BranchRequest::NO_FLAGS) || !request.has(BranchRequest::NO_CYCLES);
-        match needs_info {
-            true => jumps,
-            false => jumps | LbrCtl::NO_INFO.mask(),
+        let has_info = matches!(self.format, Format::Info { .. });
+        let is_unwanted =
+            request.has(BranchRequest::NO_FLAGS) && request.has(BranchRequest::NO_CYCLES);
+        match has_info && is_unwanted {
+            true => jumps | LbrCtl::NO_INFO.mask(),
+            false => jumps,
         }
     }
 }

@@ -87,6 +87,11 @@ fn each_model_has_its_records() {
             assert!(value.is_ok(), "{config:?} {msr:x?}");
         }
     }
+    // With Hyper-Threading, the threads of a Nehalem's core share LBR_SELECT.
+    let threads = crate::common::Cpuid::new(b"GenuineIntel", 6, 0x1e, 0)
+        .with(0xa, 0, [0x0730_0403, 0, 0, 0x603])
+        .with(0xb, 0, [1, 2, 0x100, 0]);
+    assert!(threads.detect().unwrap().lbr.is_none());
     // Yonah, and a model without a case of its own.
     for model in [0x0e, 0x66] {
         let cpu = crate::common::Cpuid::new(b"GenuineIntel", 6, model, 0).with(
@@ -262,6 +267,7 @@ fn nothing_is_left_behind() {
             assert_eq!(recorder.registers(), []);
             recorder.record(ANY);
             recorder.branch(BranchKind::Return, Mode::User, 1);
+            recorder.records().stop();
             recorder.wipe();
         }
     }
@@ -406,7 +412,7 @@ fn registers_are_accessed_no_more_than_needed() {
             32,
             [(1, 2), (1, 0), (1, 1), (1, 1), (2, 0)],
         ),
-        (amd(3, 6), 16, [(2, 3), (2, 0), (0, 1), (2, 2), (1, 0)]),
+        (amd(3, 6), 16, [(2, 3), (2, 0), (0, 16), (2, 2), (16, 0)]),
         (
             config(5, 8, 4, 48),
             32,
@@ -437,5 +443,59 @@ fn amd_refuses_what_it_cannot_do() {
     // The kinds and levels that there are, the kind, the index and the level of a record.
     for bit in [1, 2, 4, 5, 6, 10, 12, 13, 16, 17, 18] {
         assert!(control(ANY | (1 << bit)).is_ok());
+    }
+}
+
+/// Without transactions their flags are a part of the sign: a call of the kernel that is brought back twice is
+/// the call of the kernel that was recorded.
+#[test]
+fn kernel_addresses_are_brought_back_without_transactions() {
+    const CALL: u64 = 0xffff_ffff_8123_4567;
+    for model in [0x3c, 0x4f] {
+        let recorder = Recorder::new(intel_model(model), 16);
+        recorder.record(KERNEL | (1 << 11));
+        for i in 0..3 {
+            recorder.branch(BranchKind::RelativeCall, Mode::Kernel, CALL + i);
+        }
+        let branches = recorder.read();
+        assert_eq!(branches.len(), 3);
+        for _ in 0..2 {
+            recorder.records().stop();
+            let saved = recorder.registers();
+            recorder
+                .records()
+                .restore(recorder.control(), saved.into_iter());
+            assert_eq!(recorder.read(), branches);
+            for record in recorder.registers() {
+                let branch = recorder.lbr().branch(record, recorder.control()).unwrap();
+                assert!(!branch.is_abort() && !branch.is_in_transaction());
+            }
+        }
+    }
+}
+
+/// BPF's snapshot of branches clears what has PMIs stop recording. In-tree: `__intel_pmu_lbr_disable()`,
+/// `__amd_pmu_lbr_disable()`.
+#[test]
+fn pmis_stop_recording_after_a_snapshot() {
+    for (config, depth, _) in rows()
+        .into_iter()
+        .filter(|(config, ..)| is_legacy(config) || config.vendor.is_amd())
+    {
+        let recorder = Recorder::new(config, depth);
+        recorder.record(ANY);
+        let debugctl = || recorder.driven.cpu.pmu.borrow().rdmsr(0x1d9).unwrap();
+        let before = debugctl();
+        recorder.records().pause();
+        recorder
+            .driven
+            .cpu
+            .pmu
+            .borrow_mut()
+            .wrmsr(0x1d9, 0)
+            .unwrap();
+        recorder.records().resume(recorder.control());
+        assert_eq!(debugctl(), before, "{config:?}");
+        assert!(recorder.records().is_enabled());
     }
 }

@@ -42,8 +42,8 @@ impl<R: Registers> BranchRecords<'_, R> {
         self.set_lbrse(1);
     }
 
-    pub(super) fn resume_amd(self) {
-        self.set_lbr(true);
+    pub(super) fn resume_amd(self, freezes: bool) {
+        self.record_by_debugctl(freezes);
         self.set_lbrse(1);
     }
 
@@ -64,14 +64,18 @@ impl<R: Registers> BranchRecords<'_, R> {
         DebugExtnCtl::from_raw(self.regs.rdmsr(DEBUG_EXTN_CTL)).has(DebugExtnCtl::LBRSE)
     }
 
-    /// Removes all records: reading ends at the newest one of today, which moves on as branches are recorded.
+    /// Removes all records, each by itself: the manual does not say that the CPU moves a record on that
+    /// software has cleared.
     pub(super) fn wipe_amd(self) {
-        self.regs.wrmsr(TO.nth(0), 0);
+        for i in 0..self.lbr.depth.into() {
+            self.regs.wrmsr(TO.nth(i), 0);
+        }
     }
 
     pub(super) fn give_back_amd(self) {
+        self.wipe_amd();
         for i in 0..self.lbr.depth.into() {
-            self.regs.wrmsr(TO.nth(i), 0);
+            self.regs.wrmsr(FROM.nth(i), 0);
         }
         self.regs.wrmsr(SELECT, 0);
     }
@@ -81,11 +85,10 @@ impl<R: Registers> BranchRecords<'_, R> {
     pub(super) fn for_each_amd(self, mut f: impl FnMut(Record)) {
         for i in 0..usize::from(self.lbr.depth) {
             let to = self.regs.rdmsr(TO.nth(i));
-            if !AmdTo::from_raw(to).has(AmdTo::STATE) {
-                return;
+            if AmdTo::from_raw(to).has(AmdTo::STATE) {
+                let from = self.regs.rdmsr(FROM.nth(i));
+                f(Record { from, to, info: 0 });
             }
-            let from = self.regs.rdmsr(FROM.nth(i));
-            f(Record { from, to, info: 0 });
         }
     }
 }

@@ -10,7 +10,10 @@ use super::{
             msr::MsrRange,
             registers::Registers, //
         },
-        control::LbrCtl,
+        control::{
+            is_call_stack,
+            LbrCtl, //
+        },
         layout::{
             Format,
             Legacy, //
@@ -33,7 +36,7 @@ impl Legacy {
         }
     }
 
-    /// Those registers, if they need to be read.
+    /// LBR_INFO, if it needs to be read.
     fn wanted_info(&self, control: u64) -> Option<MsrRange> {
         let is_wanted = !LbrCtl::from_raw(control).has(LbrCtl::NO_INFO);
         self.info().filter(|_| is_wanted)
@@ -44,7 +47,18 @@ impl Legacy {
         self.doubles_aborts && From::from_raw(from).has(From::ABORT)
     }
 
-    /// FROM of a record that is written back.
+    /// FROM of a record that has been read: without transactions their flags are a part of the sign.
+    /// In-tree: `lbr_from_signext_quirk_rd()`.
+    const fn source_read(&self, from: u64) -> u64 {
+        match self.format {
+            Format::Transactions { exist: false } => {
+                From::from_raw(from).with(From::TRANSACTION, 0).into_raw()
+            }
+            _ => from,
+        }
+    }
+
+    /// FROM of a record that is written back. In-tree: `lbr_from_signext_quirk_wr()`.
     const fn source_to_write(&self, from: u64) -> u64 {
         match self.format {
             // The sign extends over bits that the CPU has recorded as 0.
@@ -81,8 +95,8 @@ impl<R: Registers> BranchRecords<'_, R> {
         newest.wrapping_sub(age) & usize::from(self.lbr.depth).wrapping_sub(1)
     }
 
-    /// Removes all records while LBR_TOS only goes up: reading ends at the one that is written, until as
-    /// many branches have been recorded as there are records.
+    /// Marks the newest record as the end. Reading stops there. Newer branches are recorded after it, until
+    /// one of them replaces it. LBR_TOS must only go up.
     pub(super) fn wipe_legacy(self, legacy: &Legacy) {
         self.regs.wrmsr(legacy.from.nth(self.newest()), 0);
     }
@@ -100,7 +114,13 @@ impl<R: Registers> BranchRecords<'_, R> {
     }
 
     pub(super) fn give_back_legacy(self, legacy: &Legacy) {
-        self.wipe_all_legacy(legacy);
+        for i in 0..self.lbr.depth.into() {
+            self.regs.wrmsr(legacy.from.nth(i), 0);
+            self.regs.wrmsr(legacy.to.nth(i), 0);
+            if let Some(info) = legacy.info() {
+                self.regs.wrmsr(info.nth(i), 0);
+            }
+        }
         if legacy.has_select {
             self.regs.wrmsr(msr::LBR_SELECT, 0);
         }
@@ -117,11 +137,11 @@ impl<R: Registers> BranchRecords<'_, R> {
         let mut newer = None;
         for age in 0..self.lbr.depth.into() {
             let i = self.index(newest, age);
-            let from = self.regs.rdmsr(legacy.from.nth(i));
+            let from = legacy.source_read(self.regs.rdmsr(legacy.from.nth(i)));
             if from == 0 {
                 break;
             }
-            if legacy.is_doubled_abort(from) {
+            if legacy.is_doubled_abort(from) && !is_call_stack(control) {
                 newer = None;
             }
             let record = Record {

@@ -125,8 +125,8 @@ pub enum Recording {
 /// `control` is what [`Lbr::control`] returns for what the events want.
 ///
 /// The caller must stay on the CPU that the shadow belongs to, with interrupts disabled. NMIs may call
-/// [`Self::is_stopped`] and [`Self::at_pmi`], and, unless it is stopped, [`Self::pause`],
-/// [`Self::resume`] and [`Self::for_each`].
+/// [`Self::is_stopped`], [`Self::is_enabled`], [`Self::pmi_stops`], [`Self::sees_kernel`] and
+/// [`Self::at_pmi`], and, unless it is stopped, [`Self::pause`], [`Self::resume`] and [`Self::for_each`].
 #[derive(Clone, Copy)]
 pub struct BranchRecords<'a, R> {
     shadow: &'a LbrShadow,
@@ -146,7 +146,7 @@ impl<'a, R: Registers> BranchRecords<'a, R> {
     /// In the call-stack mode PMIs do not stop recording: a return would find no call.
     pub fn record(self, control: u64) {
         self.shadow.used.set(true);
-        let freezes = !is_call_stack(control) && self.lbr.can_freeze();
+        let freezes = self.freezes(control);
         match &self.lbr.layout {
             Layout::Architectural => self.record_architectural(control, freezes),
             Layout::Legacy(legacy) => self.record_legacy(legacy, control, freezes),
@@ -180,7 +180,8 @@ impl<'a, R: Registers> BranchRecords<'a, R> {
         match (self.is_enabled(), is_frozen) {
             (true, true) => Recording::Frozen,
             (true, false) => Recording::On,
-            // A debug exception looks alike. Then the records are those before that.
+            // A debug exception, and a BPF program that takes a snapshot, look alike. Then the records are
+            // those before that.
             (false, _) if self.pmi_stops(control) => Recording::StoppedByPmi,
             (false, _) => Recording::Lost,
         }
@@ -208,12 +209,13 @@ impl<'a, R: Registers> BranchRecords<'a, R> {
         }
     }
 
-    /// Records branches again, as [`Self::record`] was told.
+    /// Records branches again, as [`Self::record`] was told. A BPF program that takes a snapshot may have
+    /// changed what PMIs do, too.
     pub fn resume(self, control: u64) {
         match self.lbr.layout {
             Layout::Architectural => self.enable_architectural(control),
-            Layout::Legacy(_) => self.set_lbr(true),
-            Layout::Amd(_) => self.resume_amd(),
+            Layout::Legacy(_) => self.record_by_debugctl(self.freezes(control)),
+            Layout::Amd(_) => self.resume_amd(self.freezes(control)),
         }
     }
 
@@ -283,8 +285,13 @@ impl<'a, R: Registers> BranchRecords<'a, R> {
             Layout::Architectural => self.restore_architectural(records),
             Layout::Legacy(legacy) => self.restore_legacy(legacy, control, records),
             // There are no call stacks, so that nothing is saved.
-            Layout::Amd(_) => self.wipe_amd(),
+            Layout::Amd(_) => {}
         }
+    }
+
+    /// Whether PMIs are to stop recording.
+    fn freezes(self, control: u64) -> bool {
+        !is_call_stack(control) && self.lbr.can_freeze()
     }
 
     /// Selects the branches that are recorded, where LBR_SELECT does.
