@@ -37,6 +37,8 @@ const CONSOLE: &str = "/dev/ttyS0";
 
 const RTC: &str = "/sys/class/rtc/rtc0";
 
+const WAKEUP_COUNT: &str = "/sys/power/wakeup_count";
+
 /// Prepares this program for sleep.
 pub fn prepare() -> Result<()> {
     mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE).context("mlockall")?;
@@ -69,13 +71,36 @@ fn set(file: &str, value: &str) -> Result<()> {
 
 /// Suspends the system until the RTC wakes it. `how` is a state of
 /// `/sys/power/mem_sleep`.
+///
+/// On a busy host the alarm may expire before the system sleeps. Then the kernel does not let it sleep, and it
+/// gets a later alarm.
 fn sleep(how: &str) -> Result<()> {
+    const LATEST: u32 = 80;
     let _mem_sleep = Setting::change("/sys/power/mem_sleep", how)?;
     let _wakeup = Setting::change(format!("{RTC}/device/power/wakeup"), "enabled")?;
+    let mut seconds = 10;
+    loop {
+        let events = wakeup_events()?;
+        let result = suspend(&events, seconds);
+        let has_expired = wakeup_events()? != events;
+        if result.is_ok() || !has_expired || seconds == LATEST {
+            return result.with_context(|| format!("an alarm after {seconds} s"));
+        }
+        seconds *= 2;
+    }
+}
+
+/// The number of events that wake the system, as the kernel counts them. Waits until it handles none.
+fn wakeup_events() -> Result<String> {
+    fs::read_to_string(WAKEUP_COUNT).context(WAKEUP_COUNT)
+}
+
+/// Suspends the system, with an alarm after so many seconds. Fails if an event has come that would have
+/// waked it, since there were as many of them as `events` says: it would sleep for ever.
+fn suspend(events: &str, seconds: u32) -> Result<()> {
+    set(WAKEUP_COUNT, events.trim())?;
     set(&format!("{RTC}/wakealarm"), "0")?;
-    // Long enough that the alarm does not expire before the system sleeps, even on a
-    // busy host.
-    set(&format!("{RTC}/wakealarm"), "+10")?;
+    set(&format!("{RTC}/wakealarm"), &format!("+{seconds}"))?;
     let result = set("/sys/power/state", "mem");
     // No alarm is left if the system did not sleep.
     set(&format!("{RTC}/wakealarm"), "0")?;
