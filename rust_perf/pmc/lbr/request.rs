@@ -142,13 +142,14 @@ impl Lbr {
     /// [`Selection`](super::Selection) selects among those. As in the in-tree driver, a level cannot be
     /// asked for then, nor can a kind if levels can be selected but kinds cannot.
     pub fn control(&self, request: BranchRequest) -> Result<u64, RequestError> {
-        // The driver does not log how often events occur between branches.
-        if request.has(BranchRequest::COUNTERS) {
-            return Err(RequestError::Invalid);
-        }
         let is_amd = matches!(self.layout, Layout::Amd(_));
         if is_amd && NOT_ON_AMD.iter().any(|it| request.has(*it)) {
             return Err(RequestError::Unsupported);
+        }
+        // The driver does not log how often events occur between branches. AMD's in-tree driver, which does not
+        // either, accepts the request.
+        if !is_amd && request.has(BranchRequest::COUNTERS) {
+            return Err(RequestError::Invalid);
         }
         if request.has(BranchRequest::CALL_STACK) {
             if !self.selects_levels || !self.selects_kinds || !self.has_call_stack {

@@ -341,9 +341,9 @@ fn refused(ctx: &Ctx) -> Result<()> {
     };
     for (name, pmu) in drivers(ctx)? {
         let is_ours = name == "rust_pmu";
-        // AMD's driver accepts what it cannot do.
+        // On AMD's CPUs it is accepted and ignored.
         let counters = (request::ANY | request::COUNTERS, Errno::EINVAL);
-        let counters = (is_ours || !is_amd).then_some(counters);
+        let counters = (!is_amd).then_some(counters);
         let others = [
             (request::ANY | request::CALL_STACK, contradiction),
             (request::CALL_STACK | request::COND, contradiction),

@@ -47,7 +47,6 @@ pub const BRANCHES: &[Test] = tests![
 ];
 
 const NO_AUX: &str = "no PMU has an AUX buffer";
-const NO_BRANCH_STACK: &str = "there are no branch stacks";
 const NOT_PRECISE: &str = "there are no precise events";
 
 /// Tests, or parts of them, that must say that they are skipped, and why. They say so with the
@@ -58,7 +57,6 @@ const SKIPPED: &[(&str, &str)] = &[
     ("perf_mmap.aux.unmap", NO_AUX),
     ("get_branch_snapshot", "it is not for virtual machines"),
     ("get_stackid_cannot_attach", NOT_PRECISE),
-    ("perf_branches/perf_branches_hw", NO_BRANCH_STACK),
     ("perf_event_stackmap", NOT_PRECISE),
 ];
 

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use super::attr::{self, bits, Attr, Field};
 use crate::generic_events::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
-use crate::pmu::{CpuPmu, Pmu};
+use crate::pmu::{cpuid, CpuPmu, Pmu};
 use crate::waiting;
 use crate::workload::{self, Workload};
 
@@ -357,6 +357,13 @@ impl Cpu {
     /// Whether the CPU has the events and registers of AMD.
     pub fn amd(&self) -> bool {
         self.amd_family.is_some()
+    }
+
+    /// Whether the CPU has AMD's branch records (CPUID.80000022H:EAX.LbrStack).
+    pub fn has_amd_lbr(&self) -> bool {
+        let [most, ..] = cpuid(0x8000_0000, 0);
+        let [features, ..] = cpuid(0x8000_0022, 0);
+        self.amd() && most >= 0x8000_0022 && features & 0b10 != 0
     }
 
     /// Whether the legacy counters count events of a northbridge that several cores

@@ -196,7 +196,7 @@ static DIFFERENCES: [Difference; 13] = [
     Difference::new(
         BRANCH_STACK,
         "of two errors, rust_pmu reports the same one on every CPU",
-        Cpu::amd,
+        |cpu| cpu.amd() && !cpu.has_amd_lbr(),
         |_, case| {
             let registers = case.seen(attr::SAMPLE_REGS_USER) | case.seen(attr::SAMPLE_REGS_INTR);
             has_branch_stack(case) && (case.kind != Kind::Own || registers > u64::from(u32::MAX))
