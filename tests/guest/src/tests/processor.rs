@@ -26,6 +26,8 @@ struct Processor {
     width: u32,
     fixed: u32,
     full_width: bool,
+    /// LBR_FMT of PERF_CAPABILITIES (SDM vol. 3B, "LBR Stack"): addresses; with a register INFO; architectural.
+    lbr_format: u64,
     offcore_rsp_1: bool,
 }
 
@@ -39,6 +41,7 @@ const PROCESSORS: &[Processor] = &[
         width: 40,
         fixed: 3,
         full_width: false,
+        lbr_format: 0x02,
         offcore_rsp_1: false,
     },
     Processor {
@@ -49,6 +52,7 @@ const PROCESSORS: &[Processor] = &[
         width: 48,
         fixed: 3,
         full_width: true,
+        lbr_format: 0x05,
         offcore_rsp_1: true,
     },
     Processor {
@@ -59,6 +63,7 @@ const PROCESSORS: &[Processor] = &[
         width: 48,
         fixed: 3,
         full_width: true,
+        lbr_format: 0x3f,
         offcore_rsp_1: true,
     },
     Processor {
@@ -69,6 +74,7 @@ const PROCESSORS: &[Processor] = &[
         width: 48,
         fixed: 0,
         full_width: false,
+        lbr_format: 0,
         offcore_rsp_1: false,
     },
 ];
@@ -95,11 +101,13 @@ fn counters_of_the_processor(_: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// All of them have the register; bit 13 is FW_WRITE, and nothing else is modelled.
+/// All of them have the register. Bits 5:0 are LBR_FMT, bit 13 is FW_WRITE, and nothing else is modelled.
 fn perf_capabilities(_: &Ctx) -> Result<()> {
     const PERF_CAPABILITIES: u32 = 0x345;
     const FW_WRITE: u64 = 1 << 13;
-    let expected = if this_one()?.full_width { FW_WRITE } else { 0 };
+    let processor = this_one()?;
+    let full_width = if processor.full_width { FW_WRITE } else { 0 };
+    let expected = processor.lbr_format | full_width;
     let found = Msrs::of_cpu(0)?.read(PERF_CAPABILITIES)?;
     ensure!(found == expected, "{found:#x}, expected {expected:#x}");
     Ok(())
