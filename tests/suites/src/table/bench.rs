@@ -25,7 +25,6 @@ pub const BENCH: &[Suite] = &[
     accesses("bench-v6", machine::V6_MOST),
     accesses("bench-branches", machine::SAPPHIRE_RAPIDS),
     accesses("bench-branches-skylake", machine::SKYLAKE),
-    accesses("bench-branches-zen-4", machine::ZEN_4_DEFAULT),
     accesses("bench-amd-legacy", machine::AMD_LEGACY),
     accesses("bench-amd-core", machine::AMD_CORE),
     accesses("bench-amd-v2", machine::AMD_V2),
