@@ -316,17 +316,23 @@ impl<'a> CpuPmu<'a> {
         self.state().branches.is_used()
     }
 
+    /// The registers, if they hold records of the present task, and an NMI may resume recording. Otherwise a
+    /// sample shows no branches, and recording starts again when perf enables the PMU.
+    fn present_records(self) -> Option<BranchRecords<'a, ThisCpu>> {
+        let branches = &self.state().branches;
+        if branches.is_stale.get() || branches.is_between.get() {
+            return None;
+        }
+        self.branch_records().filter(|it| !it.is_stopped())
+    }
+
     /// Reads the branches that were taken before the counters in `overflowed` overflowed, if the event of
     /// one of them needs them. In the handler of a PMI, before the status is cleared.
     pub(super) fn read_branches(self, overflowed: Overflowed) {
         let branches = &self.state().branches;
         let read = Records(&branches.read);
         read.clear();
-        // Such a sample shows no branches. Recording starts again when perf enables the PMU for the next task.
-        if branches.is_stale.get() || branches.is_between.get() {
-            return;
-        }
-        let (Some(records), control) = (self.branch_records(), branches.wanted.get()) else {
+        let (Some(records), control) = (self.present_records(), branches.wanted.get()) else {
             return;
         };
         let mut events = overflowed
@@ -334,7 +340,7 @@ impl<'a> CpuPmu<'a> {
             .into_iter()
             .filter_map(|counter| self.event_on(counter));
         let is_needed = events.any(|event| event.branch_control() != 0);
-        if !is_needed && !records.pmi_stops(control) || records.is_stopped() {
+        if !is_needed && !records.pmi_stops(control) {
             return;
         }
         match records.at_pmi(control, overflowed.is_lbr_frozen) {
@@ -363,12 +369,13 @@ impl<'a> CpuPmu<'a> {
 
     /// An NMI has found no overflow. Its PMI may have stopped recording all the same.
     pub(super) fn resume_branches(self) {
-        let branches = &self.state().branches;
-        let (Some(records), control) = (self.branch_records(), branches.wanted.get()) else {
+        let (Some(records), control) = (
+            self.present_records(),
+            self.state().branches.wanted.get(), //
+        ) else {
             return;
         };
-        let is_ours = !branches.is_stale.get() && !branches.is_between.get();
-        if is_ours && records.pmi_stops(control) && !records.is_stopped() && !records.is_enabled() {
+        if records.pmi_stops(control) && !records.is_enabled() {
             records.resume(control);
         }
     }

@@ -69,54 +69,55 @@ impl Lbr {
     /// The branch of a record. `None` if the record is wrong.
     pub fn branch(&self, record: Record, control: u64) -> Option<Branch> {
         let Record { from, to, info } = record;
-        let no_info = Info::default();
-        let from_flags = From::from_raw(from);
-        Some(match &self.layout {
-            Layout::Architectural => Branch {
+        match &self.layout {
+            Layout::Architectural => Some(Branch {
                 from,
                 to,
                 info: Info::from_raw(info),
                 ..Branch::default()
-            },
-            Layout::Legacy(legacy) => {
-                let mispredicted = no_info.with(
-                    Info::MISPREDICTED,
-                    from_flags.get(From::MISPREDICTED), //
-                );
-                let (flags, cycles, info) = match legacy.format {
-                    Format::Addresses => (0, 0, no_info),
-                    Format::Flags => (1, 0, mispredicted),
-                    Format::Transactions { .. } => {
-                        let info = mispredicted
-                            .with(Info::IN_TRANSACTION, from_flags.get(From::IN_TRANSACTION))
-                            .with(Info::ABORT, from_flags.get(From::ABORT));
-                        (3, 0, info)
-                    }
-                    Format::Cycles => {
-                        let cycles = To::from_raw(to).get(To::CYCLES);
-                        (1, 16, mispredicted.with(Info::CYCLES, cycles))
-                    }
-                    Format::Info {
-                        has_transactions, ..
-                    } => {
-                        let all = Info::from_raw(info).with(Info::KIND, 0);
-                        let info = match has_transactions {
-                            true => all,
-                            false => all.with(Info::IN_TRANSACTION, 0).with(Info::ABORT, 0),
-                        };
-                        (0, 0, info)
-                    }
-                };
-                Branch {
-                    from: sign_extend(from, flags),
-                    to: sign_extend(to, cycles),
-                    info: info.with(Info::CYCLES_VALID, 1),
-                    is_unpredicted: LbrCtl::from_raw(control).has(LbrCtl::NO_INFO),
-                    ..Branch::default()
-                }
-            }
-            Layout::Amd(amd) => return amd_branch(amd, from, to),
-        })
+            }),
+            Layout::Legacy(legacy) => Some(Branch {
+                is_unpredicted: LbrCtl::from_raw(control).has(LbrCtl::NO_INFO),
+                ..legacy_branch(legacy.format, record)
+            }),
+            Layout::Amd(amd) => amd_branch(amd, from, to),
+        }
+    }
+}
+
+fn legacy_branch(format: Format, Record { from, to, info }: Record) -> Branch {
+    let flags = From::from_raw(from);
+    let mispredicted = Info::default().with(Info::MISPREDICTED, flags.get(From::MISPREDICTED));
+    // The bits of FROM and of TO that are no part of the address, and what they say.
+    let (from_bits, to_bits, info) = match format {
+        Format::Addresses => (0, 0, Info::default()),
+        Format::Flags => (1, 0, mispredicted),
+        Format::Transactions { .. } => {
+            let info = mispredicted
+                .with(Info::IN_TRANSACTION, flags.get(From::IN_TRANSACTION))
+                .with(Info::ABORT, flags.get(From::ABORT));
+            (3, 0, info)
+        }
+        Format::Cycles => {
+            let cycles = To::from_raw(to).get(To::CYCLES);
+            (1, 16, mispredicted.with(Info::CYCLES, cycles))
+        }
+        Format::Info {
+            has_transactions, ..
+        } => {
+            let all = Info::from_raw(info).with(Info::KIND, 0);
+            let info = match has_transactions {
+                true => all,
+                false => all.with(Info::IN_TRANSACTION, 0).with(Info::ABORT, 0),
+            };
+            (0, 0, info)
+        }
+    };
+    Branch {
+        from: sign_extend(from, from_bits),
+        to: sign_extend(to, to_bits),
+        info: info.with(Info::CYCLES_VALID, 1),
+        ..Branch::default()
     }
 }
 

@@ -4,6 +4,7 @@
 //! to link.
 
 mod alike;
+mod branch_call_stacks;
 mod branch_layouts;
 mod branch_records;
 mod branch_requests;

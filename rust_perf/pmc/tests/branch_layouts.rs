@@ -4,7 +4,7 @@
 
 use crate::common::{
     amd, config, count_instructions, instructions, intel_model,
-    recorder::{Recorder, ANY, CALL_STACK, KERNEL, KINDS, REQUESTS, USER},
+    recorder::{rows, Recorder, Selects, ANY, KERNEL, KINDS, REQUESTS, USER},
 };
 use pmc::{
     counter::CounterSet,
@@ -12,47 +12,6 @@ use pmc::{
 };
 use pmu_model::{BranchKind, Config, Mode};
 use proptest::prelude::*;
-
-/// How a CPU selects branches.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Selects {
-    Nothing,
-    WithJumps,
-    Kinds,
-}
-
-/// A CPU, its number of records, and how it selects branches.
-type Row = (Config, u8, Selects);
-
-/// One CPU of each kind, by its model.
-fn rows() -> Vec<Row> {
-    use Selects::{Kinds, Nothing, WithJumps};
-    let models = [
-        (0x17, 4, Nothing),
-        (0x26, 8, Nothing),
-        (0x37, 8, WithJumps),
-        (0x57, 8, Kinds),
-        (0x1e, 16, WithJumps),
-        (0x2c, 16, WithJumps),
-        (0x2a, 16, Kinds),
-        (0x3a, 16, Kinds),
-        (0x3c, 16, Kinds),
-        (0x4f, 16, Kinds),
-        (0x55, 32, Kinds),
-        (0x6a, 32, Kinds),
-        (0x5c, 32, Kinds),
-        (0x7a, 32, Kinds),
-        (0x86, 32, Kinds),
-    ];
-    let models = models.map(|(model, depth, selects)| (intel_model(model), depth, selects));
-    let others = [
-        (amd(3, 6), 16, Kinds),
-        (config(5, 8, 4, 48), 32, Kinds),
-        (config(6, 8, 4, 48), 8, Kinds),
-        (config(4, 8, 3, 48), 16, Kinds),
-    ];
-    models.into_iter().chain(others).collect()
-}
 
 fn is_legacy(config: &Config) -> bool {
     config.signature.is_some()
@@ -273,76 +232,6 @@ fn nothing_is_left_behind() {
     }
 }
 
-/// The calls that a task is in go with it from CPU to CPU.
-#[test]
-fn call_stacks_are_brought_back() {
-    for (config, depth, _) in rows() {
-        for calls in [0, 1, 5, 16, 40] {
-            let here = Recorder::new(config, depth);
-            let request = BranchRequest::from_raw(CALL_STACK);
-            if here.lbr().control(request) == Err(RequestError::Unsupported) {
-                // From Haswell on.
-                let selects = matches!(depth, 4 | 8) || config.vendor.is_amd();
-                let model = config.signature.map_or(0, |it| it.model);
-                assert!(selects || [0x1e, 0x2c, 0x2a, 0x3a].contains(&model));
-                break;
-            }
-            here.record(CALL_STACK);
-            for from in 1..=calls {
-                here.branch(BranchKind::RelativeCall, Mode::User, from);
-            }
-            here.records().stop();
-            let saved = here.registers();
-            assert_eq!(saved.len(), (calls as usize).min(depth.into()));
-            // Another task has left its calls there.
-            let there = Recorder::new(config, depth);
-            there.record(CALL_STACK);
-            for from in 100..120 {
-                there.branch(BranchKind::IndirectCall, Mode::User, from);
-            }
-            there.records().stop();
-            there
-                .records()
-                .restore(there.control(), saved.iter().copied());
-            assert_eq!(there.read(), here.read(), "{config:?}");
-            // It returns from all of them, and once more.
-            there.record(CALL_STACK);
-            for left in (0..saved.len()).rev() {
-                there.branch(BranchKind::Return, Mode::User, 50);
-                assert_eq!(there.read().len(), left, "{config:?}");
-            }
-            for _ in 0..2 * depth {
-                there.branch(BranchKind::Return, Mode::User, 50);
-                assert_eq!(there.read(), [], "{config:?}");
-            }
-        }
-    }
-}
-
-/// After a wipe no return finds a call of the task before.
-#[test]
-fn returns_find_no_older_call_after_a_wipe() {
-    for (config, depth, _) in rows() {
-        let recorder = Recorder::new(config, depth);
-        let request = BranchRequest::from_raw(CALL_STACK);
-        if recorder.lbr().control(request).is_err() {
-            continue;
-        }
-        recorder.record(CALL_STACK);
-        for from in 1..=40 {
-            recorder.branch(BranchKind::RelativeCall, Mode::User, from);
-        }
-        recorder.records().stop();
-        recorder.wipe();
-        recorder.record(CALL_STACK);
-        recorder.branch(BranchKind::RelativeCall, Mode::User, 99);
-        for _ in 0..2 * depth {
-            recorder.branch(BranchKind::Return, Mode::User, 100);
-            assert_eq!(recorder.read(), [], "{config:?}");
-        }
-    }
-}
-
 /// What else a record tells, where the hardware has it.
 #[test]
 fn predictions_and_cycles_are_decoded() {
@@ -443,34 +332,6 @@ fn amd_refuses_what_it_cannot_do() {
     // The kinds and levels that there are, the kind, the index and the level of a record, and counts that are left out.
     for bit in [1, 2, 4, 5, 6, 10, 12, 13, 16, 17, 18, 19] {
         assert!(control(ANY | (1 << bit)).is_ok());
-    }
-}
-
-/// Without transactions their flags are a part of the sign: a call of the kernel that is brought back twice is
-/// the call of the kernel that was recorded.
-#[test]
-fn kernel_addresses_are_brought_back_without_transactions() {
-    const CALL: u64 = 0xffff_ffff_8123_4567;
-    for model in [0x3c, 0x4f] {
-        let recorder = Recorder::new(intel_model(model), 16);
-        recorder.record(KERNEL | (1 << 11));
-        for i in 0..3 {
-            recorder.branch(BranchKind::RelativeCall, Mode::Kernel, CALL + i);
-        }
-        let branches = recorder.read();
-        assert_eq!(branches.len(), 3);
-        for _ in 0..2 {
-            recorder.records().stop();
-            let saved = recorder.registers();
-            recorder
-                .records()
-                .restore(recorder.control(), saved.into_iter());
-            assert_eq!(recorder.read(), branches);
-            for record in recorder.registers() {
-                let branch = recorder.lbr().branch(record, recorder.control()).unwrap();
-                assert!(!branch.is_abort() && !branch.is_in_transaction());
-            }
-        }
     }
 }
 

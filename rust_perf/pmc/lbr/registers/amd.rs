@@ -53,11 +53,11 @@ impl<R: Registers> BranchRecords<'_, R> {
     }
 
     fn set_lbrse(self, value: u64) {
-        let before = DebugExtnCtl::from_raw(self.regs.rdmsr(DEBUG_EXTN_CTL));
-        let wanted = before.with(DebugExtnCtl::LBRSE, value);
-        if wanted != before {
-            self.regs.wrmsr(DEBUG_EXTN_CTL, wanted.into_raw());
-        }
+        self.change(DEBUG_EXTN_CTL, |it| {
+            DebugExtnCtl::from_raw(it)
+                .with(DebugExtnCtl::LBRSE, value)
+                .into_raw()
+        });
     }
 
     pub(super) fn is_enabled_amd(self) -> bool {

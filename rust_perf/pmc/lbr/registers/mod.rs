@@ -324,10 +324,17 @@ impl<'a, R: Registers> BranchRecords<'a, R> {
 
     /// Changes DEBUGCTL. The kernel, too, changes bits of it, each time with interrupts disabled.
     fn change_debugctl(self, change: impl FnOnce(DebugCtl) -> DebugCtl) {
-        let before = DebugCtl::from_raw(self.regs.rdmsr(msr::DEBUGCTL));
+        self.change(msr::DEBUGCTL, |it| {
+            change(DebugCtl::from_raw(it)).into_raw()
+        });
+    }
+
+    /// Changes a register, which is written only if it has another value.
+    fn change(self, register: Msr, change: impl FnOnce(u64) -> u64) {
+        let before = self.regs.rdmsr(register);
         let wanted = change(before);
         if wanted != before {
-            self.regs.wrmsr(msr::DEBUGCTL, wanted.into_raw());
+            self.regs.wrmsr(register, wanted);
         }
     }
 }

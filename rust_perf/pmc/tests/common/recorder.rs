@@ -2,7 +2,7 @@
 
 //! The branch records of an emulated CPU, and the driver's shadow of them.
 
-use super::{Cpu, Driven};
+use super::{amd, config, intel_model, Cpu, Driven};
 use pmc::lbr::{BranchRecords, BranchRequest, Lbr, LbrShadow, Record};
 use pmu_model::{Branch, BranchKind, Config, Mode, Retired};
 use std::cell::Cell;
@@ -107,4 +107,45 @@ impl Recorder {
             retired: [Retired::default(); 2],
         });
     }
+}
+
+/// How a CPU selects branches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Selects {
+    Nothing,
+    WithJumps,
+    Kinds,
+}
+
+/// A CPU, its number of records, and how it selects branches.
+pub type Row = (Config, u8, Selects);
+
+/// One CPU of each kind, by its model.
+pub fn rows() -> Vec<Row> {
+    use Selects::{Kinds, Nothing, WithJumps};
+    let models = [
+        (0x17, 4, Nothing),
+        (0x26, 8, Nothing),
+        (0x37, 8, WithJumps),
+        (0x57, 8, Kinds),
+        (0x1e, 16, WithJumps),
+        (0x2c, 16, WithJumps),
+        (0x2a, 16, Kinds),
+        (0x3a, 16, Kinds),
+        (0x3c, 16, Kinds),
+        (0x4f, 16, Kinds),
+        (0x55, 32, Kinds),
+        (0x6a, 32, Kinds),
+        (0x5c, 32, Kinds),
+        (0x7a, 32, Kinds),
+        (0x86, 32, Kinds),
+    ];
+    let models = models.map(|(model, depth, selects)| (intel_model(model), depth, selects));
+    let others = [
+        (amd(3, 6), 16, Kinds),
+        (config(5, 8, 4, 48), 32, Kinds),
+        (config(6, 8, 4, 48), 8, Kinds),
+        (config(4, 8, 3, 48), 16, Kinds),
+    ];
+    models.into_iter().chain(others).collect()
 }

@@ -61,12 +61,7 @@ const SKIPPED: &[(&str, &str)] = &[
 ];
 
 /// Runs a selftest, in the directory with its files, and checks its results.
-fn run(
-    program: &str,
-    arguments: &[&str],
-    parse: fn(&str) -> Outcomes,
-    skipped: &[(&str, &'static str)],
-) -> Result<()> {
+fn run(program: &str, arguments: &[&str], parse: fn(&str) -> Outcomes) -> Result<()> {
     const VARIABLE: &str = "RUST_PERF_SELFTESTS";
     let directory = env::var_os(VARIABLE).with_context(|| format!("{VARIABLE} is not set"))?;
     let directory = PathBuf::from(directory);
@@ -82,7 +77,7 @@ fn run(
         anyhow!("{what}\n{text}\n{errors}")
     };
     let outcomes = parse(&text);
-    let all_skipped = outcomes.check(skipped).map_err(|error| said(&error))?;
+    let all_skipped = outcomes.check(SKIPPED).map_err(|error| said(&error))?;
     if !output.status.success() {
         return Err(said(&output.status));
     }
@@ -93,17 +88,12 @@ fn run(
 }
 
 fn perf_events(program: &str) -> Result<()> {
-    run(program, &[], Outcomes::of_harness, SKIPPED)
+    run(program, &[], Outcomes::of_harness)
 }
 
 /// Runs the tests, or subtests, of `test_progs` that match a glob.
 fn bpf(glob: &str) -> Result<()> {
-    run(
-        "test_progs",
-        &["-a", glob],
-        Outcomes::of_test_progs,
-        SKIPPED,
-    )
+    run("test_progs", &["-a", glob], Outcomes::of_test_progs)
 }
 
 /// The kernel's selftest `perf_events/mmap` passes.
@@ -188,10 +178,5 @@ fn bpf_task_work(_: &Ctx) -> Result<()> {
 
 /// On a CPU with branch records both parts of the kernel's selftest `bpf: perf_branches` pass.
 fn bpf_with_branches(_: &Ctx) -> Result<()> {
-    run(
-        "test_progs",
-        &["-a", "perf_branches"],
-        Outcomes::of_test_progs,
-        &[],
-    )
+    bpf("perf_branches")
 }
