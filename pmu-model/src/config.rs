@@ -179,7 +179,7 @@ impl Config {
                 depth,
                 freeze: true,
             }),
-            false => Lbrs::Architectural(ArchLbrs { depth }),
+            false => Lbrs::Architectural(ArchLbrs { depth, logged: 0 }),
         };
         let lbrs = self.lbrs_of_processor().unwrap_or(described);
         (depth > 0).then(|| lbrs.with_depth(depth))

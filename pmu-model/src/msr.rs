@@ -204,6 +204,9 @@ impl EventSel {
     pub const CMASK: u64 = 0xff << 24;
     /// Version 6: the comparison with CMASK is for equality.
     pub const EQ: u64 = 1 << 36;
+    /// Where CPUID leaf 1CH has the counter: branch records say how much it has counted between them
+    /// (SDM vol. 3B, "Last Branch Records": EN_LBR_LOG).
+    pub const LBR_LOG: u64 = 1 << 35;
     /// Version 6, where CPUID leaf 23H has the flag: RDPMC in user mode reads 0.
     pub const RDPMC_USER_DISABLE: u64 = 1 << 37;
     /// Version 6: bits 47:40, the second unit mask.

@@ -28,6 +28,21 @@
 #define PMU_TSC_NEVER UINT64_MAX
 
 /**
+ * Result of an access: success.
+ */
+#define PMU_OK 0
+
+/**
+ * Result of an access: it raises #GP and has changed nothing.
+ */
+#define PMU_GP 1
+
+/**
+ * Result of an access: the address does not belong to the PMU.
+ */
+#define PMU_UNKNOWN_MSR 2
+
+/**
  * A conditional branch.
  */
 #define PMU_KIND_CONDITIONAL 0
@@ -66,21 +81,6 @@
  * A near call of the next instruction.
  */
 #define PMU_KIND_CALL_OF_NEXT 7
-
-/**
- * Result of an access: success.
- */
-#define PMU_OK 0
-
-/**
- * Result of an access: it raises #GP and has changed nothing.
- */
-#define PMU_GP 1
-
-/**
- * Result of an access: the address does not belong to the PMU.
- */
-#define PMU_UNKNOWN_MSR 2
 
 /**
  * The largest result of pmu_last_branches().
@@ -248,13 +248,10 @@ typedef struct PmuBranch {
    */
   uint64_t to;
   /**
-   * The instructions of each mode that have retired since pmu_retire(), the branch included.
+   * What has retired since pmu_retire(), the branch included. All but instructions and branches matter only
+   * if pmu_logs_events().
    */
-  uint64_t instructions[2];
-  /**
-   * The branches among them.
-   */
-  uint64_t branches[2];
+  struct PmuCounts retired;
   /**
    * PMU_KIND_.
    */
@@ -346,48 +343,6 @@ bool pmu_ref_cycles_are_tsc(const struct PmuBridge *pmu);
 void pmu_retire(struct PmuBridge *pmu, const struct PmuCounts *delta);
 
 /**
- * Whether there are architectural LBRs: CPUID.(7,0):EDX.ARCH_LBR.
- */
-bool pmu_has_arch_lbrs(const struct PmuBridge *pmu);
-
-/**
- * Whether there are LBRs of any kind: pmu_debug_exception() must be called.
- */
-bool pmu_has_lbrs(const struct PmuBridge *pmu);
-
-/**
- * Sets *filter to the kinds of branches that pmu_branch() must be told of, by the mode after the
- * branch: bit PMU_KIND_. It may change with each access to a register and each pmu_retire().
- */
-void pmu_branch_filter(const struct PmuBridge *pmu, uint8_t (*filter)[2]);
-
-/**
- * How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
- * pmu_retire(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
- * most PMU_LAST_BRANCHES, or 0 if all matter. It may change as the filter may.
- */
-uint32_t pmu_last_branches(const struct PmuBridge *pmu);
-
-/**
- * So many branches that pmu_branch_filter() has were taken, and do not matter for pmu_last_branches(). Call
- * it before pmu_branch() is told of those that do.
- */
-void pmu_skip_branches(struct PmuBridge *pmu,
-                       uint64_t branches);
-
-/**
- * Records a branch that was taken since the last pmu_retire(), if pmu_branch_filter() has it. Branches
- * are told in the order in which they were taken.
- */
-void pmu_branch(struct PmuBridge *pmu,
-                const struct PmuBranch *branch);
-
-/**
- * A debug exception is delivered, which stops the recording of branches. Call pmu_retire() before.
- */
-void pmu_debug_exception(struct PmuBridge *pmu);
-
-/**
  * Sets *until to the cycles of the time-stamp counter that may pass in each mode before the
  * next call of pmu_retire(), or to PMU_TSC_NEVER.
  *
@@ -438,6 +393,85 @@ bool pmu_take_pmi(struct PmuBridge *pmu);
  * UINT64_MAX / 4 means no limit.
  */
 void pmu_budget(const struct PmuBridge *pmu, unsigned int mode, uint64_t (*budget)[2]);
+
+/**
+ * Whether there are architectural LBRs: CPUID.(7,0):EDX.ARCH_LBR.
+ */
+bool pmu_has_arch_lbrs(const struct PmuBridge *pmu);
+
+/**
+ * Whether there are LBRs of any kind: pmu_debug_exception() must be called.
+ */
+bool pmu_has_lbrs(const struct PmuBridge *pmu);
+
+/**
+ * Sets *filter to the kinds of branches that pmu_branch() must be told of, by the mode after the
+ * branch: bit PMU_KIND_. It may change with each access to a register and each pmu_retire().
+ */
+void pmu_branch_filter(const struct PmuBridge *pmu, uint8_t (*filter)[2]);
+
+/**
+ * Whether records say what counters have counted: pmu_branch() must be told of all branches that
+ * pmu_branch_filter() has, and of all that has retired. It may change as the filter may.
+ */
+bool pmu_logs_events(const struct PmuBridge *pmu);
+
+/**
+ * How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
+ * pmu_retire(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
+ * most PMU_LAST_BRANCHES, or 0 if a return removes the record of its call. It may change as the filter may.
+ */
+uint32_t pmu_last_branches(const struct PmuBridge *pmu);
+
+/**
+ * So many branches that pmu_branch_filter() has were taken, and do not matter. Call it before pmu_branch() is
+ * told of those that do.
+ */
+void pmu_skip_branches(struct PmuBridge *pmu,
+                       int64_t branches);
+
+/**
+ * Records a branch that was taken since the last pmu_retire(), if pmu_branch_filter() has it. Branches
+ * are told in the order in which they were taken.
+ */
+void pmu_branch(struct PmuBridge *pmu,
+                const struct PmuBranch *branch);
+
+/**
+ * The number of records if a return removes the one of its call, otherwise 0. It may change as the filter
+ * may. If it is not 0, pmu_branch() need not be told of branches whose records are gone before the next
+ * pmu_retire(). Tell this instead, in this order:
+ *
+ * - pmu_drop_records();
+ * - pmu_skip_branches() of the branches that leave no record after this, less the returns that found no
+ *   record;
+ * - pmu_branch() for each record that is left, the oldest first. Before each: pmu_branch_was_recorded() for
+ *   the branch before it that was no return, even if its record is gone, unless that branch came before the
+ *   last pmu_retire();
+ * - pmu_branch_was_recorded() for the last one that was no return, if there was any.
+ */
+uint32_t pmu_call_stack_depth(const struct PmuBridge *pmu);
+
+/**
+ * Of the records at the last pmu_retire(), newer ones have moved out the `oldest`, and returns have removed
+ * the `youngest`.
+ */
+void pmu_drop_records(struct PmuBridge *pmu,
+                      uint64_t oldest,
+                      uint64_t youngest);
+
+/**
+ * A branch has been recorded when so many instructions and branches of each mode had retired since
+ * pmu_retire().
+ */
+void pmu_branch_was_recorded(struct PmuBridge *pmu,
+                             const uint64_t (*instructions)[2],
+                             const uint64_t (*branches)[2]);
+
+/**
+ * A debug exception is delivered, which stops the recording of branches. Call pmu_retire() before.
+ */
+void pmu_debug_exception(struct PmuBridge *pmu);
 
 /**
  * Writes the state of the PMU to the `size` bytes at `buffer` if there is room for it. Returns the

@@ -52,6 +52,30 @@
 #define PMU_BRANCH_CALL_OF_NEXT     7
 #define PMU_BRANCH_NONE             (-1)
 
+/*
+ * How blocks record near branches: the three bits of CF_PMU_BRANCHES.  If one is
+ * set, all blocks call a helper for far branches, which may lead to the other mode.
+ *
+ * - PMU_RECORD_MODE(mode): blocks of this mode call a helper for calls and
+ *   returns, and record no jumps.
+ * - With PMU_RECORD_ALL they record all kinds, and without a helper.
+ * - PMU_RECORD_ALL alone: blocks of both modes call a helper for all kinds.
+ */
+#define PMU_RECORD_MODE(mode)       (0x00200000 << (mode))
+#define PMU_RECORD_ALL              0x00800000
+
+/* The kinds of near branches that are neither calls nor returns. */
+#define PMU_JUMPS                   ((1 << PMU_BRANCH_CONDITIONAL) | \
+                                     (1 << PMU_BRANCH_INDIRECT_JUMP) | \
+                                     (1 << PMU_BRANCH_RELATIVE_JUMP))
+
+/* What X86PMUBranch::what says: the kind, both modes, and whether it retires. */
+static inline uint32_t x86_pmu_branch_what(int kind, int from_mode,
+                                           int to_mode, bool retires)
+{
+    return kind | (from_mode << 8) | (to_mode << 16) | (retires << 24);
+}
+
 /* The index into left[], which is also the mode of pmu_bridge.h. */
 static inline int x86_pmu_mode(int cpl)
 {

@@ -18,39 +18,47 @@
 #include "tcg/helper-tcg.h"
 #include "internal.h"
 
+void x86_pmu_counts(CPUX86State *env, PmuCounts *counts)
+{
+    for (int mode = 0; mode < 2; mode++) {
+        int64_t left = env->pmu.left[mode];
+        uint64_t details = env->pmu.details[mode];
+
+        counts->instructions[mode] =
+            env->pmu.granted[mode] - x86_pmu_insns(left);
+        counts->branches[mode] = left & (PMU_CONDITIONAL - 1);
+        counts->conditional[mode] = (left & (PMU_INSN - 1)) / PMU_CONDITIONAL;
+        counts->conditional_taken[mode] = env->pmu.taken[mode];
+        counts->loads[mode] = details & (PMU_STORE - 1);
+        counts->stores[mode] = (details & (PMU_NEAR - 1)) / PMU_STORE;
+        counts->near_unconditional[mode] = details / PMU_NEAR;
+        counts->tsc[mode] = env->pmu.tsc_passed[mode];
+        /* Nothing else would show that one of the numbers has wrapped. */
+        assert(left >= 0);
+        assert(counts->instructions[mode] <= env->pmu.granted[mode]);
+        assert(counts->branches[mode] <= counts->instructions[mode]);
+        assert(counts->conditional[mode] <= counts->branches[mode]);
+        assert(counts->conditional_taken[mode] <= counts->conditional[mode]);
+    }
+}
+
 void x86_pmu_flush(CPUX86State *env)
 {
     PmuCounts delta;
 
-    if (env->pmu.branch_count) {
+    if (env_cpu(env)->tcg_cflags & CF_PMU_BRANCHES) {
         x86_pmu_tell_branches(env);
     }
+    x86_pmu_counts(env, &delta);
     for (int mode = 0; mode < 2; mode++) {
         int64_t left = env->pmu.left[mode];
 
-        delta.instructions[mode] =
-            env->pmu.granted[mode] - x86_pmu_insns(left);
-        delta.branches[mode] = left & (PMU_CONDITIONAL - 1);
-        delta.conditional[mode] = (left & (PMU_INSN - 1)) / PMU_CONDITIONAL;
-        /* Nothing else would show that one of the numbers has wrapped. */
-        assert(left >= 0);
-        assert(delta.instructions[mode] <= env->pmu.granted[mode]);
-        assert(delta.branches[mode] <= delta.instructions[mode]);
-        assert(delta.conditional[mode] <= delta.branches[mode]);
-
-        delta.conditional_taken[mode] = env->pmu.taken[mode];
-        delta.loads[mode] = env->pmu.details[mode] & (PMU_STORE - 1);
-        delta.stores[mode] =
-            (env->pmu.details[mode] & (PMU_NEAR - 1)) / PMU_STORE;
-        delta.near_unconditional[mode] = env->pmu.details[mode] / PMU_NEAR;
-        assert(delta.conditional_taken[mode] <= delta.conditional[mode]);
         env->pmu.taken[mode] = 0;
         env->pmu.details[mode] = 0;
 
         env->pmu.granted[mode] = x86_pmu_insns(left);
         env->pmu.left[mode] = left & ~(PMU_INSN - 1);
 
-        delta.tsc[mode] = env->pmu.tsc_passed[mode];
         env->pmu.tsc_passed[mode] = 0;
     }
     pmu_retire(env->pmu.model, &delta);
@@ -88,11 +96,8 @@ void x86_pmu_continue(CPUX86State *env)
     }
     set_cflag(cs, CF_PMU, counting);
     set_cflag(cs, CF_PMU_DETAILS, pmu_counts_details(env->pmu.model));
-    pmu_branch_filter(env->pmu.model, &env->pmu.branch_filter);
-    env->pmu.last_branches = pmu_last_branches(env->pmu.model);
-    set_cflag(cs, CF_PMU_BRANCHES,
-              env->pmu.branch_filter[0] | env->pmu.branch_filter[1]);
 
+    x86_pmu_continue_branches(env);
     x86_pmu_continue_tsc(env);
 }
 

@@ -145,7 +145,8 @@ void x86_pmu_reset(X86CPU *cpu)
         memset(env->pmu.taken, 0, sizeof(env->pmu.taken));
         x86_pmu_reset_tsc(env);
         memset(env->pmu.branch_filter, 0, sizeof(env->pmu.branch_filter));
-        env->pmu.branch_count = 0;
+        memset(env->pmu.branch_step, 0, sizeof(env->pmu.branch_step));
+        x86_pmu_reset_branches(env);
         CPU(cpu)->tcg_cflags &= ~(CF_PMU | CF_PMU_DETAILS | CF_PMU_BRANCHES);
     }
 }

@@ -27,6 +27,9 @@ static inline bool x86_pmu_counting(CPUState *cs)
 
 /* count.c */
 
+/* What has retired since the last report. */
+void x86_pmu_counts(CPUX86State *env, PmuCounts *counts);
+
 /* Report to the model what has retired since the last report. */
 void x86_pmu_flush(CPUX86State *env);
 
@@ -48,8 +51,14 @@ void x86_pmu_request_sync(CPUState *cs);
 
 /* branch.c */
 
+/* Get from the model which branches are recorded. */
+void x86_pmu_continue_branches(CPUX86State *env);
+
 /* Tell the model which branches have been taken since the last report. */
 void x86_pmu_tell_branches(CPUX86State *env);
+
+/* No branch has been taken since the last report. */
+void x86_pmu_reset_branches(CPUX86State *env);
 
 /* time.c */
 

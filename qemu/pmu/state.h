@@ -8,15 +8,17 @@
 #ifndef I386_TCG_PMU_STATE_H
 #define I386_TCG_PMU_STATE_H
 
-/* A branch that has been taken since the last report. */
+/*
+ * A branch that has been taken since the last report.  Its size is a power of two,
+ * so that blocks need no multiplication to find it.
+ */
 typedef struct X86PMUBranch {
     uint64_t from;
     uint64_t to;
     int64_t left[2];            /* left[] after it */
-    uint8_t kind;
-    uint8_t from_mode;
-    uint8_t to_mode;
-    bool retires;
+    int64_t left_before[2];     /* after the one before, for call stacks */
+    uint64_t what;              /* x86_pmu_branch_what() */
+    uint64_t unused;
 } X86PMUBranch;
 
 /* How many of these are kept: a power of two, and at least PMU_LAST_BRANCHES. */
@@ -38,9 +40,20 @@ typedef struct X86PMUState {
     uint64_t branch_from;       /* of a branch that is being executed */
     int interrupted_mode;       /* before an interrupt is delivered */
 
-    X86PMUBranch branches[X86_PMU_BRANCHES];    /* by number, modulo their size */
-    uint32_t branch_count;      /* taken since the last report */
-    uint32_t last_branches;     /* that matter; 0 if all do */
+    /*
+     * The branches taken since the last report, by number modulo the size.  With a
+     * call stack returns lower the number, also below 0.  Numbers are offsets.
+     */
+    X86PMUBranch branches[X86_PMU_BRANCHES];
+    int64_t branch_end;         /* the next number */
+    int64_t branch_highest;     /* highest and lowest branch_end, ... */
+    int64_t branch_lowest;      /* ... for call stacks */
+    int64_t branch_empty_returns;   /* returns that found no record */
+    int64_t branch_left[2];     /* left[] after the last that was no return */
+    uint8_t branch_step[2][8];  /* what one adds to branch_end, by mode and kind */
+    uint32_t call_stack_depth;  /* 0 if there is no call stack */
+    bool logs_events;           /* the model is told of each branch at once */
+    uint32_t last_branches;     /* that matter; 0 if there is a call stack */
 
     /* With pmu-ref-cycles=tsc.  timer is NULL otherwise. */
     QEMUTimer *timer;           /* fires when a counter may overflow */

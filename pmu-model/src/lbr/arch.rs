@@ -10,7 +10,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BranchKind, Controls, Kind, Record, Taken};
+use super::{
+    log::{COUNT_BITS, LOGGED_COUNTERS, MAX_COUNT},
+    BranchKind, Controls, Kind, Record, Taken,
+};
 use crate::{
     event::Mode,
     fields::DebugCtl,
@@ -26,6 +29,8 @@ use crate::{
 pub struct ArchLbrs {
     /// The highest number of records: 8, 16 or 32.
     pub depth: u8,
+    /// The general-purpose counters that records can log, by number: only the first four can.
+    pub logged: u8,
 }
 
 /// The values that LBR_DEPTH can have on processors with 32 records. No processor is known on which it can be
@@ -38,8 +43,10 @@ const BR_TYPE_SHIFT: u32 = 56;
 const CYC_CNT_VALID: u64 = 1 << 60;
 /// INFO.MISPRED.
 const MISPRED: u64 = 1 << 63;
-/// The bits of INFO that exist: those above, CYC_CNT, TSX_ABORT and IN_TSX.
+/// The bits of INFO that exist on all processors: those above, CYC_CNT, TSX_ABORT and IN_TSX.
 const INFO: u64 = 0xffff | (0xff << BR_TYPE_SHIFT);
+/// PMC0_CNT, the first of the counts that are logged, begins here.
+const COUNTS_SHIFT: u32 = 32;
 
 impl BranchKind {
     /// INFO.BR_TYPE (SDM vol. 3B, table "IA32_LBR_x_INFO and IA32_LER_INFO Branch Type Encodings").
@@ -101,6 +108,8 @@ impl ArchLbrs {
     }
 
     /// CPUID leaf 1CH (SDM vol. 2A, CPUID, "Last Branch Records Information Leaf").
+    ///
+    /// ECX[19:16] are the counters that can be logged.
     pub(crate) fn leaf_1ch(&self) -> [u32; 4] {
         /// EAX: MWAIT can clear the records if it asks for a C-state deeper than C1. All processors that are
         /// known say so, but here it does not.
@@ -111,7 +120,15 @@ impl ArchLbrs {
         const INFO: u32 = 0b111;
         let depths = self.depths();
         let depths = depths.fold(0, |all, depth| all | (1 << (depth / 8 - 1)));
-        [DEEP_C_RESET | depths, FILTERS, INFO, 0]
+        let logged = u32::from(self.logged) << 16;
+        [DEEP_C_RESET | depths, FILTERS, INFO | logged, 0]
+    }
+
+    /// The bits of INFO that exist.
+    fn info(&self) -> u64 {
+        let of_counter = |i| u64::from(MAX_COUNT) << (COUNTS_SHIFT + COUNT_BITS * i);
+        let logged = (0..LOGGED_COUNTERS as u32).filter(|i| self.logged & (1 << i) != 0);
+        logged.fold(INFO, |all, i| all | of_counter(i))
     }
 }
 
@@ -121,7 +138,7 @@ impl Kind for ArchLbrs {
     }
 
     fn has_valid_depth(&self) -> bool {
-        DEPTHS.contains(&self.depth)
+        DEPTHS.contains(&self.depth) && self.logged >> LOGGED_COUNTERS == 0
     }
 
     fn can_be_used(&self, depth: u8) -> bool {
@@ -144,7 +161,7 @@ impl Kind for ArchLbrs {
     fn writable_bits(&self, register: LbrRegister) -> u64 {
         match register {
             LbrRegister::Select => LbrCtl::ALL,
-            LbrRegister::Record(LbrField::Info, _) => INFO,
+            LbrRegister::Record(LbrField::Info, _) => self.info(),
             LbrRegister::Depth | LbrRegister::Record(..) => u64::MAX,
             LbrRegister::Tos | LbrRegister::DebugExtnCtl => 0,
         }
@@ -153,6 +170,10 @@ impl Kind for ArchLbrs {
     fn accepts(&self, register: LbrRegister, value: u64) -> bool {
         let is_depth = || self.depths().any(|it| u64::from(it) == value);
         register != LbrRegister::Depth || is_depth()
+    }
+
+    fn logged(&self) -> u8 {
+        self.logged
     }
 
     fn perf_capabilities(&self) -> u64 {
@@ -186,13 +207,17 @@ impl Kind for ArchLbrs {
         let [before, _] = branch.modes;
         let cycles = taken.cycles.map(|it| CYC_CNT_VALID | u64::from(it));
         let mispredicted = if taken.mispredicted { MISPRED } else { 0 };
+        let counts = u64::from(taken.counts) << COUNTS_SHIFT;
         Record {
             from: match LbrCtl(select).sees(before) {
                 true => branch.from,
                 false => u64::MAX,
             },
             to: branch.to,
-            info: (branch.kind.br_type() << BR_TYPE_SHIFT) | mispredicted | cycles.unwrap_or(0),
+            info: (branch.kind.br_type() << BR_TYPE_SHIFT)
+                | mispredicted
+                | counts
+                | cycles.unwrap_or(0),
         }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Taken<'a> {
     pub(super) mispredicted: bool,
     /// The core cycles since the last record, at most 65535. `None` if it is the first one.
     pub(super) cycles: Option<u16>,
+    /// What each logged counter has counted since the last record, see [`Log`](super::Log).
+    pub(super) counts: u8,
 }
 
 /// One kind of LBRs: the registers, which branches are recorded, and how.
@@ -61,6 +63,11 @@ pub(crate) trait Kind {
 
     /// The bits that GLOBAL_STATUS has in addition to those of the generation.
     fn status_bits(&self) -> u64 {
+        0
+    }
+
+    /// The general-purpose counters that records can log, by number.
+    fn logged(&self) -> u8 {
         0
     }
 

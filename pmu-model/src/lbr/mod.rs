@@ -11,6 +11,7 @@
 //! | `legacy` | Intel's legacy LBRs, which depend on the processor         |
 //! | `amd`    | AMD's LBR stack                                            |
 //! | `select` | the filters of the legacy LBRs and of AMD's                |
+//! | `log`    | what is counted between branches                           |
 //!
 //! A record has the linear addresses of the branch and of its target, whether it was mispredicted, and on
 //! some processors the core cycles since the last record, at most 65535, and the kind of the branch.
@@ -28,6 +29,7 @@ mod arch;
 mod branch;
 mod kind;
 mod legacy;
+mod log;
 mod ring;
 mod select;
 
@@ -43,9 +45,11 @@ use crate::{
     msr::{LbrField, LbrRegister},
 };
 use kind::{record_register, Taken};
+use log::Log;
 use ring::{Record, Ring, MAX_DEPTH};
 
 pub(crate) use kind::Kind;
+pub(crate) use log::Gains;
 
 /// The LBRs of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +67,7 @@ impl Lbrs {
     #[must_use]
     pub fn with_depth(self, depth: u8) -> Lbrs {
         match self {
-            Lbrs::Architectural(_) => Lbrs::Architectural(ArchLbrs { depth }),
+            Lbrs::Architectural(it) => Lbrs::Architectural(ArchLbrs { depth, ..it }),
             Lbrs::Legacy(it) => Lbrs::Legacy(LegacyLbrs { depth, ..it }),
             Lbrs::Amd(it) => Lbrs::Amd(AmdLbrs { depth, ..it }),
         }
@@ -104,7 +108,10 @@ pub(crate) fn is_lbr_address(msr: u32) -> bool {
             freeze: true,
         };
         [
-            Lbrs::Architectural(ArchLbrs { depth: MAX_DEPTH }),
+            Lbrs::Architectural(ArchLbrs {
+                depth: MAX_DEPTH,
+                logged: 0,
+            }),
             Lbrs::Legacy(HIGH),
             Lbrs::Legacy(LOW),
             Lbrs::Amd(AMD),
@@ -133,6 +140,7 @@ pub(crate) struct LbrState {
     /// The core cycles at the last record, in both modes, since reset. `None` if there has been no record
     /// since recording was enabled.
     last: Option<u128>,
+    log: Log,
 }
 
 impl LbrState {
@@ -194,24 +202,42 @@ impl LbrState {
         }
     }
 
-    /// Recording is not enabled: the first record after that has no cycles.
+    /// Recording is not enabled: the first record after that has no cycles, nor what was counted before.
     pub(crate) fn stopped(&mut self) {
         self.last = None;
+        self.log = Log::default();
+    }
+
+    /// While branches are recorded, the logged counters have gained so much.
+    pub(crate) fn report(&mut self, gains: Gains) {
+        self.log.report(gains);
     }
 
     /// So many branches were taken that are not recorded, because at least as many as there are records
-    /// follow.
-    pub(crate) fn skip(&mut self, branches: u64) {
+    /// follow. Below 0: so many returns removed nothing.
+    pub(crate) fn skip(&mut self, branches: i64) {
         self.ring.skip(branches);
     }
 
-    /// Records a branch that the filters let through. `cycles` are the core cycles since reset.
+    /// Clears the oldest records and removes the youngest.
+    pub(crate) fn drop_records(&mut self, oldest: usize, youngest: usize) {
+        self.ring.drop_records(oldest, youngest);
+    }
+
+    /// The core cycles at the last record.
+    pub(crate) fn set_last(&mut self, cycles: u128) {
+        self.last = Some(cycles);
+    }
+
+    /// Records a branch that the filters let through. `cycles` are the core cycles since reset, and `gains`
+    /// what the logged counters have gained since the last report.
     pub(crate) fn push(
         &mut self,
         kind: &dyn Kind,
         branch: &Branch,
         mispredicted: bool,
         cycles: u128,
+        gains: Gains,
     ) {
         if self.is_call_stack(kind) && branch.kind == BranchKind::Return {
             self.ring.pop();
@@ -222,6 +248,7 @@ impl LbrState {
             branch,
             mispredicted,
             cycles: last.map(|last| (cycles - last).min(u16::MAX.into()) as u16),
+            counts: self.log.record(gains),
         };
         self.ring.push(kind.record(self.controls.select, &taken));
     }
@@ -246,5 +273,6 @@ impl LbrState {
             && can_be(LbrRegister::DebugExtnCtl, debug_extn_ctl)
             && self.ring.is_possible(is_record)
             && self.last.is_none_or(|last| last <= cycles)
+            && self.log.is_possible()
     }
 }

@@ -105,9 +105,9 @@ impl Ring {
         }
     }
 
-    /// The place of the youngest record moves on as if so many had been recorded.
-    pub(super) fn skip(&mut self, records: u64) {
-        if let Some(moved) = records.checked_rem(self.depth.into()) {
+    /// The place of the youngest record moves on as if so many had been recorded, or back if it is below 0.
+    pub(super) fn skip(&mut self, records: i64) {
+        if let Some(moved) = records.checked_rem_euclid(self.depth.into()) {
             // Both are less than the depth.
             self.newest = (self.newest + moved as u8) % self.depth;
         }
@@ -122,6 +122,20 @@ impl Ring {
             0 => self.depth.saturating_sub(1),
             newest => newest - 1,
         };
+    }
+
+    /// The oldest records become 0, and the youngest are popped.
+    pub(super) fn drop_records(&mut self, oldest: usize, youngest: usize) {
+        let depth = usize::from(self.depth);
+        for age in depth - oldest.min(depth)..depth {
+            let place = self.place_of_age(age);
+            if let Some(record) = self.record_mut(place) {
+                *record = Record::default();
+            }
+        }
+        for _ in 0..youngest.min(depth) {
+            self.pop();
+        }
     }
 
     /// Whether the invariants hold, and each record can be such.

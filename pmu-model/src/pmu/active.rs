@@ -5,7 +5,7 @@
 use super::Pmu;
 use crate::{
     config::RefCycles,
-    event::{Event, Filter, FilteredEvent},
+    event::{Event, Filter, FilteredEvent, Mode, Totals},
     msr::EventSel,
     pair,
     processor::Processor,
@@ -24,6 +24,17 @@ pub(super) struct Active {
     pub(super) pmi: bool,
     /// Whether it is merged with the next counter.
     pub(super) merged: bool,
+}
+
+impl Active {
+    /// What the counter gains between two totals.
+    pub(super) fn gain(&self, before: &[Totals; 2], after: &[Totals; 2]) -> u128 {
+        let modes = Mode::ALL.into_iter().map(|mode| mode as usize);
+        let counted = modes.filter(|&mode| self.modes[mode]);
+        counted
+            .map(|mode| self.event.between(before[mode], after[mode]))
+            .sum()
+    }
 }
 
 impl Pmu {
@@ -97,15 +108,15 @@ impl Pmu {
     /// The event that a general-purpose counter counts with this EVENTSEL, `None` if it counts
     /// nothing.
     fn selected_event(&self, counter: usize, eventsel: EventSel) -> Option<Event> {
-        // These bits are in the second unit mask of Intel's version 6.
-        let event = match self.config.vendor.is_amd() {
-            true => eventsel.without(EventSel::GUEST_ONLY | EventSel::HOST_ONLY),
-            false => eventsel,
-        };
+        // AMD's are in the second unit mask of Intel's version 6, and Intel's is a bit of AMD's events.
+        let event = eventsel.without(match self.config.vendor.is_amd() {
+            true => EventSel::GUEST_ONLY | EventSel::HOST_ONLY,
+            false => EventSel::LBR_LOG,
+        });
         let of_model = self
             .processor
             .and_then(|it| it.retired(event))
-            .or_else(|| self.responses(eventsel))
+            .or_else(|| self.responses(event))
             .or_else(|| self.generation.event(eventsel));
         match self.processor.and_then(|it| it.constraint(event)) {
             Some(counters) if !counters.contains(counter) => None,

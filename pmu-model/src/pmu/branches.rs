@@ -4,10 +4,11 @@
 
 use super::Pmu;
 use crate::{
-    event::{Mode, Totals},
+    event::{Mode, Retired, Totals},
     fields::DebugCtl,
-    lbr::{Branch, Lbrs},
-    msr::{LbrField, LbrRegister, Register, IA32_DEBUGCTL},
+    lbr::{Branch, Gains, Lbrs},
+    msr::{EventSel, LbrField, LbrRegister, Register, IA32_DEBUGCTL},
+    shape::Counter,
 };
 
 impl Pmu {
@@ -37,18 +38,54 @@ impl Pmu {
 
     /// How many of the last branches matter that [`Pmu::branch_filter`] lets through: of those between two
     /// reports, [`Pmu::branch`] need not be told of earlier ones, but [`Pmu::skip_branches`] of their number.
-    /// `None` if all matter, because a return removes a record.
+    /// `None` in call-stack mode.
     pub fn last_branches(&self) -> Option<usize> {
-        let lbrs = &self.state.lbrs;
-        let is_call_stack = |it: Lbrs| lbrs.is_call_stack(it.kind());
         // The cycles of the oldest record are those since the one before.
-        (!self.config.lbrs.is_some_and(is_call_stack)).then(|| usize::from(lbrs.depth()) + 1)
+        (!self.is_call_stack()).then(|| usize::from(self.state.lbrs.depth()) + 1)
+    }
+
+    /// The number of records in call-stack mode, `None` in other modes.
+    ///
+    /// In call-stack mode [`Pmu::branch`] need not be told of branches whose records are gone at the next
+    /// report. Instead, the caller tells this, in this order:
+    ///
+    /// - [`Pmu::drop_records`];
+    /// - [`Pmu::skip_branches`] of the branches that leave no record after this, less the returns that found
+    ///   no record;
+    /// - [`Pmu::branch`] for each record that is left, the oldest first. Before each:
+    ///   [`Pmu::branch_was_recorded`] for the branch before it that was no return, even if its record is gone,
+    ///   unless that branch came before the last report;
+    /// - [`Pmu::branch_was_recorded`] for the last one that was no return, if there was any.
+    pub fn call_stack_depth(&self) -> Option<usize> {
+        self.is_call_stack().then(|| self.state.lbrs.depth().into())
+    }
+
+    /// Whether a near return removes the record of its call.
+    fn is_call_stack(&self) -> bool {
+        let lbrs = self.config.lbrs;
+        lbrs.is_some_and(|it| self.state.lbrs.is_call_stack(it.kind()))
+    }
+
+    /// Of the records at the last report, newer ones have moved out the `oldest`, and returns have removed
+    /// the `youngest`.
+    pub fn drop_records(&mut self, oldest: usize, youngest: usize) {
+        self.state.lbrs.drop_records(oldest, youngest);
     }
 
     /// So many branches were taken since the last report that [`Pmu::branch_filter`] has, and that do not
-    /// matter for [`Pmu::last_branches`]. Those that matter must be told after this.
-    pub fn skip_branches(&mut self, branches: u64) {
+    /// matter. Those that matter must be told after this.
+    pub fn skip_branches(&mut self, branches: i64) {
         self.state.lbrs.skip(branches);
+    }
+
+    /// A branch has been recorded when so much had retired since the last report. The cycles of the next
+    /// record begin there.
+    pub fn branch_was_recorded(&mut self, retired: [Retired; 2]) {
+        if self.records_branches() {
+            let now = self.totals_after(retired);
+            let cycles = now.iter().map(Totals::core_cycles).sum();
+            self.state.lbrs.set_last(cycles);
+        }
     }
 
     /// Records a branch that was taken since the last report, if [`Pmu::branch_filter`] has it. Branches must
@@ -61,14 +98,61 @@ impl Pmu {
         if self.branch_filter(to) & branch.kind.bit() == 0 {
             return;
         }
-        let mut now = self.state.totals;
-        for (totals, retired) in now.iter_mut().zip(branch.retired) {
-            *totals = totals.after(retired, 0);
-        }
+        let now = self.totals_after(branch.retired);
         let mispredicted = branch.retires && now[from as usize].last_branch_is_mispredicted();
         let cycles = now.iter().map(Totals::core_cycles).sum();
+        let gains = self.logged_gains(&self.state.totals, &now);
         let state = &mut self.state.lbrs;
-        state.push(lbrs.kind(), branch, mispredicted, cycles);
+        state.push(lbrs.kind(), branch, mispredicted, cycles, gains);
+    }
+
+    /// Whether a record says what counters have counted. Then [`Branch::retired`] must be complete, and
+    /// [`Pmu::branch`] must be told of all branches that [`Pmu::branch_filter`] has.
+    pub fn logs_events(&self) -> bool {
+        self.records_branches() && (0..self.state.eventsel.len()).any(|i| self.is_logged(i))
+    }
+
+    /// Whether records can log a general-purpose counter.
+    pub(super) fn can_log(&self, counter: usize) -> bool {
+        let logged = self.config.lbrs.map_or(0, |it| it.kind().logged());
+        u64::from(logged) & Counter::General(counter).bit() != 0
+    }
+
+    /// Whether software wants records to log a general-purpose counter.
+    fn is_logged(&self, counter: usize) -> bool {
+        self.can_log(counter) && self.state.eventsel[counter].has(EventSel::LBR_LOG)
+    }
+
+    /// What the counters that are logged gain between two totals.
+    fn logged_gains(&self, before: &[Totals; 2], after: &[Totals; 2]) -> Gains {
+        let mut gains = Gains::default();
+        for active in &self.active {
+            let Counter::General(i) = active.counter else {
+                continue;
+            };
+            if self.is_logged(i) {
+                let gain = active.gain(before, after);
+                gains[i] = gain.try_into().unwrap_or(u64::MAX);
+            }
+        }
+        gains
+    }
+
+    /// The totals have changed: tells the LBRs what has been counted.
+    pub(super) fn report_log(&mut self, before: &[Totals; 2]) {
+        if self.records_branches() {
+            let gains = self.logged_gains(before, &self.state.totals);
+            self.state.lbrs.report(gains);
+        }
+    }
+
+    /// The totals when so much has retired since the last report, as far as records depend on them.
+    fn totals_after(&self, retired: [Retired; 2]) -> [Totals; 2] {
+        let mut now = self.state.totals;
+        for (totals, retired) in now.iter_mut().zip(retired) {
+            *totals = totals.after(retired, 0);
+        }
+        now
     }
 
     /// A debug exception is delivered, which stops the recording of branches. All instructions that have

@@ -103,9 +103,18 @@ impl Pmu {
                 };
                 Some(bits | self.metrics_bit() | of_lbrs)
             }
-            Register::EventSel(_) if self.has_rdpmc_user_disable() => {
+            Register::EventSel(i) => {
                 let bits = self.generation.writable_bits(&self.shape, register)?;
-                Some(bits | EventSel::RDPMC_USER_DISABLE)
+                let disable = match self.has_rdpmc_user_disable() {
+                    true => EventSel::RDPMC_USER_DISABLE,
+                    false => 0,
+                };
+                let log = if self.can_log(i) {
+                    EventSel::LBR_LOG
+                } else {
+                    0
+                };
+                Some(bits | disable | log)
             }
             Register::FixedCtrCtrl => {
                 let bits = self.generation.writable_bits(&self.shape, register)?;

@@ -41,17 +41,12 @@ impl Pmu {
         let counting = !self.active.is_empty();
         self.state.pmi.retire(instructions, counting);
 
+        self.report_log(&before);
+
         let mut status = self.state.global_status;
         let mut pmi = false;
         for active in &self.active {
-            let gain: u128 = Mode::ALL
-                .into_iter()
-                .filter(|&mode| active.modes[mode as usize])
-                .map(|mode| {
-                    let (before, after) = (before[mode as usize], self.state.totals[mode as usize]);
-                    active.event.between(before, after)
-                })
-                .sum();
+            let gain = active.gain(&before, &self.state.totals);
             let has_overflowed = match active.counter {
                 Counter::General(i) if active.merged => pair::add(&mut self.state.general, i, gain),
                 Counter::General(i) => {

@@ -16,7 +16,7 @@ const ANY: u64 = 0x7f << 16;
 const CALLS_AND_RETURNS: u64 = 0b111 << 19;
 
 fn architectural(depth: u8) -> Option<Lbrs> {
-    (depth > 0).then_some(Lbrs::Architectural(ArchLbrs { depth }))
+    (depth > 0).then_some(Lbrs::Architectural(ArchLbrs { depth, logged: 0 }))
 }
 
 fn pmu(depth: u8) -> Pmu {

@@ -5,9 +5,11 @@
 mod amd;
 mod arch;
 mod legacy;
+mod logging;
 mod reference;
 mod replay;
 mod saved;
+mod told_later;
 
 use pmu_model::{
     msr::*, Branch, BranchKind, Config, Mode, MsrError, Pmu, Retired, Signature, Vendor,

@@ -74,7 +74,10 @@ pub struct Machine {
 
 pub fn machines() -> Vec<Machine> {
     let v5 = Config {
-        lbrs: Some(Lbrs::Architectural(ArchLbrs { depth: 32 })),
+        lbrs: Some(Lbrs::Architectural(ArchLbrs {
+            depth: 32,
+            logged: 0,
+        })),
         ..Config::new(Vendor::Intel, 5).unwrap()
     };
     let arch = [v5, intel(0x8f), intel(0xbe)].map(|it| (it, Kind::Arch));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All kinds of LBRs against the reference, and the branches of which the model need not be told.
+//! All kinds of LBRs against the reference.
 
-use super::reference::{machines, retired, Machine, Reference, Step, KINDS};
-use pmu_model::{Branch, Mode, Pmu};
+use super::reference::{machines, Machine, Reference, Step, KINDS};
+use pmu_model::Mode;
 use proptest::prelude::*;
 
 fn mode() -> impl Strategy<Value = Mode> {
@@ -72,70 +72,5 @@ proptest! {
             reference.step(step);
         }
         prop_assert_eq!(machine.read(&pmu, reference.used()), reference.read());
-    }
-}
-
-/// The number of records that are read.
-fn used(machine: &Machine, pmu: &Pmu) -> usize {
-    pmu.rdmsr(0x14cf).map_or(machine.depth(), |it| it as usize)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
-
-    /// Of the branches between two reports the model need not be told of those that no register shows, but of
-    /// their number.
-    #[test]
-    fn early_branches_do_not_matter(
-        machine in prop::sample::select(machines()),
-        call_stack in any::<bool>(),
-        depth in prop_oneof![Just(8u8), Just(16), Just(32)],
-        intervals in proptest::collection::vec(
-            proptest::collection::vec((0..KINDS.len(), 1..100u64), 0..120),
-            1..5,
-        ),
-    ) {
-        let everything = machine.everything();
-        let select = machine.call_stack().filter(|_| call_stack).unwrap_or(everything);
-        let recording = || {
-            let mut pmu = machine.pmu();
-            for step in [Step::Depth(depth), Step::Select(select), Step::Enable(true)] {
-                step.apply(&machine, &mut pmu);
-            }
-            pmu
-        };
-        let (mut all, mut last) = (recording(), recording());
-        for interval in intervals {
-            let mut instructions = 0;
-            let branches = (1..).zip(interval).map(|(count, (kind, run))| {
-                instructions += run;
-                let mut retired = retired(Mode::User, instructions);
-                retired[0].branches = count;
-                Branch {
-                    kind: KINDS[kind].0,
-                    from: count,
-                    to: instructions,
-                    modes: [Mode::User; 2],
-                    retires: true,
-                    retired,
-                }
-            });
-            let filter = all.branch_filter(Mode::User);
-            let branches = branches.filter(|it| filter & it.kind.bit() != 0);
-            let branches: Vec<_> = branches.collect();
-            branches.iter().for_each(|it| all.branch(it));
-            let matter = last.last_branches().unwrap_or(usize::MAX).min(branches.len());
-            let (skipped, told) = branches.split_at(branches.len() - matter);
-            last.skip_branches(skipped.len() as u64);
-            told.iter().for_each(|it| last.branch(it));
-            if let Some(branch) = branches.last() {
-                for pmu in [&mut all, &mut last] {
-                    pmu.retire(&branch.retired);
-                }
-            }
-            let used = used(&machine, &all);
-            prop_assert_eq!(machine.read(&last, used), machine.read(&all, used));
-            prop_assert!(last.save() == all.save());
-        }
     }
 }

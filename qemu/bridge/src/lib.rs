@@ -13,6 +13,7 @@
 //! The functions take references where C passes pointers; these rules make them valid. No
 //! function unwinds into C: a panic in an `extern "C"` function aborts.
 
+mod branches;
 mod config;
 mod hybrid;
 mod smt;
@@ -23,8 +24,9 @@ use std::{
     mem::MaybeUninit,
 };
 
-use pmu_model::{Branch, BranchKind, GeneralProtection, Mode, MsrError, Pmu, RefCycles, Retired};
+use pmu_model::{GeneralProtection, Mode, MsrError, Pmu, RefCycles, Retired};
 
+pub use branches::*;
 pub use config::{PmuConfig, PMU_FIXED_DEFAULT, PMU_LBR_DEFAULT};
 pub use state::{pmu_restore, pmu_save};
 
@@ -62,56 +64,23 @@ pub struct PmuCounts {
     pub tsc: [u64; 2],
 }
 
-/// A branch that was taken.
-#[repr(C)]
-pub struct PmuBranch {
-    /// The linear address of the branch, or of the instruction before which an interrupt or an
-    /// exception came.
-    pub from: u64,
-    /// The linear address of the next instruction.
-    pub to: u64,
-    /// The instructions of each mode that have retired since pmu_retire(), the branch included.
-    pub instructions: [u64; 2],
-    /// The branches among them.
-    pub branches: [u64; 2],
-    /// PMU_KIND_.
-    pub kind: u8,
-    /// The mode before and after the branch: 0 user, 1 kernel.
-    pub from_mode: u8,
-    #[expect(missing_docs, reason = "described with `from_mode`")]
-    pub to_mode: u8,
-    /// Whether an instruction retires with it: not with an interrupt or an exception.
-    pub retires: bool,
+impl PmuCounts {
+    /// What has retired in each mode.
+    pub(crate) fn retired(&self) -> [Retired; 2] {
+        Mode::ALL.map(|mode| {
+            let mode = mode as usize;
+            Retired {
+                instructions: self.instructions[mode],
+                branches: self.branches[mode],
+                conditional: self.conditional[mode],
+                conditional_taken: self.conditional_taken[mode],
+                near_unconditional: self.near_unconditional[mode],
+                loads: self.loads[mode],
+                stores: self.stores[mode],
+            }
+        })
+    }
 }
-
-/// A conditional branch.
-pub const PMU_KIND_CONDITIONAL: u8 = 0;
-/// A near jump to an address in a register or in memory.
-pub const PMU_KIND_INDIRECT_JUMP: u8 = 1;
-/// A near jump by a displacement.
-pub const PMU_KIND_RELATIVE_JUMP: u8 = 2;
-/// A near call of an address in a register or in memory.
-pub const PMU_KIND_INDIRECT_CALL: u8 = 3;
-/// A near call by a displacement, but for a call of the next instruction.
-pub const PMU_KIND_RELATIVE_CALL: u8 = 4;
-/// A near return.
-pub const PMU_KIND_RETURN: u8 = 5;
-/// Everything else that changes RIP, but for debug exceptions, which are not reported.
-pub const PMU_KIND_OTHER: u8 = 6;
-/// A near call of the next instruction.
-pub const PMU_KIND_CALL_OF_NEXT: u8 = 7;
-
-const _: () = {
-    use BranchKind::*;
-    assert!(PMU_KIND_CONDITIONAL == Conditional as u8);
-    assert!(PMU_KIND_INDIRECT_JUMP == IndirectJump as u8);
-    assert!(PMU_KIND_RELATIVE_JUMP == RelativeJump as u8);
-    assert!(PMU_KIND_INDIRECT_CALL == IndirectCall as u8);
-    assert!(PMU_KIND_RELATIVE_CALL == RelativeCall as u8);
-    assert!(PMU_KIND_RETURN == Return as u8);
-    assert!(PMU_KIND_OTHER == Other as u8);
-    assert!(PMU_KIND_CALL_OF_NEXT == CallOfNext as u8);
-};
 
 /// Result of an access: success.
 pub const PMU_OK: c_int = 0;
@@ -234,84 +203,7 @@ pub extern "C" fn pmu_ref_cycles_are_tsc(pmu: &PmuBridge) -> bool {
 /// Reports what has retired since the last call, and the time that has passed.
 #[no_mangle]
 pub extern "C" fn pmu_retire(pmu: &mut PmuBridge, delta: &PmuCounts) {
-    let retired = Mode::ALL.map(|mode| {
-        let mode = mode as usize;
-        Retired {
-            instructions: delta.instructions[mode],
-            branches: delta.branches[mode],
-            conditional: delta.conditional[mode],
-            conditional_taken: delta.conditional_taken[mode],
-            near_unconditional: delta.near_unconditional[mode],
-            loads: delta.loads[mode],
-            stores: delta.stores[mode],
-        }
-    });
-    pmu.0.report(&retired, delta.tsc);
-}
-
-/// Whether there are architectural LBRs: CPUID.(7,0):EDX.ARCH_LBR.
-#[no_mangle]
-pub extern "C" fn pmu_has_arch_lbrs(pmu: &PmuBridge) -> bool {
-    pmu.0.has_arch_lbrs()
-}
-
-/// Whether there are LBRs of any kind: pmu_debug_exception() must be called.
-#[no_mangle]
-pub extern "C" fn pmu_has_lbrs(pmu: &PmuBridge) -> bool {
-    pmu.0.has_lbrs()
-}
-
-/// Sets *filter to the kinds of branches that pmu_branch() must be told of, by the mode after the
-/// branch: bit PMU_KIND_. It may change with each access to a register and each pmu_retire().
-#[no_mangle]
-pub extern "C" fn pmu_branch_filter(pmu: &PmuBridge, filter: &mut MaybeUninit<[u8; 2]>) {
-    filter.write(Mode::ALL.map(|mode| pmu.0.branch_filter(mode)));
-}
-
-/// How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
-/// pmu_retire(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
-/// most PMU_LAST_BRANCHES, or 0 if all matter. It may change as the filter may.
-#[no_mangle]
-pub extern "C" fn pmu_last_branches(pmu: &PmuBridge) -> u32 {
-    pmu.0.last_branches().unwrap_or(0) as u32
-}
-
-/// The largest result of pmu_last_branches().
-pub const PMU_LAST_BRANCHES: u32 = 33;
-
-/// So many branches that pmu_branch_filter() has were taken, and do not matter for pmu_last_branches(). Call
-/// it before pmu_branch() is told of those that do.
-#[no_mangle]
-pub extern "C" fn pmu_skip_branches(pmu: &mut PmuBridge, branches: u64) {
-    pmu.0.skip_branches(branches);
-}
-
-/// Records a branch that was taken since the last pmu_retire(), if pmu_branch_filter() has it. Branches
-/// are told in the order in which they were taken.
-#[no_mangle]
-pub extern "C" fn pmu_branch(pmu: &mut PmuBridge, branch: &PmuBranch) {
-    let Some(&kind) = BranchKind::ALL.get(usize::from(branch.kind)) else {
-        return;
-    };
-    let retired = Mode::ALL.map(|mode| Retired {
-        instructions: branch.instructions[mode as usize],
-        branches: branch.branches[mode as usize],
-        ..Retired::default()
-    });
-    pmu.0.branch(&Branch {
-        kind,
-        from: branch.from,
-        to: branch.to,
-        modes: [branch.from_mode, branch.to_mode].map(|it| mode(it.into())),
-        retires: branch.retires,
-        retired,
-    });
-}
-
-/// A debug exception is delivered, which stops the recording of branches. Call pmu_retire() before.
-#[no_mangle]
-pub extern "C" fn pmu_debug_exception(pmu: &mut PmuBridge) {
-    pmu.0.debug_exception();
+    pmu.0.report(&delta.retired(), delta.tsc);
 }
 
 /// Sets *until to the cycles of the time-stamp counter that may pass in each mode before the

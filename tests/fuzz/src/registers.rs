@@ -56,7 +56,9 @@ enum Operation {
     InjectStatus(u64),
     Svm(bool, bool),
     Branch(u8, [u64; 2], [bool; 2]),
-    SkipBranches(u64),
+    SkipBranches(i64),
+    DropRecords(usize, usize),
+    BranchWasRecorded,
     DebugException,
     Reset,
     SaveAndRestore,
@@ -319,6 +321,12 @@ fn apply(u: &mut Unstructured<'_>, twins: &mut Twins) -> Result<()> {
             twins.each(|pmu| pmu.branch(&branch));
         }
         Operation::SkipBranches(branches) => twins.each(|pmu| pmu.skip_branches(branches)),
+        Operation::DropRecords(oldest, youngest) => {
+            twins.each(|pmu| pmu.drop_records(oldest, youngest));
+        }
+        Operation::BranchWasRecorded => {
+            twins.each(|pmu| pmu.branch_was_recorded([Retired::default(); 2]));
+        }
         Operation::DebugException => twins.each(Pmu::debug_exception),
         Operation::Reset => {
             let new = Pmu::with_defect(twins.config, twins.defect).unwrap();

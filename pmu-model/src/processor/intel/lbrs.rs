@@ -80,4 +80,14 @@ pub(super) const GOLDMONT_PLUS: Option<Lbrs> = Some(Legacy(LegacyLbrs {
 }));
 
 /// From Golden Cove and Gracemont on.
-pub(super) const ARCHITECTURAL: Option<Lbrs> = Some(Architectural(ArchLbrs { depth: 32 }));
+pub(super) const ARCHITECTURAL: Option<Lbrs> = Some(Architectural(ArchLbrs {
+    depth: 32,
+    logged: 0,
+}));
+
+/// From Lion Cove on, and from Sierra Forest on. CPUID of Arrow Lake's cores says so, and Linux says that Sierra
+/// Forest was the first one. The processors after Arrow Lake are assumed to have it.
+pub(super) const LOGGED: Option<Lbrs> = Some(Architectural(ArchLbrs {
+    depth: 32,
+    logged: 0b1111,
+}));

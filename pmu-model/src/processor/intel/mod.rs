@@ -16,7 +16,7 @@ use super::{constraint, Models::These, Processor};
 pub(super) const COYOTE_COVE: Processor = Processor {
     signatures: &[(18, These(&[0x01, 0x03]))],
     counters: counters::PANTHER_COVE,
-    lbrs: lbrs::ARCHITECTURAL,
+    lbrs: lbrs::LOGGED,
     msrs: &msrs::PANTHER_COVE_MSRS,
     constraints: constraint::PANTHER_COVE,
     retired: retired::PANTHER_COVE,
@@ -26,7 +26,7 @@ pub(super) const COYOTE_COVE: Processor = Processor {
 pub(super) const ARCTIC_WOLF: Processor = Processor {
     signatures: &[],
     counters: counters::DARKMONT,
-    lbrs: lbrs::ARCHITECTURAL,
+    lbrs: lbrs::LOGGED,
     msrs: &msrs::ARCTIC_WOLF_MSRS,
     constraints: constraint::ARCTIC_WOLF,
     retired: retired::ARCTIC_WOLF,
@@ -36,7 +36,7 @@ pub(super) const ARCTIC_WOLF: Processor = Processor {
 const LION_COVE_PROCESSOR: Processor = Processor {
     signatures: &[(6, These(&[0xbd, 0xc5, 0xc6]))],
     counters: counters::LION_COVE,
-    lbrs: lbrs::ARCHITECTURAL,
+    lbrs: lbrs::LOGGED,
     msrs: &msrs::both_ocr(0xfff_ffff_ffff),
     constraints: constraint::LION_COVE,
     retired: retired::LION_COVE,
@@ -56,7 +56,7 @@ const GOLDMONT_PROCESSOR: Processor = Processor {
 const DARKMONT_PROCESSOR: Processor = Processor {
     signatures: &[(6, These(&[0xdd]))],
     counters: counters::DARKMONT,
-    lbrs: lbrs::ARCHITECTURAL,
+    lbrs: lbrs::LOGGED,
     msrs: &msrs::CRESTMONT_MSRS,
     constraints: &[],
     retired: retired::PANTHER_COVE,
@@ -67,6 +67,23 @@ pub(super) const SKYMONT: Processor = Processor {
     signatures: &[],
     retired: retired::SKYMONT,
     ..DARKMONT_PROCESSOR
+};
+
+/// Crestmont: Sierra Forest and Grand Ridge.
+const CRESTMONT_PROCESSOR: Processor = Processor {
+    signatures: &[(6, These(&[0xaf, 0xb6]))],
+    counters: counters::CRESTMONT,
+    lbrs: lbrs::LOGGED,
+    msrs: &msrs::CRESTMONT_MSRS,
+    constraints: &[],
+    retired: retired::GRACEMONT,
+};
+
+/// Crestmont of Meteor Lake, which came before event logging.
+pub(super) const CRESTMONT: Processor = Processor {
+    signatures: &[],
+    lbrs: lbrs::ARCHITECTURAL,
+    ..CRESTMONT_PROCESSOR
 };
 
 /// Of a hybrid processor, the entry is that of its performance cores, which is what it has if
@@ -262,15 +279,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         constraints: &[],
         retired: retired::GRACEMONT,
     },
-    // Crestmont: Sierra Forest and Grand Ridge.
-    Processor {
-        signatures: &[(6, These(&[0xaf, 0xb6]))],
-        counters: counters::CRESTMONT,
-        lbrs: lbrs::ARCHITECTURAL,
-        msrs: &msrs::CRESTMONT_MSRS,
-        constraints: &[],
-        retired: retired::GRACEMONT,
-    },
+    CRESTMONT_PROCESSOR,
     // Clearwater Forest.
     DARKMONT_PROCESSOR,
     // Knights Landing and Knights Mill.
