@@ -155,9 +155,10 @@ void rust_perf_sample_data_init(struct perf_sample_data *data, u64 addr,
 
 void rust_perf_sample_save_branches(struct perf_sample_data *data,
 				    struct perf_event *event,
-				    struct perf_branch_stack *branches)
+				    struct perf_branch_stack *branches,
+				    u64 *counts)
 {
-	perf_sample_save_brstack(data, event, branches, NULL);
+	perf_sample_save_brstack(data, event, branches, counts);
 }
 
 struct kmem_cache *rust_perf_task_cache_create(size_t size, size_t align)

@@ -57,7 +57,8 @@ void rust_perf_sched_cb_inc(struct pmu *pmu);
 void rust_perf_sched_cb_dec(struct pmu *pmu);
 void rust_perf_sample_save_branches(struct perf_sample_data *data,
 				    struct perf_event *event,
-				    struct perf_branch_stack *branches);
+				    struct perf_branch_stack *branches,
+				    u64 *counts);
 void rust_perf_sample_data_init(struct perf_sample_data *data, u64 addr,
 				u64 period);
 void __percpu *rust_perf_alloc_percpu(size_t size, size_t align);

@@ -81,6 +81,7 @@ impl CorePmu {
         }
         let (config, extra) = self.resolve(attr, &selection)?;
         let branch_control = self.check_branches(event)?;
+        let is_logged = self.check_logging(event, selector, branch_control)?;
         self.check_topdown(event, selector)?;
         let clears_metrics = self.wants_metrics_clear(attr, selector);
         let known = match selector {
@@ -102,6 +103,11 @@ impl CorePmu {
         // A task could read an event of a CPU that it must not see.
         let hidden = capabilities.hides_counters && !event.is_of_task();
         let eventsel = eventsel.with(EventSel::RDPMC_USER_DISABLE, hidden.into());
+        let eventsel = match is_logged {
+            true => eventsel.with(EventSel::LBR_LOG, 1),
+            // On AMD's CPUs the bit is a part of the event select.
+            false => eventsel,
+        };
         self.fits_in_group(event, eventsel, extra, branch_control)?;
         self.join_slots(event, eventsel)?;
         event.set_constant(capabilities.needs(eventsel).into_word());

@@ -77,7 +77,7 @@ impl<'a> CpuPmu<'a> {
             extra,
             branches,
         } = schedule;
-        if !self.take_branches(branches, &event) {
+        if !self.take_branches(branches, *event) {
             return None;
         }
         let counter = match event.extra() {

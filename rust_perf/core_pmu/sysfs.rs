@@ -9,6 +9,7 @@ use crate::{
         File, //
     },
     pmc::{
+        lbr::BITS_OF_COUNT,
         Capabilities,
         Selectable, //
     },
@@ -64,6 +65,15 @@ pub(crate) fn attribute_groups(
     caps.push(File::new(c"max_precise", fmt!("0"))?, GFP_KERNEL)?;
     if let Some(lbr) = capabilities.lbr {
         caps.push(File::new(c"branches", fmt!("{}", lbr.depth))?, GFP_KERNEL)?;
+        if let Some(last) = lbr.logged.into_iter().last() {
+            let counters = last.index().wrapping_add(1);
+            for (name, value) in [
+                (c"branch_counter_nr", counters),
+                (c"branch_counter_width", BITS_OF_COUNT as usize),
+            ] {
+                caps.push(File::new(name, fmt!("{value}"))?, GFP_KERNEL)?;
+            }
+        }
     }
     if let Some(name) = capabilities.pmu_name {
         caps.push(File::new(c"pmu_name", fmt!("{name}"))?, GFP_KERNEL)?;

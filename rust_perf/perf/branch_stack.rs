@@ -4,8 +4,12 @@
 
 use crate::{
     bindings,
-    system::local::LocalWord, //
+    system::local::{
+        LocalFlag,
+        LocalWord, //
+    }, //
 };
+use core::ptr;
 
 /// The largest number of branches in a sample, as far as the drivers here need it.
 pub const MAX_BRANCHES: usize = 32;
@@ -71,6 +75,9 @@ pub struct BranchEntry {
     pub speculation: u8,
     /// The privilege level that it leads to.
     pub privilege: BranchPrivilege,
+    /// What has been counted since the branch before, if the sample says so. What the bits mean is up to
+    /// the driver, which says so in `caps/branch_counter_nr` and `caps/branch_counter_width`.
+    pub counts: u64,
 }
 
 impl BranchEntry {
@@ -96,13 +103,22 @@ impl BranchEntry {
     }
 }
 
-/// The branches of a sample, the newest first (`struct perf_branch_stack`).
+/// The branches of a sample, the newest first.
 ///
 /// It belongs to one CPU, and to the handler of one interrupt at a time. A handler that interrupts that
 /// one may garble it, but no more than that: it consists of words.
 #[derive(Default)]
-#[repr(C)]
 pub struct BranchStack {
+    entries: Entries,
+    /// What has been counted between the branches, if `has_counts`.
+    counts: [LocalWord; MAX_BRANCHES],
+    has_counts: LocalFlag,
+}
+
+/// The C structure (`struct perf_branch_stack`).
+#[derive(Default)]
+#[repr(C)]
+struct Entries {
     len: LocalWord,
     /// Where the newest entry is in the hardware.
     hw_index: LocalWord,
@@ -115,27 +131,41 @@ const _: () = {
 };
 
 impl BranchStack {
-    /// Removes all branches. `hw_index`: where the newest one to come is in the hardware.
-    pub fn begin(&self, hw_index: u64) {
-        self.len.set(0);
-        self.hw_index.set(hw_index);
+    /// Removes all branches. `hw_index`: where the newest one to come is in the hardware. `has_counts`:
+    /// whether the sample says what has been counted between the branches (`PERF_SAMPLE_BRANCH_COUNTERS`).
+    pub fn begin(&self, hw_index: u64, has_counts: bool) {
+        self.entries.len.set(0);
+        self.entries.hw_index.set(hw_index);
+        self.has_counts.set(has_counts);
     }
 
     /// Adds a branch, which is older than all others. Does nothing if there is no room.
     pub fn push(&self, branch: BranchEntry) {
-        let len = self.len.get();
-        let Some(entry) = self.entries.get(len as usize) else {
+        let len = self.entries.len.get();
+        let at = len as usize;
+        let (Some(entry), Some(counts)) = (self.entries.entries.get(at), self.counts.get(at))
+        else {
             return;
         };
+        counts.set(branch.counts);
         for (word, value) in entry.iter().zip(branch.into_words()) {
             word.set(value);
         }
-        self.len.set(len.wrapping_add(1));
+        self.entries.len.set(len.wrapping_add(1));
     }
 
     /// The C structure, which is valid while `self` is. It may be changed through the pointer.
     pub(super) fn as_ptr(&self) -> *mut bindings::perf_branch_stack {
         // Every field is a word that may be changed through a shared reference.
-        (&raw const *self).cast_mut().cast()
+        (&raw const self.entries).cast_mut().cast()
+    }
+
+    /// What has been counted before each of the branches. It is valid while `self` is, and null if the
+    /// sample does not say this.
+    pub(super) fn counts(&self) -> *mut u64 {
+        match self.has_counts.get() {
+            true => (&raw const self.counts).cast_mut().cast(),
+            false => ptr::null_mut(),
+        }
     }
 }

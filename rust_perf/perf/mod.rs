@@ -74,6 +74,7 @@ mod callbacks;
 mod cpu_event;
 mod event;
 mod extra;
+mod group;
 mod list;
 mod new_event;
 mod percpu;

@@ -123,6 +123,11 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
         }
     }
 
+    /// Whether the event leads a group, of which it is the only member yet.
+    pub fn leads(&self) -> bool {
+        self.any_leader().is_none()
+    }
+
     /// Whether the event is bound to a task.
     pub fn is_of_task(&self) -> bool {
         self.event.is_of_task()
@@ -176,66 +181,5 @@ impl<'a, T: Pmu> NewEvent<'a, T> {
             (*attr).set_freq(0);
         }
         self.set_period(period);
-    }
-
-    /// Calls `f` for each event of the group that this one is to join which is on the
-    /// same PMU and can be scheduled: the leader, and members that are not disabled.
-    /// Stops at the first error. Not for PMUs of the software context.
-    pub fn for_each_in_group(&self, mut f: impl FnMut(&Event<T>) -> Result) -> Result {
-        self.visit_group(|event, disabled| if disabled { Ok(()) } else { f(event) })
-    }
-
-    /// Whether `f` is true for any event of the group that this one is to join which is on
-    /// the same PMU, even if it is disabled. Not for PMUs of the software context.
-    pub fn any_in_group(&self, mut f: impl FnMut(&Event<T>) -> bool) -> bool {
-        let mut any = false;
-        let visited = self.visit_group(|event, _| {
-            any |= f(event);
-            Ok(())
-        });
-        visited.is_ok() && any
-    }
-
-    /// Calls `f` for each event of the group on the same PMU, and says whether it is a
-    /// member that is disabled. Stops at the first error.
-    fn visit_group(&self, mut f: impl FnMut(&Event<T>, bool) -> Result) -> Result {
-        const {
-            assert!(T::TASK_CONTEXT.locks_group());
-        }
-        let event = self.event.as_raw();
-        let Some(leader) = self.any_leader() else {
-            return Ok(());
-        };
-        let mut visit = |sibling: *mut bindings::perf_event, disabled| -> Result {
-            // SAFETY: perf holds the leader's context mutex (`perf_try_init_event()`), as the PMU is
-            // not of the software context. So the group, and the PMU of each of its events, do
-            // not change.
-            if unsafe { (*sibling).pmu != (*event).pmu } {
-                return Ok(());
-            }
-            // SAFETY: The event is of the same PMU as `self`, a `Registration<T>`, and is open: its
-            // `event_init` has returned.
-            f(unsafe { Event::from_raw(sibling) }, disabled)
-        };
-        visit(leader, false)?;
-
-        // SAFETY: The head of the list is part of the leader, which perf holds a reference to.
-        let head = unsafe { addr_of_mut!((*leader).sibling_list) };
-        // SAFETY: The list does not change while perf holds the leader's context mutex.
-        let mut node = unsafe { (*head).next };
-        while node != head {
-            // SAFETY: The list links events by their `sibling_list`.
-            let sibling =
-                unsafe { kernel::container_of!(node, bindings::perf_event, sibling_list) };
-            // SAFETY: The sibling is an event. perf, too, reads its state as one word.
-            let state = unsafe { addr_of_mut!((*sibling).state).read_volatile() };
-            visit(
-                sibling,
-                state <= bindings::perf_event_state_PERF_EVENT_STATE_OFF,
-            )?;
-            // SAFETY: `node` is in the list, which does not change.
-            node = unsafe { (*node).next };
-        }
-        Ok(())
     }
 }

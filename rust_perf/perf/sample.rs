@@ -120,6 +120,7 @@ impl<T: Pmu> CpuEvent<'_, T> {
                     data.as_mut_ptr(),
                     self.as_raw(),
                     branches.as_ptr(),
+                    branches.counts(),
                 )
             };
         }

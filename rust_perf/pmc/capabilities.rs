@@ -201,7 +201,17 @@ impl Capabilities {
         if self.pairs == Pairs::Missing && constraints.needs_pair(event) {
             return CounterSet::EMPTY;
         }
-        self.in_transactions(constraints.counters(self.counters, event), event)
+        let counters = constraints.counters(self.counters, event);
+        self.logged(self.in_transactions(counters, event), event)
+    }
+
+    /// Those of `counters` that can log the event in branch records, if it is to be logged.
+    fn logged(&self, counters: CounterSet, event: EventSel) -> CounterSet {
+        match self.lbr.filter(Lbr::logs) {
+            Some(lbr) if event.has(EventSel::LBR_LOG) => counters & lbr.logged,
+            // On AMD's CPUs this bit is a part of the event select.
+            _ => counters,
+        }
     }
 
     /// Whether an event takes a pair of counters: the one that it is on, and the next.

@@ -26,6 +26,9 @@ bitfield! {
         /// Intel: count cycles with exactly CMASK occurrences, where CPUID leaf
         /// 23H has the flag.
         36:36 EQ;
+        /// Intel: branch records say how often the event has occurred between them, where CPUID leaf 1CH
+        /// has the counter (SDM vol. 3B, "Last Branch Records": EN_LBR_LOG).
+        35:35 LBR_LOG;
         /// Intel, with TSX: do not count what transactions did that have aborted.
         33:33 IN_TXCP;
         /// Intel, with TSX: count in transactions only.
@@ -206,6 +209,7 @@ impl EventSel {
             && !self.has(Self::INV)
             && !self.has(Self::CMASK)
             && !self.has(Self::EQ)
+            && !self.has(Self::LBR_LOG)
             && !self.has(Self::IN_TX)
             && !self.has(Self::IN_TXCP)
             && !self.has(Self::UMASK2)

@@ -17,6 +17,7 @@
 //! Nothing here allocates, locks, sleeps, prints or panics.
 
 mod call_stack;
+mod logging;
 mod records;
 mod sample;
 
@@ -35,6 +36,7 @@ use crate::{
     perf::{
         self,
         BranchStack,
+        CpuEvent,
         Event,
         NewEvent,
         RawTaskCache,
@@ -229,7 +231,11 @@ impl<'a> CpuPmu<'a> {
 
     /// An event has been added that needs branches, or none. Returns `false` if others need other
     /// branches. Interrupts are disabled, and the PMU is.
-    pub(super) fn take_branches(self, in_use: &mut BranchesInUse, event: &Event<CorePmu>) -> bool {
+    pub(super) fn take_branches(
+        self,
+        in_use: &mut BranchesInUse,
+        event: CpuEvent<'_, CorePmu>,
+    ) -> bool {
         let control = event.branch_control();
         if control == 0 {
             return true;
@@ -238,7 +244,7 @@ impl<'a> CpuPmu<'a> {
             return false;
         }
         let branches = &self.state().branches;
-        if branches.wanted.get() != control {
+        if branches.wanted.get() != control || self.begins_logging(event) {
             branches.is_stale.set(true);
             branches.is_between.set(false);
             branches.wanted.set(control);
@@ -339,7 +345,7 @@ impl<'a> CpuPmu<'a> {
             .counters
             .into_iter()
             .filter_map(|counter| self.event_on(counter));
-        let is_needed = events.any(|event| event.branch_control() != 0);
+        let is_needed = events.any(|event| event.shows_branches());
         if !is_needed && !records.pmi_stops(control) {
             return;
         }

@@ -28,16 +28,17 @@ impl<'a> PlacedEvent<'a> {
         let pmu = self.pmu();
         let lbr = pmu.capabilities().lbr.as_ref()?;
         let code = pmu.driver().branch_support.as_ref()?.code;
-        let attr = self.attr();
-        let control = self.branch_control();
-        if control == 0 {
+        if !self.shows_branches() {
             return None;
         }
-        let request = BranchRequest::from_raw(attr.branch_sample_type());
+        let request = self.shown_branches();
         let selection = Selection::of(request);
         let branches = &pmu.state().branches;
+        // All events on a CPU agree on it.
+        let control = branches.wanted.get();
         let records = Records(&branches.read);
-        branches.stack.begin(records.newest());
+        let logged = self.logged_counters();
+        branches.stack.begin(records.newest(), logged.is_some());
         for branch in records
             .iter()
             .filter_map(|record| lbr.branch(record, control))
@@ -61,6 +62,7 @@ impl<'a> PlacedEvent<'a> {
                     true => BranchPrivilege::User,
                     false => BranchPrivilege::Unknown,
                 },
+                counts: logged.map_or(0, |counters| branch.counts(counters.into_iter())),
             });
         }
         Some(&branches.stack)

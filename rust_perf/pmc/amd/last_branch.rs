@@ -4,6 +4,7 @@
 
 use super::{
     super::{
+        counter::CounterSet,
         lbr::{
             layout::{
                 Amd,
@@ -44,5 +45,6 @@ pub(super) fn detect(cpuid: impl Fn(u32, u32) -> CpuidLeaf) -> Option<Lbr> {
         has_kind: false,
         has_cycles: false,
         has_prediction: true,
+        logged: CounterSet::EMPTY,
     })
 }

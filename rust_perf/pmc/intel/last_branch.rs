@@ -5,6 +5,7 @@
 
 use super::{
     super::{
+        counter::CounterSet,
         cpuid::Signature,
         lbr::{
             layout::{
@@ -164,5 +165,6 @@ pub(super) fn detect(
         has_kind: false,
         has_cycles: matches!(format, Format::Cycles | Format::Info { .. }),
         has_prediction: format != Format::Addresses,
+        logged: CounterSet::EMPTY,
     })
 }

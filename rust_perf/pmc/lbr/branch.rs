@@ -3,7 +3,10 @@
 //! A branch that the CPU has recorded.
 
 use super::{
-    super::bitfield::Field,
+    super::{
+        bitfield::Field,
+        counter::Counter, //
+    },
     decode::{
         self,
         Code, //
@@ -24,10 +27,19 @@ bitfield! {
         60:60 CYCLES_VALID;
         /// What kind of branch it is.
         59:56 KIND;
+        /// What the first four general-purpose counters have counted since the record before, if they are
+        /// logged: two bits for each.
+        39:32 COUNTS;
         /// The cycles since the record before. The largest number stands for all above.
         15:0 CYCLES;
     }
 }
+
+/// How many counters can be logged, from the first general-purpose one on.
+pub const LOGGED_COUNTERS: usize = 4;
+
+/// The bits of a count that is logged.
+pub const BITS_OF_COUNT: u32 = 2;
 
 /// What kind of branch it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +148,21 @@ impl Branch {
             true => self.info.get(Info::CYCLES) as u16,
             false => 0,
         }
+    }
+
+    /// What these counters have counted since the record before, if they are logged: two bits for each, from
+    /// bit 0 on in their order. 3 stands for all above, and `None` for no counter.
+    pub fn counts(self, counters: impl Iterator<Item = Option<Counter>>) -> u64 {
+        let all = self.info.get(Info::COUNTS);
+        let counts = counters.take(LOGGED_COUNTERS).map(|counter| match counter {
+            Some(counter) => all.checked_shr(BITS_OF_COUNT.wrapping_mul(counter.index() as u32)),
+            None => None,
+        });
+        let mask = 1u64.wrapping_shl(BITS_OF_COUNT).wrapping_sub(1);
+        (0u32..).zip(counts).fold(0, |counts, (place, count)| {
+            let count = count.unwrap_or(0) & mask;
+            counts | count.wrapping_shl(BITS_OF_COUNT.wrapping_mul(place))
+        })
     }
 
     /// What kind of branch it is. `None` if the CPU does not tell, and the instruction does not either.

@@ -5,6 +5,7 @@
 use super::{
     super::{
         bitfield::Field,
+        counter::CounterSet,
         intel::cpuid::Leaf07Edx,
         CpuidLeaf, //
     },
@@ -36,6 +37,8 @@ bitfield! {
 
     /// CPUID.1CH:ECX.
     struct Leaf1cEcx(u32) {
+        /// A record says how much these general-purpose counters have counted.
+        19:16 LOGGED;
         /// A record has the kind of branch.
         2:2 KIND;
         /// A record has the cycles since the record before.
@@ -68,6 +71,7 @@ impl Lbr {
             has_kind: ecx.has(Leaf1cEcx::KIND),
             has_cycles: ecx.has(Leaf1cEcx::CYCLES),
             has_prediction: ecx.has(Leaf1cEcx::MISPREDICTED),
+            logged: CounterSet::from_bits(ecx.get(Leaf1cEcx::LOGGED).into()),
         })
     }
 }

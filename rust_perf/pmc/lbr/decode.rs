@@ -3,6 +3,7 @@
 //! Which instructions are branches, and of what kind (SDM vol. 2, appendix A, "Opcode Map").
 
 use super::BranchKind;
+use core::iter::repeat_n;
 
 /// The length of the longest instruction, in bytes (SDM vol. 2, "Instruction Format").
 pub const MAX_LENGTH: usize = 15;
@@ -27,6 +28,9 @@ pub struct Decoded {
     pub is_near: bool,
 }
 
+/// The prefix with which a near call has a displacement of two bytes, but not in 64-bit mode.
+const OPERAND_SIZE: u8 = 0x66;
+
 const fn near(kind: BranchKind) -> Decoded {
     Decoded {
         kind,
@@ -46,15 +50,25 @@ pub fn decode(code: &Code) -> Option<Decoded> {
     let readable = code.bytes.get(..code.len)?;
     let mut rest = readable.iter().copied();
     let mut is_repeated = false;
+    let mut displacement = 4;
     let opcode = rest.find(|&byte| {
         is_repeated |= matches!(byte, 0xf2 | 0xf3);
+        if byte == OPERAND_SIZE && !code.is_64_bit {
+            displacement = 2;
+        }
         !is_prefix(byte, code.is_64_bit)
     })?;
     Some(match opcode {
         0x0f => return decode_two_bytes(rest.next()?, rest.next(), is_repeated),
         // Jcc; LOOPNE, LOOPE, LOOP and JCXZ.
         0x70..=0x7f | 0xe0..=0xe3 => near(BranchKind::Conditional),
-        0xe8 if rest.clone().take(4).eq([0; 4]) => near(BranchKind::CallNext),
+        0xe8 if rest
+            .clone()
+            .take(displacement)
+            .eq(repeat_n(0, displacement)) =>
+        {
+            near(BranchKind::CallNext)
+        }
         0xe8 => near(BranchKind::Call),
         0x9a if !code.is_64_bit => far(BranchKind::Call),
         0xc2 | 0xc3 => near(BranchKind::Return),

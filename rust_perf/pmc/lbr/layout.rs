@@ -3,9 +3,12 @@
 //! What a CPU records, and in which registers.
 
 use super::{
-    super::msr::{
-        Msr,
-        MsrRange, //
+    super::{
+        counter::CounterSet,
+        msr::{
+            Msr,
+            MsrRange, //
+        }, //
     },
     control::LbrCtl,
     registers, //
@@ -32,6 +35,9 @@ pub struct Lbr {
     pub(in super::super) has_cycles: bool,
     /// Whether a record says that the branch was mispredicted.
     pub(in super::super) has_prediction: bool,
+    /// The counters of which a record can say how much they have counted since the record before. They are
+    /// among the first [`LOGGED_COUNTERS`](super::LOGGED_COUNTERS).
+    pub logged: CounterSet,
 }
 
 /// The registers that the records are in.
@@ -102,6 +108,11 @@ pub(in super::super) struct Amd {
 }
 
 impl Lbr {
+    /// Whether a record can say how often events have occurred since the record before.
+    pub fn logs(&self) -> bool {
+        !self.logged.is_empty()
+    }
+
     /// Whether the registers cannot be accessed while Intel PT traces.
     pub const fn excludes_pt(&self) -> bool {
         matches!(

@@ -30,7 +30,9 @@ pub use self::{
         is_kernel,
         Branch,
         BranchKind,
-        Speculation, //
+        Speculation,
+        BITS_OF_COUNT,
+        LOGGED_COUNTERS, //
     },
     control::is_call_stack,
     layout::Lbr,

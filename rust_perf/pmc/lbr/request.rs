@@ -135,8 +135,29 @@ const NOT_IN_CALL_STACKS: [Field<BranchRequest>; 8] = [
     BranchRequest::COND,
 ];
 
+/// What says nothing of the kinds of branches.
+const LEVELS_AND_COUNTERS: u64 = BranchRequest::USER.mask()
+    | BranchRequest::KERNEL.mask()
+    | BranchRequest::HV.mask()
+    | BranchRequest::COUNTERS.mask();
+
+impl BranchRequest {
+    /// Whether only counts are asked for. They are in the records that another event of the group needs.
+    pub const fn is_of_counts_only(self) -> bool {
+        self.has(Self::COUNTERS) && self.into_raw() & !LEVELS_AND_COUNTERS == 0
+    }
+
+    /// This request at the privilege levels of another one.
+    #[must_use]
+    pub const fn with_levels_of(self, other: Self) -> Self {
+        self.with(Self::USER, other.get(Self::USER))
+            .with(Self::KERNEL, other.get(Self::KERNEL))
+    }
+}
+
 impl Lbr {
-    /// What to record for what a user asks for: a value of LBR_CTL, on every CPU. It is not 0.
+    /// What to record for what a user asks for: a value of LBR_CTL, on every CPU. It is 0 only if nothing need
+    /// be recorded for that: [`BranchRequest::is_of_counts_only`].
     ///
     /// A CPU that cannot select privilege levels, or kinds of branches, records all of them.
     /// [`Selection`](super::Selection) selects among those. As in the in-tree driver, a level cannot be
@@ -146,10 +167,14 @@ impl Lbr {
         if is_amd && NOT_ON_AMD.iter().any(|it| request.has(*it)) {
             return Err(RequestError::Unsupported);
         }
-        // The driver does not log how often events occur between branches. AMD's in-tree driver, which does not
-        // either, accepts the request.
+        // AMD's in-tree driver accepts and ignores it.
         if !is_amd && request.has(BranchRequest::COUNTERS) {
-            return Err(RequestError::Invalid);
+            if !self.logs() || request.has(BranchRequest::CALL_STACK) {
+                return Err(RequestError::Invalid);
+            }
+            if request.is_of_counts_only() {
+                return Ok(0);
+            }
         }
         if request.has(BranchRequest::CALL_STACK) {
             if !self.selects_levels || !self.selects_kinds || !self.has_call_stack {

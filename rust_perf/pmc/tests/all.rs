@@ -6,6 +6,7 @@
 mod alike;
 mod branch_call_stacks;
 mod branch_layouts;
+mod branch_logging;
 mod branch_records;
 mod branch_requests;
 mod common;

@@ -208,7 +208,7 @@ fn instructions_are_decoded() {
     use BranchKind::*;
     type Row = (&'static [u8], Option<BranchKind>, Option<BranchKind>);
     let both = |bytes: &'static [u8], kind| -> Row { (bytes, Some(kind), Some(kind)) };
-    let rows: [Row; 42] = [
+    let rows: [Row; 43] = [
         both(&[0x74, 0x10], Conditional),
         both(&[0x2e, 0x75, 0x10], Conditional),
         both(&[0x0f, 0x84, 0, 0, 0, 0], Conditional),
@@ -225,6 +225,8 @@ fn instructions_are_decoded() {
         both(&[0xff, 0x2d, 0, 0, 0, 0], IndirectJump),
         both(&[0xe8, 0, 0, 0, 1], Call),
         both(&[0xe8, 0, 0, 0, 0], CallNext),
+        // Two bytes of displacement, but not in 64-bit mode.
+        (&[0x66, 0xe8, 0, 0, 1, 1], Some(Call), Some(CallNext)),
         (&[0x9a, 0, 0, 0, 0, 0x33, 0], None, Some(Call)),
         both(&[0xff, 0xd0], IndirectCall),
         both(&[0xff, 0x15, 0, 0, 0, 0], IndirectCall),

@@ -12,9 +12,11 @@ use perf_event::{Builder, SampleBranchFlag, SampleFlag, Sampler};
 
 mod call_stacks;
 mod hardware;
+mod logging;
 
 use self::call_stacks::call_stacks;
 use self::hardware::{request, Hardware, Selects};
+use self::logging::{logged_counts, not_logged};
 use super::expect;
 use super::sampling::{for_each_sample, RING};
 use crate::ctx::{Ctx, Test};
@@ -32,6 +34,8 @@ pub const TESTS: &[Test] = tests![
     after_debug_exceptions,
     different_filters,
     call_stacks,
+    logged_counts,
+    not_logged,
     refused,
 ];
 
@@ -46,7 +50,11 @@ fn drivers(ctx: &Ctx) -> Result<[(&'static str, Pmu); 2]> {
 
 /// An event that samples branches of these kinds to user mode.
 fn event(pmu: &Pmu, flags: u64, period: u64) -> Builder<'static> {
-    let mut event = pmu.event(Event::Instructions);
+    with_branches(pmu.event(Event::Instructions), flags, period)
+}
+
+/// An event, with such samples.
+fn with_branches(mut event: Builder<'static>, flags: u64, period: u64) -> Builder<'static> {
     event
         .sample_period(period)
         // The crate does not parse a sample that ends with an empty stack: the weight comes behind it.
@@ -343,7 +351,7 @@ fn refused(ctx: &Ctx) -> Result<()> {
         let is_ours = name == "rust_pmu";
         // On AMD's CPUs it is accepted and ignored.
         let counters = (request::ANY | request::COUNTERS, Errno::EINVAL);
-        let counters = (!is_amd).then_some(counters);
+        let counters = (!is_amd && !hardware.logs).then_some(counters);
         let others = [
             (request::ANY | request::CALL_STACK, contradiction),
             (request::CALL_STACK | request::COND, contradiction),

@@ -95,6 +95,9 @@ pub const SAPPHIRE_RAPIDS: Machine =
 /// Sierra Forest.
 pub const CRESTMONT: Machine =
     Machine::intel("Intel v6, Crestmont 8+3", Pmu::version(6).fixed(3)).signature(6, 0xaf, None);
+/// With version 5, whose counters the kernel arbitrates: both drivers can have branch records.
+pub const CRESTMONT_V5: Machine =
+    Machine::intel("Intel v5, Crestmont 8+3", Pmu::version(5).fixed(3)).signature(6, 0xaf, None);
 /// Diamond Rapids, with two counters less.
 pub const PANTHER_COVE: Machine =
     Machine::intel("Intel v6, Panther Cove 8+4", Pmu::version(6)).signature(0x13, 1, None);

@@ -61,6 +61,7 @@ pub const SUITES: &[Suite] = &[
     branches("branches", machine::SAPPHIRE_RAPIDS),
     branches("branches-skylake", machine::SKYLAKE),
     branches("branches-zen-4", machine::ZEN_4_DEFAULT),
+    branches("branches-crestmont", machine::CRESTMONT_V5),
     branches("branches-core2", machine::CORE2).with_all(),
     branches("branches-silvermont", machine::SILVERMONT_DEFAULT).with_all(),
     branches("branches-knights-landing", machine::KNIGHTS_LANDING_DEFAULT).with_all(),

@@ -29,6 +29,8 @@ pub struct Hardware {
     pub depth: usize,
     pub selects: Selects,
     pub has_call_stack: bool,
+    /// Whether records say how often events have occurred between them.
+    pub logs: bool,
 }
 
 /// How a CPU selects kinds of branches.
@@ -59,10 +61,12 @@ impl Hardware {
         };
         // Sandy Bridge, Ivy Bridge; Knights Landing.
         let is_older = matches!(model, 0x2a | 0x2d | 0x3a | 0x3e | 0x57 | 0x85);
+        let [.., ecx, _] = cpuid(0x1c, 0);
         Ok(Hardware {
             depth: depth.trim().parse().context("caps/branches")?,
             selects,
             has_call_stack: !is_amd && !is_older && selects == Selects::Kinds,
+            logs: !is_amd && ecx & 0xf_0000 != 0,
         })
     }
 
