@@ -7,6 +7,7 @@
 //! (`fuzz_targets/`). It needs no nightly compiler: rustc has LLVM's coverage pass.
 
 pub mod attributes;
+pub mod branches;
 pub mod bridge;
 pub mod counts;
 pub mod registers;
@@ -23,8 +24,9 @@ use suites::CPUS;
 pub type Check = fn(&mut Unstructured<'_>) -> Result<()>;
 
 /// The targets, and their names.
-pub const TARGETS: [(&str, Check); 4] = [
+pub const TARGETS: [(&str, Check); 5] = [
     ("attributes", attributes::check),
+    ("branches", branches::check),
     ("registers", registers::check),
     ("counts", counts::check),
     ("bridge", bridge::check),

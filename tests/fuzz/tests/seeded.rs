@@ -34,6 +34,11 @@ fn attributes() {
 }
 
 #[test]
+fn branches() {
+    inputs("branches");
+}
+
+#[test]
 fn registers() {
     inputs("registers");
 }

@@ -17,7 +17,7 @@ use crate::select;
 use crate::step::Step;
 
 /// The targets (`tests/fuzz/src/lib.rs`).
-const TARGETS: [&str; 4] = ["attributes", "bridge", "counts", "registers"];
+const TARGETS: [&str; 5] = ["attributes", "branches", "bridge", "counts", "registers"];
 
 /// As cargo-fuzz has it, without a sanitizer.
 const RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
