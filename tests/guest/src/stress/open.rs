@@ -6,7 +6,7 @@ use fastrand::Rng;
 use super::generate::WORKERS;
 use super::op::{Op, Open, Request, Target, CGROUPS, SLOTS};
 use super::world::{Choice, Class, Counts, World};
-use crate::tests::compare::attr::{self, Attr};
+use crate::tests::compare::attr::{self, bits, Attr};
 use crate::tests::compare::case::FD_CLOEXEC;
 
 /// PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING.
@@ -203,6 +203,10 @@ fn any_event(rng: &mut Rng, world: &World, choices: &[usize], slot: u8) -> Open 
     attr.set(attr::READ_FORMAT, rng.u64(..32));
     if rng.bool() {
         sampling(rng, class, &mut attr);
+        let choice = &world.events[event];
+        if world.has_branches && class == Class::Core && choice.is_ours && rng.bool() {
+            branch_stack(rng, world.logs_events, &mut attr);
+        }
         // An inherited event that reads its group for each sample has rules of its own, and so
         // have samples of page faults.
         sure &= !attr.has(attr::INHERIT) && class != Class::SpecialTracePoint;
@@ -277,15 +281,41 @@ fn sampling(rng: &mut Rng, class: Class, attr: &mut Attr) {
     }
     attr.set(attr::WAKEUP_EVENTS, rng.u64(..4));
     if rng.u8(..4) == 0 {
-        attr.add(attr::SAMPLE_TYPE, attr::bits::SAMPLE_REGS_USER);
+        attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_REGS_USER);
         attr.set(attr::SAMPLE_REGS_USER, rng.u64(1..0x100));
-        attr.add(attr::SAMPLE_TYPE, attr::bits::SAMPLE_REGS_INTR);
+        attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_REGS_INTR);
         attr.set(attr::SAMPLE_REGS_INTR, rng.u64(1..0x100));
     }
     if rng.u8(..8) == 0 {
-        attr.add(attr::SAMPLE_TYPE, attr::bits::SAMPLE_STACK_USER);
+        attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_STACK_USER);
         attr.set(attr::SAMPLE_STACK_USER, 8 * rng.u64(1..64));
     }
+}
+
+/// Has samples show branches, and perhaps counts between them. Call stacks are those of programs.
+fn branch_stack(rng: &mut Rng, logs_events: bool, attr: &mut Attr) {
+    const KINDS: [u64; 8] = [
+        bits::BRANCH_ANY,
+        bits::BRANCH_ANY,
+        bits::BRANCH_ANY_CALL,
+        bits::BRANCH_ANY_RETURN,
+        bits::BRANCH_COND,
+        bits::BRANCH_ANY | bits::BRANCH_HW_INDEX,
+        bits::BRANCH_CALL_STACK,
+        bits::BRANCH_CALL_STACK,
+    ];
+    let kind = KINDS[rng.usize(..KINDS.len())];
+    let may_see_kernel = kind != bits::BRANCH_CALL_STACK && !attr.has(attr::EXCLUDE_KERNEL);
+    let levels = match may_see_kernel && rng.bool() {
+        true => bits::BRANCH_USER | bits::BRANCH_KERNEL,
+        false => bits::BRANCH_USER,
+    };
+    attr.add(attr::SAMPLE_TYPE, bits::SAMPLE_BRANCH_STACK);
+    let counters = match logs_events && kind != bits::BRANCH_CALL_STACK && rng.bool() {
+        true => bits::BRANCH_COUNTERS,
+        false => 0,
+    };
+    attr.set(attr::BRANCH_SAMPLE_TYPE, kind | levels | counters);
 }
 
 fn target(rng: &mut Rng, world: &World) -> Target {

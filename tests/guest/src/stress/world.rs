@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use super::op::CGROUPS;
 use crate::clocks::RUST_CLOCK;
 use crate::ctx::{Ctx, IN_TREE, RUST_PMU};
-use crate::pmu::{is_tcg, CpuPmu, Event, Pmu, Vendor};
+use crate::pmu::{cpuid, is_tcg, CpuPmu, Event, Pmu, Vendor};
 use crate::probe::{c_path, place_of, RUST_TRACE};
 use crate::program::{Installed, MIXED};
 use crate::setting::{online_file, Setting};
@@ -108,6 +108,10 @@ pub struct World {
     pub exact: bool,
     /// Whether the module can be unloaded.
     pub is_module: bool,
+    /// Whether samples of the PMUs under test can have call stacks, and so branches of every kind.
+    pub has_branches: bool,
+    /// Whether these can have counts between branches.
+    pub logs_events: bool,
     /// Whether all CPUs have the same counters.
     pub is_hybrid: bool,
     /// The CPUs that are online.
@@ -157,6 +161,8 @@ impl World {
             other: Vec::new(),
             exact: is_tcg() && CpuPmu::probe().general > 0,
             is_module: !ctx.is_primary(),
+            has_branches: cpuid(0x1c, 0)[1] == 0b111,
+            logs_events: cpuid(0x1c, 0)[2] & 0xf_0000 != 0,
             is_hybrid: false,
             removable: cpus.iter().copied().filter(removable).collect(),
             cpus,

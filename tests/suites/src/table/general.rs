@@ -50,6 +50,9 @@ pub const SUITES: &[Suite] = &[
     Suite::new("stress-amd-legacy", &[&[Stress]])
         .on(machine::AMD_LEGACY)
         .with_all(),
+    Suite::new("stress-branches", &[&[Stress]])
+        .on(machine::CRESTMONT_V5)
+        .with_all(),
     Suite::new("stress-v1", &[&[Stress]])
         .on(machine::V1)
         .with_all(),

@@ -156,7 +156,13 @@ pub mod bits {
 
     pub const FORMAT_GROUP: u64 = 1 << 3;
 
+    pub const BRANCH_USER: u64 = 1 << 0;
+    pub const BRANCH_KERNEL: u64 = 1 << 1;
     pub const BRANCH_ANY: u64 = 1 << 3;
+    pub const BRANCH_ANY_CALL: u64 = 1 << 4;
+    pub const BRANCH_ANY_RETURN: u64 = 1 << 5;
+    pub const BRANCH_COND: u64 = 1 << 10;
+    pub const BRANCH_HW_INDEX: u64 = 1 << 17;
     pub const BRANCH_CALL_STACK: u64 = 1 << 11;
     pub const BRANCH_COUNTERS: u64 = 1 << 19;
 }
