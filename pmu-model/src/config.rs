@@ -144,7 +144,7 @@ impl Config {
         if self.shape.full_width && !generation.can_have_full_width() {
             return Err(ConfigError::FullWidth);
         }
-        if self.lbrs.is_some_and(|it| !it.kind().has_valid_depth()) {
+        if self.lbrs.is_some_and(|it| !it.kind().is_valid()) {
             return Err(ConfigError::LbrDepth);
         }
         if self.lbrs.is_some_and(|it| !self.can_have(&it)) {

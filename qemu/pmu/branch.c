@@ -4,8 +4,9 @@
  *
  * Blocks keep the branches that they take in branches[], or call a helper that
  * does.  Interrupts and exceptions are told by seg_helper.c.  The model has the
- * filters and the records.  It is told with the next report, and only of the last
- * branches: no register shows the others.
+ * filters and the records.  It is told with the next report, and only of branches
+ * that a register shows.  If records say what counters have counted, it is told
+ * of each branch at once.
  *
  * A branch is the last instruction of its block.  left[] is therefore exact
  * when it is recorded.
@@ -25,7 +26,8 @@ QEMU_BUILD_BUG_ON(PMU_BRANCH_RETURN != PMU_KIND_RETURN);
 QEMU_BUILD_BUG_ON(PMU_BRANCH_OTHER != PMU_KIND_OTHER);
 QEMU_BUILD_BUG_ON(PMU_BRANCH_CALL_OF_NEXT != PMU_KIND_CALL_OF_NEXT);
 
-QEMU_BUILD_BUG_ON(X86_PMU_BRANCHES < PMU_LAST_BRANCHES);
+/* A branch that is not recorded is stored behind the others all the same. */
+QEMU_BUILD_BUG_ON(X86_PMU_BRANCHES <= PMU_LAST_BRANCHES);
 QEMU_BUILD_BUG_ON(X86_PMU_BRANCHES & (X86_PMU_BRANCHES - 1));
 QEMU_BUILD_BUG_ON(sizeof(X86PMUBranch) & (sizeof(X86PMUBranch) - 1));
 QEMU_BUILD_BUG_ON(sizeof(X86PMUBranch) > UINT8_MAX);

@@ -77,15 +77,16 @@ impl<'a> CpuPmu<'a> {
             extra,
             branches,
         } = schedule;
-        if !self.take_branches(branches, *event) {
+        if !self.take_branches(branches, &event) {
             return None;
         }
         let counter = match event.extra() {
             None => self.assign_and_insert(counters, event, event.needs()),
             Some(needed) => self.put_on_counter_with_extra(counters, extra, event, needed),
         };
-        if counter.is_none() {
-            self.release_branches(branches, &event);
+        match counter {
+            Some(_) => self.begin_logging(*event),
+            None => self.release_branches(branches, &event),
         }
         counter
     }
@@ -272,6 +273,7 @@ impl<'a> PlacedEvent<'a> {
         pmu.state().dirty.add(self.registers());
         pmu.state().run.end_sampling(from);
         self.deprogram_exclusive();
+        self.move_logged();
         added.move_other(from.index(), to.index());
         if !was_stopped {
             PlacedEvent::new(pmu, to, *self).start();

@@ -140,6 +140,7 @@ impl BranchStack {
     }
 
     /// Adds a branch, which is older than all others. Does nothing if there is no room.
+    #[inline]
     pub fn push(&self, branch: BranchEntry) {
         let len = self.entries.len.get();
         let at = len as usize;

@@ -15,30 +15,35 @@ use core::{
 };
 use kernel::error::Result;
 
-/// A group's leader, and then its other members in the order in which they have joined.
+/// More members than any group has that fits on counters. It bounds the time in an NMI, whatever the kernel's
+/// list looks like.
+const MOST_MEMBERS: usize = 64;
+
+/// A group's leader, and then its other members in the order in which they have joined, at most
+/// [`MOST_MEMBERS`].
 ///
 /// # Safety
 ///
-/// `leader` must be the leader of a group. While the iterator is used, the group must not change, other
-/// than by code that the user of the iterator has interrupted.
+/// `leader` must be an event, and every node that can be reached from its list of siblings must be that of
+/// an event, and stay so while the iterator is used.
 unsafe fn members(
     leader: *mut bindings::perf_event,
 ) -> impl Iterator<Item = *mut bindings::perf_event> {
     // SAFETY: The head of the list is part of the leader.
     let head = unsafe { addr_of_mut!((*leader).sibling_list) };
-    // SAFETY: It has been initialised. Code that changes the list writes each pointer at once.
+    // SAFETY: It has been initialised. Code that changes the list writes each pointer as one word.
     let mut node = unsafe { addr_of_mut!((*head).next).read_volatile() };
     let siblings = iter::from_fn(move || {
         if node == head {
             return None;
         }
-        // SAFETY: The list links events by their `sibling_list`.
+        // SAFETY: By the safety requirement the node is the `sibling_list` of an event.
         let sibling = unsafe { kernel::container_of!(node, bindings::perf_event, sibling_list) };
-        // SAFETY: `node` is in the list.
+        // SAFETY: By the safety requirement.
         node = unsafe { addr_of_mut!((*node).next).read_volatile() };
         Some(sibling)
     });
-    iter::once(leader).chain(siblings)
+    iter::once(leader).chain(siblings).take(MOST_MEMBERS)
 }
 
 impl<T: Pmu> NewEvent<'_, T> {
@@ -49,16 +54,22 @@ impl<T: Pmu> NewEvent<'_, T> {
         self.visit_group(|event, disabled| if disabled { Ok(()) } else { f(event) })
     }
 
-    /// Whether `f` is true for any event of the group that this one is to join which is on
-    /// the same PMU, even if it is disabled. `f` is called for all of them. Not for PMUs of the software
-    /// context.
-    pub fn any_in_group(&self, mut f: impl FnMut(&Event<T>) -> bool) -> bool {
-        let mut any = false;
-        let visited = self.visit_group(|event, _| {
-            any |= f(event);
+    /// Calls `f` for each event of the group that this one is to join which is on the same PMU, even if it
+    /// is disabled. Not for PMUs of the software context.
+    pub fn for_all_in_group(&self, mut f: impl FnMut(&Event<T>)) {
+        // There is no error at which it could stop.
+        let _ = self.visit_group(|event, _| {
+            f(event);
             Ok(())
         });
-        visited.is_ok() && any
+    }
+
+    /// Whether `f` is true for any event of the group that this one is to join which is on
+    /// the same PMU, even if it is disabled. Not for PMUs of the software context.
+    pub fn any_in_group(&self, mut f: impl FnMut(&Event<T>) -> bool) -> bool {
+        let mut any = false;
+        self.for_all_in_group(|event| any |= f(event));
+        any
     }
 
     /// Calls `f` for each event of the group on the same PMU, and says whether it is a
@@ -83,10 +94,8 @@ impl<T: Pmu> NewEvent<'_, T> {
             let is_off = state <= bindings::perf_event_state_PERF_EVENT_STATE_OFF;
             // SAFETY: The event is of the same PMU as `self`, a `Registration<T>`, and is open: its
             // `event_init` has returned.
-            f(
-                unsafe { Event::from_raw(member) },
-                is_off && member != leader,
-            )?;
+            let event = unsafe { Event::from_raw(member) };
+            f(event, is_off && member != leader)?;
         }
         Ok(())
     }
@@ -94,26 +103,30 @@ impl<T: Pmu> NewEvent<'_, T> {
 
 impl<'a, T: Pmu> CpuEvent<'a, T> {
     /// The events of this event's group that are on the same PMU, in the order of the group: the leader,
-    /// and then the others as they have joined. With interrupts disabled, or in an NMI.
+    /// and then the others as they have joined, at most 64. With interrupts disabled, or in an NMI.
+    ///
+    /// An event that joins or leaves meanwhile is among them or not.
     pub fn group(&self) -> impl Iterator<Item = &'a Event<T>> {
         // SAFETY: Aligned words of the event, which perf sets before it opens the event. It changes
-        // `group_leader` as it changes the group, see below.
+        // `group_leader` together with the list of siblings, see below.
         let (leader, pmu) = unsafe {
             (
                 addr_of_mut!((*self.as_raw()).group_leader).read_volatile(),
                 (*self.as_raw()).pmu,
             )
         };
-        // SAFETY: The event is on this CPU, by the invariant of `CpuEvent`, and so is the context of its
-        // group. perf changes a group whose context is on a CPU there, with interrupts disabled
-        // (`event_function()`). So this CPU changes it before or after, unless this is an NMI that has
-        // interrupted the change. The members are freed after a grace period, which does not end
-        // meanwhile.
+        // SAFETY: perf changes the list of siblings with the lock of the context held: in `Pmu::add` nobody
+        // else does. Otherwise the change may be half done, by the code that this NMI has interrupted, or by
+        // another CPU, which may add a member that is disabled (`perf_install_in_context()`). A member is
+        // added with its own pointers set (`list_add_tail()`), and x86 keeps the order of stores. One that is
+        // removed gets a list of its own, which ends the walk, or `MOST_MEMBERS` does. Every node is that of
+        // an event in any of these states, and events are freed after a grace period, which does not end
+        // while interrupts are disabled.
         let members = unsafe { members(leader) };
-        // SAFETY: The member is an event, and perf changes its PMU in no context.
+        // SAFETY: The member is an event. perf does not change the PMU of one that is in a group on a CPU.
         let of_pmu = members.filter(move |&member| unsafe { (*member).pmu } == pmu);
-        // SAFETY: The event is of the same PMU as `self`, a `Registration<T>`, and is open: it is in a
-        // context. It stays so during `'a` for the reasons above.
+        // SAFETY: The event is of the same PMU as `self`, a `Registration<T>`, and has been opened: it is in
+        // a group. It stays allocated during `'a` for the reasons above.
         of_pmu.map(|member| unsafe { Event::from_raw(member) })
     }
 

@@ -207,10 +207,13 @@ impl Capabilities {
 
     /// Those of `counters` that can log the event in branch records, if it is to be logged.
     fn logged(&self, counters: CounterSet, event: EventSel) -> CounterSet {
+        if !event.has(EventSel::LBR_LOG) {
+            return counters;
+        }
         match self.lbr.filter(Lbr::logs) {
-            Some(lbr) if event.has(EventSel::LBR_LOG) => counters & lbr.logged,
+            Some(lbr) => counters & lbr.logged,
             // On AMD's CPUs this bit is a part of the event select.
-            _ => counters,
+            None => counters,
         }
     }
 

@@ -63,7 +63,7 @@ impl Kind for AmdLbrs {
     }
 
     /// CPUID can report up to 63.
-    fn has_valid_depth(&self) -> bool {
+    fn is_valid(&self) -> bool {
         (1..=MAX_DEPTH).contains(&self.depth)
     }
 

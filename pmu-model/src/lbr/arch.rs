@@ -137,7 +137,7 @@ impl Kind for ArchLbrs {
         self.depth
     }
 
-    fn has_valid_depth(&self) -> bool {
+    fn is_valid(&self) -> bool {
         DEPTHS.contains(&self.depth) && self.logged >> LOGGED_COUNTERS == 0
     }
 

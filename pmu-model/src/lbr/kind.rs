@@ -25,8 +25,8 @@ pub(crate) trait Kind {
     /// The highest number of records.
     fn depth(&self) -> u8;
 
-    /// Whether there can be so many records.
-    fn has_valid_depth(&self) -> bool;
+    /// Whether there can be such LBRs.
+    fn is_valid(&self) -> bool;
 
     /// Whether so many records can be in use.
     fn can_be_used(&self, depth: u8) -> bool {

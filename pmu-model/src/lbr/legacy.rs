@@ -124,7 +124,7 @@ impl Kind for LegacyLbrs {
     }
 
     /// At the low addresses, more than 8 records would include 79H, which updates the microcode.
-    fn has_valid_depth(&self) -> bool {
+    fn is_valid(&self) -> bool {
         match self.addresses {
             LbrAddresses::Low => matches!(self.depth, 4 | 8),
             LbrAddresses::High => matches!(self.depth, 4 | 8 | 16 | 32),

@@ -213,8 +213,8 @@ impl LbrState {
         self.log.report(gains);
     }
 
-    /// So many branches were taken that are not recorded, because at least as many as there are records
-    /// follow. Below 0: so many returns removed nothing.
+    /// So many branches were taken whose records are gone: newer ones replaced them, or returns removed them.
+    /// Below 0: so many returns removed nothing.
     pub(crate) fn skip(&mut self, branches: i64) {
         self.ring.skip(branches);
     }

@@ -4,7 +4,8 @@
 //!
 //! The events of a group that ask for it are on counters that the CPU can log, and EVENTSEL says that it
 //! should. A sample of any event of the group that shows branches has the counts in the group's order. The
-//! records are wiped when the group comes to the CPU: another group may have used the counters before.
+//! records are wiped when the group comes to the CPU, and when one of its events moves to another counter:
+//! other events may have used the counters before.
 
 use super::super::{
     cpu_pmu::CpuPmu,
@@ -56,7 +57,8 @@ impl CorePmu {
     /// Task context.
     ///
     /// Fails with `EINVAL` if it cannot be: an event with modifiers, a group with more such events than
-    /// counters that can be logged, with call stacks, or whose leader needs no branches.
+    /// counters that can be logged, with call stacks, or whose leader needs no branches. An inherited event is
+    /// logged as its parent is: fork() must not fail because the group has lost its leader.
     pub(in super::super) fn check_logging(
         &self,
         event: &NewEvent<'_, Self>,
@@ -69,15 +71,21 @@ impl CorePmu {
         if !asks_for_counts(event.attr()) {
             return Ok(false);
         }
-        if matches!(selector, Selector::Config(config) if config & !CODE != 0) {
+        if let Some(parent) = event.parent() {
+            return Ok(parent.eventsel().has(EventSel::LBR_LOG));
+        }
+        let (Selector::Config(config) | Selector::Hardware(config) | Selector::HwCache(config)) =
+            selector;
+        if config & !CODE != 0 {
             return Err(EINVAL);
         }
         let mut events = 1u32;
-        let has_call_stacks = event.any_in_group(|member| {
+        let mut has_call_stacks = false;
+        event.for_all_in_group(|member| {
             if asks_for_counts(member.attr()) {
                 events = events.saturating_add(1);
             }
-            request(member.attr()).has(BranchRequest::CALL_STACK)
+            has_call_stacks |= request(member.attr()).has(BranchRequest::CALL_STACK);
         });
         let of_leader = match event.leader() {
             Some(leader) => leader.branch_control(),
@@ -92,10 +100,13 @@ impl CorePmu {
 }
 
 impl CpuPmu<'_> {
-    /// Whether an event that is being added leads a group for which the records must be wiped.
-    pub(super) fn begins_logging(self, event: CpuEvent<'_, CorePmu>) -> bool {
-        let logs = self.driver().logs() && event.leads();
-        logs && event.group().any(|member| asks_for_counts(member.attr()))
+    /// An event that needs branches has been added. If it leads a group whose events are logged, the records
+    /// are wiped before the counters run. The PMU is disabled.
+    pub(in super::super) fn begin_logging(self, event: CpuEvent<'_, CorePmu>) {
+        let logs = self.driver().logs() && event.branch_control() != 0 && event.leads();
+        if logs && event.group().any(|member| asks_for_counts(member.attr())) {
+            self.wipe_branches_later();
+        }
     }
 }
 
@@ -107,7 +118,12 @@ impl PlacedEvent<'_> {
 
     /// Whether samples of the event show the branches that the leader of the group asks for.
     fn shows_those_of_leader(self) -> bool {
-        self.pmu().driver().logs() && request(self.attr()).is_of_counts_only()
+        let counts_only = self.pmu().driver().logs() && request(self.attr()).is_of_counts_only();
+        let mut group = self.group();
+        counts_only
+            && group
+                .next()
+                .is_some_and(|leader| leader.branch_control() != 0)
     }
 
     /// The branches that samples of the event show.
@@ -115,9 +131,18 @@ impl PlacedEvent<'_> {
         let own = request(self.attr());
         match self.group().next() {
             Some(leader) if self.shows_those_of_leader() => {
-                request(leader.attr()).with_levels_of(own)
+                request(leader.attr()).limited_to_levels_of(own)
             }
             _ => own,
+        }
+    }
+
+    /// The event, which the CPU may log, moves to another counter. What the records say of it is that of the
+    /// old counter. The PMU is disabled.
+    pub(in super::super) fn move_logged(self) {
+        let pmu = self.pmu();
+        if pmu.driver().logs() && self.eventsel().has(EventSel::LBR_LOG) {
+            pmu.wipe_branches_later();
         }
     }
 

@@ -36,7 +36,6 @@ use crate::{
     perf::{
         self,
         BranchStack,
-        CpuEvent,
         Event,
         NewEvent,
         RawTaskCache,
@@ -192,11 +191,14 @@ impl CorePmu {
         let (Some(lbr), Some(_)) = (lbr, &self.branch_support) else {
             return Err(perf::not_supported());
         };
+        let request = BranchRequest::from_raw(attr.branch_sample_type());
+        if lbr.cannot_count(request) {
+            return Err(EINVAL);
+        }
         // A member of a group that is only read for the samples of another event has none of its own.
         if !event.is_sampling() && attr.wants_values() {
             return Ok(0);
         }
-        let request = BranchRequest::from_raw(attr.branch_sample_type());
         lbr.control(request).map_err(|error| match error {
             RequestError::Unsupported => perf::not_supported(),
             RequestError::Invalid => EINVAL,
@@ -231,11 +233,7 @@ impl<'a> CpuPmu<'a> {
 
     /// An event has been added that needs branches, or none. Returns `false` if others need other
     /// branches. Interrupts are disabled, and the PMU is.
-    pub(super) fn take_branches(
-        self,
-        in_use: &mut BranchesInUse,
-        event: CpuEvent<'_, CorePmu>,
-    ) -> bool {
+    pub(super) fn take_branches(self, in_use: &mut BranchesInUse, event: &Event<CorePmu>) -> bool {
         let control = event.branch_control();
         if control == 0 {
             return true;
@@ -244,13 +242,19 @@ impl<'a> CpuPmu<'a> {
             return false;
         }
         let branches = &self.state().branches;
-        if branches.wanted.get() != control || self.begins_logging(event) {
-            branches.is_stale.set(true);
-            branches.is_between.set(false);
+        if branches.wanted.get() != control {
             branches.wanted.set(control);
-            branches.is_changed.set(true);
+            self.wipe_branches_later();
         }
         true
+    }
+
+    /// Has the records wiped before the counters run. The PMU is disabled.
+    fn wipe_branches_later(self) {
+        let branches = &self.state().branches;
+        branches.is_stale.set(true);
+        branches.is_between.set(false);
+        branches.is_changed.set(true);
     }
 
     /// Undoes [`Self::take_branches`].

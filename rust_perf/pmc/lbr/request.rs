@@ -65,7 +65,7 @@ bitfield! {
 pub enum RequestError {
     /// The CPU cannot do it.
     Unsupported,
-    /// It contradicts itself, or asks for counts between branches.
+    /// It contradicts itself, or asks for counts between branches that cannot be had.
     Invalid,
 }
 
@@ -147,15 +147,25 @@ impl BranchRequest {
         self.has(Self::COUNTERS) && self.into_raw() & !LEVELS_AND_COUNTERS == 0
     }
 
-    /// This request at the privilege levels of another one.
+    /// This request at the privilege levels that both ask for.
     #[must_use]
-    pub const fn with_levels_of(self, other: Self) -> Self {
-        self.with(Self::USER, other.get(Self::USER))
-            .with(Self::KERNEL, other.get(Self::KERNEL))
+    pub const fn limited_to_levels_of(self, other: Self) -> Self {
+        self.with(Self::USER, self.get(Self::USER) & other.get(Self::USER))
+            .with(
+                Self::KERNEL,
+                self.get(Self::KERNEL) & other.get(Self::KERNEL),
+            )
     }
 }
 
 impl Lbr {
+    /// Whether a user asks for counts that cannot be had. AMD's in-tree driver accepts and ignores that.
+    pub fn cannot_count(&self, request: BranchRequest) -> bool {
+        request.has(BranchRequest::COUNTERS)
+            && !matches!(self.layout, Layout::Amd(_))
+            && (!self.logs() || request.has(BranchRequest::CALL_STACK))
+    }
+
     /// What to record for what a user asks for: a value of LBR_CTL, on every CPU. It is 0 only if nothing need
     /// be recorded for that: [`BranchRequest::is_of_counts_only`].
     ///
@@ -167,14 +177,11 @@ impl Lbr {
         if is_amd && NOT_ON_AMD.iter().any(|it| request.has(*it)) {
             return Err(RequestError::Unsupported);
         }
-        // AMD's in-tree driver accepts and ignores it.
-        if !is_amd && request.has(BranchRequest::COUNTERS) {
-            if !self.logs() || request.has(BranchRequest::CALL_STACK) {
-                return Err(RequestError::Invalid);
-            }
-            if request.is_of_counts_only() {
-                return Ok(0);
-            }
+        if self.cannot_count(request) {
+            return Err(RequestError::Invalid);
+        }
+        if self.logs() && request.is_of_counts_only() {
+            return Ok(0);
         }
         if request.has(BranchRequest::CALL_STACK) {
             if !self.selects_levels || !self.selects_kinds || !self.has_call_stack {

@@ -49,19 +49,39 @@ fn counts_alone_need_no_records() {
     }
 }
 
-/// Such an event shows what the leader of its group asks for, but no level that it must not see.
+/// Such an event shows what the leader of its group asks for, at the privilege levels of both. The source of
+/// a return from the kernel is all ones if only branches to user mode are recorded.
 #[test]
-fn the_levels_are_the_events_own() {
-    let shown = request(USER | KERNEL | ANY).with_levels_of(request(USER | COUNTERS));
-    assert_eq!(shown, request(USER | ANY));
+fn the_levels_are_those_of_both() {
     let lbr = lbr(SIERRA_FOREST);
-    let record = Record {
-        from: u64::MAX - 100,
-        to: 0x1000,
-        info: 8 << 56,
-    };
-    let branch = lbr.branch(record, 1).unwrap();
-    assert!(!Selection::of(shown).allows(branch));
+    for (leader, member, from) in [
+        (USER | KERNEL, USER, u64::MAX - 100),
+        (USER, USER | KERNEL, u64::MAX),
+    ] {
+        let shown = request(leader | ANY).limited_to_levels_of(request(member | COUNTERS));
+        assert_eq!(shown, request(USER | ANY));
+        let record = Record {
+            from,
+            to: 0x1000,
+            info: 8 << 56,
+        };
+        let branch = lbr.branch(record, 1).unwrap();
+        assert!(!Selection::of(shown).allows(branch));
+    }
+}
+
+/// Also those that are only read for the samples of another event.
+#[test]
+fn counts_are_refused_where_they_cannot_be_had() {
+    for (model, bits, expected) in [
+        (SIERRA_FOREST, COUNTERS, false),
+        (SIERRA_FOREST, COUNTERS | CALL_STACK, true),
+        (0x8f, COUNTERS, true),
+        (0x5e, COUNTERS | ANY, true),
+        (0x5e, ANY, false),
+    ] {
+        assert_eq!(lbr(model).cannot_count(request(bits)), expected);
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::workload::{self, Workload};
 const DEPTHS: [u64; 2] = [4, 32];
 
 /// The operations, in the order of the table.
-pub fn all() -> Vec<Operation> {
+pub fn all(has_call_stacks: bool) -> Vec<Operation> {
     let mut all = vec![
         Operation::new(
             "switch between two tasks with branch stacks",
@@ -39,7 +39,8 @@ pub fn all() -> Vec<Operation> {
             },
         ),
     ];
-    for depth in DEPTHS {
+    let depths = if has_call_stacks { &DEPTHS[..] } else { &[] };
+    for &depth in depths {
         for (both, name) in [
             (true, "switch between two tasks in so many calls"),
             (false, "switch, only the task in so many calls has an event"),
@@ -51,15 +52,19 @@ pub fn all() -> Vec<Operation> {
             ));
         }
     }
-    all.extend([
-        Operation::new("PMI with a full branch stack", SAMPLES, |pmu, times| {
-            samples(pmu, times, SampleBranchFlag::ANY)
-        }),
-        Operation::new("PMI with an empty branch stack", SAMPLES, |pmu, times| {
-            // There are no transactions, and nothing else is recorded.
-            samples(pmu, times, SampleBranchFlag::IN_TX)
-        }),
-    ]);
+    all.push(Operation::new(
+        "PMI with a full branch stack",
+        SAMPLES,
+        |pmu, times| samples(pmu, times, SampleBranchFlag::ANY),
+    ));
+    // Only Intel's CPUs can be asked for transactions. There are none, and nothing else is recorded.
+    if has_call_stacks {
+        all.push(Operation::new(
+            "PMI with an empty branch stack",
+            SAMPLES,
+            |pmu, times| samples(pmu, times, SampleBranchFlag::IN_TX),
+        ));
+    }
     all
 }
 

@@ -22,6 +22,7 @@ use crate::accesses::{Accesses, Since};
 use crate::ctx::Ctx;
 use crate::pmu::{CpuPmu, Pmu};
 use crate::setting::{Affinity, SampleRate};
+use crate::tests::branches::has_call_stacks;
 use crate::tests::cost::instructions;
 use crate::tests::cpus;
 use operations::Operation;
@@ -195,7 +196,7 @@ pub fn run(ctx: &Ctx, options: &Options) -> Result<()> {
     let has_branches = sides[0].dir().join("caps/branches").exists();
     let operations = match cpus()? {
         // The other operations are measured on the other machines.
-        1 if has_branches => branches::all(),
+        1 if has_branches => branches::all(has_call_stacks(&sides[0])?),
         1 => operations::of_one_cpu(),
         n => {
             let most = suites::BENCH_CPUS;

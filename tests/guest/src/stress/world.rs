@@ -203,10 +203,16 @@ impl World {
             (&self.core, Class::Core, !is_in_tree),
             (&self.other, Class::Other, is_in_tree),
         ] {
+            // The in-tree driver writes a bit that raises #GP: "AnyThread on version 5 stops the fixed
+            // counters" in docs/upstream/findings.md.
+            let any_thread = !is_ours && CpuPmu::probe().version >= 5;
             for pmu in pmus {
                 let events = hardware(pmu, class).into_iter();
-                self.events
-                    .extend(events.map(|event| Choice { is_ours, ..event }));
+                self.events.extend(events.map(|event| Choice {
+                    is_ours,
+                    kept: u64::from(any_thread) << 21,
+                    ..event
+                }));
             }
         }
         let clock = Pmu::find(RUST_CLOCK)?;

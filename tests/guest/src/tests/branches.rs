@@ -43,6 +43,11 @@ const ITERATIONS: u64 = 20_000;
 /// A sample comes after more branches of each kind than there are records.
 const PERIOD: u64 = 1_009;
 
+/// Whether a CPU that records branches has call stacks.
+pub fn has_call_stacks(pmu: &Pmu) -> Result<bool> {
+    Ok(Hardware::of(pmu)?.has_call_stack)
+}
+
 /// The driver, and the one to compare it with.
 fn drivers(ctx: &Ctx) -> Result<[(&'static str, Pmu); 2]> {
     Ok([("rust_pmu", ctx.pmu()?), ("in-tree", ctx.in_tree()?)])

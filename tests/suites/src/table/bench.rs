@@ -14,8 +14,8 @@ const fn accesses_of_cpus(name: &'static str, machine: Machine) -> Suite {
 /// How many CPUs have events in the guests of `make bench` that have several.
 pub const BENCH_CPUS: u32 = 8;
 
-/// The guests of `make bench`: two for each generation, and two with branch records
-/// that have call stacks, with a PMU that counts accesses.
+/// The guests of `make bench`: two for each generation, and three with branch records, with a PMU that counts
+/// accesses.
 pub const BENCH: &[Suite] = &[
     accesses("bench-v1", machine::V1_MOST),
     accesses("bench-v2", machine::V2),
@@ -25,6 +25,7 @@ pub const BENCH: &[Suite] = &[
     accesses("bench-v6", machine::V6_MOST),
     accesses("bench-branches", machine::SAPPHIRE_RAPIDS),
     accesses("bench-branches-skylake", machine::SKYLAKE),
+    accesses("bench-branches-zen-4", machine::ZEN_4_DEFAULT),
     accesses("bench-amd-legacy", machine::AMD_LEGACY),
     accesses("bench-amd-core", machine::AMD_CORE),
     accesses("bench-amd-v2", machine::AMD_V2),
