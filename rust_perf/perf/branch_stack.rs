@@ -75,9 +75,6 @@ pub struct BranchEntry {
     pub speculation: u8,
     /// The privilege level that it leads to.
     pub privilege: BranchPrivilege,
-    /// What has been counted since the branch before, if the sample says so. What the bits mean is up to
-    /// the driver, which says so in `caps/branch_counter_nr` and `caps/branch_counter_width`.
-    pub counts: u64,
 }
 
 impl BranchEntry {
@@ -139,16 +136,20 @@ impl BranchStack {
         self.has_counts.set(has_counts);
     }
 
+    /// What has been counted before the branch that is pushed next. What the bits mean is up to the driver,
+    /// which says so in `caps/branch_counter_nr` and `caps/branch_counter_width`.
+    pub fn set_counts(&self, counts: u64) {
+        if let Some(word) = self.counts.get(self.entries.len.get() as usize) {
+            word.set(counts);
+        }
+    }
+
     /// Adds a branch, which is older than all others. Does nothing if there is no room.
-    #[inline]
     pub fn push(&self, branch: BranchEntry) {
         let len = self.entries.len.get();
-        let at = len as usize;
-        let (Some(entry), Some(counts)) = (self.entries.entries.get(at), self.counts.get(at))
-        else {
+        let Some(entry) = self.entries.entries.get(len as usize) else {
             return;
         };
-        counts.set(branch.counts);
         for (word, value) in entry.iter().zip(branch.into_words()) {
             word.set(value);
         }

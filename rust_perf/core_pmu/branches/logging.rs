@@ -117,6 +117,7 @@ impl PlacedEvent<'_> {
     }
 
     /// Whether samples of the event show the branches that the leader of the group asks for.
+    #[inline(never)]
     fn shows_those_of_leader(self) -> bool {
         let counts_only = self.pmu().driver().logs() && request(self.attr()).is_of_counts_only();
         let mut group = self.group();
@@ -126,15 +127,22 @@ impl PlacedEvent<'_> {
                 .is_some_and(|leader| leader.branch_control() != 0)
     }
 
-    /// The branches that samples of the event show.
+    /// The branches that samples of the event show, if any: [`Self::shows_branches`].
     pub(super) fn shown_branches(self) -> BranchRequest {
-        let own = request(self.attr());
-        match self.group().next() {
-            Some(leader) if self.shows_those_of_leader() => {
-                request(leader.attr()).limited_to_levels_of(own)
-            }
-            _ => own,
+        match self.branch_control() {
+            0 => self.those_of_leader(),
+            _ => request(self.attr()),
         }
+    }
+
+    /// [`Self::shown_branches`] of an event that asks for counts only.
+    #[inline(never)]
+    fn those_of_leader(self) -> BranchRequest {
+        let own = request(self.attr());
+        let leader = self.group().next();
+        leader.map_or(own, |leader| {
+            request(leader.attr()).limited_to_levels_of(own)
+        })
     }
 
     /// The event, which the CPU may log, moves to another counter. What the records say of it is that of the
@@ -148,9 +156,15 @@ impl PlacedEvent<'_> {
 
     /// The counters of the group's events that ask for it, in the group's order. `None` if there are none.
     pub(super) fn logged_counters(self) -> Option<[Option<Counter>; LOGGED_COUNTERS]> {
-        if !self.pmu().driver().logs() {
-            return None;
+        match self.pmu().driver().logs() {
+            true => self.counters_of_group(),
+            false => None,
         }
+    }
+
+    /// [`Self::logged_counters`] on a CPU that logs.
+    #[inline(never)]
+    fn counters_of_group(self) -> Option<[Option<Counter>; LOGGED_COUNTERS]> {
         let mut counters = [None; LOGGED_COUNTERS];
         let mut places = counters.iter_mut();
         let mut any = false;

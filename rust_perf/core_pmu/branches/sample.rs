@@ -15,11 +15,14 @@ use crate::{
     },
     pmc::lbr::{
         is_kernel,
+        Branch,
         BranchKind,
         BranchRequest,
+        Lbr,
         Selection, //
     },
-    system::irq::Interrupt, //
+    system::irq::Interrupt,
+    x86::CodeReader, //
 };
 
 impl<'a> PlacedEvent<'a> {
@@ -31,14 +34,37 @@ impl<'a> PlacedEvent<'a> {
         if !self.shows_branches() {
             return None;
         }
+        let stack = &pmu.state().branches.stack;
+        match self.logged_counters() {
+            None => {
+                self.show_branches(interrupt, lbr, code, false, |_| ());
+            }
+            Some(counters) => self.out_of_line(move |event| {
+                event.show_branches(interrupt, lbr, code, true, |branch| {
+                    stack.set_counts(branch.counts(counters.into_iter()));
+                });
+            }),
+        }
+        Some(stack)
+    }
+
+    /// Puts the branches that samples of this event show into the stack. Calls `before` for each.
+    #[inline(always)]
+    fn show_branches(
+        self,
+        interrupt: Interrupt<'_>,
+        lbr: &Lbr,
+        code: CodeReader,
+        has_counts: bool,
+        before: impl Fn(Branch),
+    ) {
         let request = self.shown_branches();
         let selection = Selection::of(request);
-        let branches = &pmu.state().branches;
+        let branches = &self.pmu().state().branches;
         // All events on a CPU agree on it.
         let control = branches.wanted.get();
         let records = Records(&branches.read);
-        let logged = self.logged_counters();
-        branches.stack.begin(records.newest(), logged.is_some());
+        branches.stack.begin(records.newest(), has_counts);
         for branch in records
             .iter()
             .filter_map(|record| lbr.branch(record, control))
@@ -48,6 +74,7 @@ impl<'a> PlacedEvent<'a> {
             if !selection.wants(branch, kind) {
                 continue;
             }
+            before(branch);
             branches.stack.push(BranchEntry {
                 from: branch.from,
                 to: branch.to,
@@ -62,10 +89,8 @@ impl<'a> PlacedEvent<'a> {
                     true => BranchPrivilege::User,
                     false => BranchPrivilege::Unknown,
                 },
-                counts: logged.map_or(0, |counters| branch.counts(counters.into_iter())),
             });
         }
-        Some(&branches.stack)
     }
 }
 

@@ -67,21 +67,35 @@ bitfield! {
 
 impl Lbr {
     /// The branch of a record. `None` if the record is wrong.
+    #[inline(always)]
     pub fn branch(&self, record: Record, control: u64) -> Option<Branch> {
-        let Record { from, to, info } = record;
         match &self.layout {
-            Layout::Architectural => Some(Branch {
-                from,
-                to,
-                info: Info::from_raw(info),
-                ..Branch::default()
-            }),
+            // It needs no function of its own.
+            Layout::Architectural => Some(architectural_branch(record)),
+            _ => self.other_branch(record, control),
+        }
+    }
+
+    #[inline(never)]
+    fn other_branch(&self, record: Record, control: u64) -> Option<Branch> {
+        let Record { from, to, .. } = record;
+        match &self.layout {
+            Layout::Architectural => Some(architectural_branch(record)),
             Layout::Legacy(legacy) => Some(Branch {
                 is_unpredicted: LbrCtl::from_raw(control).has(LbrCtl::NO_INFO),
                 ..legacy_branch(legacy.format, record)
             }),
             Layout::Amd(amd) => amd_branch(amd, from, to),
         }
+    }
+}
+
+fn architectural_branch(Record { from, to, info }: Record) -> Branch {
+    Branch {
+        from,
+        to,
+        info: Info::from_raw(info),
+        ..Branch::default()
     }
 }
 
