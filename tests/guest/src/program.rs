@@ -71,6 +71,15 @@ pub const PATTERN_ROUNDS: u64 = 131_072;
 /// Code in another order than it mostly runs in. BOLT may move it.
 pub const DETOURS: Program = program!("detours", 2 + 320 * 5 + 280 * 3 + 40 * 2 + 5);
 
+/// A loop in four calls, for the tests of call stacks: `_start` calls `first`, and so on.
+pub const NESTED: Program = program!("nested", 2 * NESTED_ROUNDS + 12);
+/// The rounds of the loop of [`NESTED`].
+pub const NESTED_ROUNDS: u64 = 2_000_000;
+/// The calls of [`NESTED`], the last one first: where they are in the code and where they lead.
+pub const NESTED_CALLS: [(u64, u64); 4] = [(0x1a, 0x20), (0x14, 0x1a), (0xe, 0x14), (0, 0xe)];
+/// Where the two instructions of the loop of [`NESTED`] are in its code.
+pub const NESTED_LOOP: [u64; 2] = [0x25, 0x27];
+
 /// A static program.
 pub struct Program {
     name: &'static str,
@@ -105,6 +114,13 @@ impl Installed {
     /// The directory, for other temporary files.
     pub fn dir(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// The address of its code, which begins at the entry in the ELF header.
+    pub fn entry(&self) -> Result<u64> {
+        let elf = fs::read(&self.path)?;
+        let entry = elf.get(24..32).context("no ELF header")?;
+        Ok(u64::from_le_bytes(entry.try_into()?))
     }
 
     /// Starts a process that executes the program once it is continued.

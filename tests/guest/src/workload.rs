@@ -60,6 +60,7 @@ extern "C" {
     static guest_count_step: u8;
     static guest_restorer: u8;
     static guest_nested_return: u8;
+    static guest_measure_return: u8;
     static guest_chain_outer: u8;
     static guest_chain_middle: u8;
     static guest_chain_leaf: u8;
@@ -180,9 +181,14 @@ impl Workload {
         (delta, self.instructions - WINDOW + RDPMC_WINDOW)
     }
 
+    /// Where its code begins.
+    pub fn address(&self) -> u64 {
+        self.code as usize as u64
+    }
+
     /// Whether the code of the workload, of at most 32 bytes, is at `address`.
     pub fn has_code_at(&self, address: u64) -> bool {
-        let start = self.code as usize as u64;
+        let start = self.address();
         (start..start + 32).contains(&address)
     }
 
@@ -242,9 +248,15 @@ pub fn branches(n: u64) -> Workload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BranchKind {
     Conditional,
+    /// A direct jump.
     Jump,
+    IndirectJump,
+    /// A direct call.
     Call,
+    IndirectCall,
     Return,
+    /// A far return from the kernel. No event shows it, because its source is hidden.
+    FromKernel,
 }
 
 /// A branch that is taken.
@@ -255,8 +267,8 @@ pub struct Branch {
     pub to: u64,
 }
 
-/// The branches of a measured [`branches`] that are taken, up to its `retired`-th instruction. The last one comes
-/// first.
+/// The branches of a measured [`branches`] that are taken, up to its `retired`-th instruction. The last one
+/// comes first.
 pub fn last_branches(n: u64, retired: u64) -> impl Iterator<Item = Branch> {
     // Offsets of the instructions: TEST 0, JZ 3, JMP 5, CALL 7, DEC 12, JNZ 15, RET 21. JNZ has four bytes of
     // displacement, because its target is a global symbol.
@@ -282,6 +294,24 @@ pub fn last_branches(n: u64, retired: u64) -> impl Iterator<Item = Branch> {
     })
 }
 
+/// The call of the workload by [`Workload::measure`], to the code at `to`. It is instruction number
+/// [`WINDOW_BEFORE`].
+pub fn measured_call(to: u64) -> (u64, Branch) {
+    /// CALL R12 has three bytes.
+    const CALL: u64 = 3;
+    let call = Branch {
+        kind: BranchKind::IndirectCall,
+        from: measured_call_return() - CALL,
+        to,
+    };
+    (WINDOW_BEFORE, call)
+}
+
+/// Where a measured workload returns to.
+pub fn measured_call_return() -> u64 {
+    &raw const guest_measure_return as u64
+}
+
 /// A loop of `n` rounds in `depth` nested calls.
 pub fn nested_calls(depth: u64, n: u64) -> Workload {
     let (instructions, branches) = (2 * n + 5 * depth + 3, n + 3 * depth + 2);
@@ -303,6 +333,14 @@ pub fn nested_call() -> (u64, u64) {
     const CALL: u64 = 5;
     let after = &raw const guest_nested_return as u64;
     (after - CALL, guest_nested as usize as u64)
+}
+
+/// The addresses of the two instructions of the loop of [`nested_calls`]: DEC, of three bytes, and JNZ.
+pub fn nested_loop() -> [u64; 2] {
+    /// The loop follows the return.
+    const RET: u64 = 1;
+    let start = &raw const guest_nested_return as u64 + RET;
+    [start, start + 3]
 }
 
 /// The instructions of a measured [`nested_calls`] before its loop.
@@ -670,6 +708,30 @@ pub fn self_modifying(n: u64) -> Result<Workload> {
         std::mem::transmute::<*mut c_void, Code>(memory.start.as_ptr())
     };
     Ok(Workload::new("self_modifying", code, (n, 0), 4 * n + 1, n + 1).with_memory(memory))
+}
+
+/// The code of a function, at its beginning.
+///
+/// # Safety
+///
+/// `code` must be a function of type `Code` that runs at any address and accesses no memory but its stack, if
+/// it is called with `args`.
+pub unsafe fn generated(
+    code: &[u8],
+    args: (u64, u64),
+    instructions: u64,
+    branches: u64,
+) -> Result<Workload> {
+    let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE | ProtFlags::PROT_EXEC;
+    let memory = Memory::new(code.len(), prot)?;
+    // SAFETY: the destination is a fresh mapping of at least this size, which nothing else refers to. The
+    // caller says that it holds a function of type `Code` then.
+    let function = unsafe {
+        ptr::copy_nonoverlapping(code.as_ptr(), memory.start.as_ptr().cast(), code.len());
+        std::mem::transmute::<*mut c_void, Code>(memory.start.as_ptr())
+    };
+    let workload = Workload::new("generated", function, args, instructions, branches);
+    Ok(workload.with_memory(memory))
 }
 
 /// An anonymous mapping of 4 KiB pages. None of them is populated yet.

@@ -28,6 +28,8 @@ guest_measure:
 	mov	rdi, r13		# 3 before f
 	mov	rsi, r14
 	call	r12
+	.globl	guest_measure_return
+guest_measure_return:
 	mov	edi, ebx		# 5 after f
 	mov	esi, 0x2401		# PERF_EVENT_IOC_DISABLE
 	mov	rdx, r15

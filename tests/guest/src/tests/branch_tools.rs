@@ -10,7 +10,7 @@ use anyhow::{bail, ensure, Context, Result};
 
 use super::expect;
 use crate::ctx::{Ctx, Test};
-use crate::program::{Installed, DETOURS};
+use crate::program::{Installed, DETOURS, NESTED, NESTED_CALLS, NESTED_LOOP};
 use crate::tests;
 use crate::tool::{output, Perf};
 
@@ -18,6 +18,7 @@ pub const TESTS: &[Test] = tests![
     all need [Root, Module, PerfTool, ExactCounts];
     bolt,
     llvm_profgen,
+    call_graph_lbr,
 ];
 
 /// BR_INST_RETIRED.NEAR_TAKEN: the near branches that were taken.
@@ -196,5 +197,49 @@ fn llvm_profgen(_: &Ctx) -> Result<()> {
     compare(
         &edges(&branches, edge_of_profgen)?,
         known.map(Edge::located),
+    )
+}
+
+/// `perf record --call-graph lbr` and `perf script` show each call that a program is in, the last one first.
+fn call_graph_lbr(_: &Ctx) -> Result<()> {
+    const PERIOD: u64 = 100_003;
+    let program = NESTED.install()?;
+    let data = program.dir().join("perf.data");
+    let record = Perf::new("record").args(["-q", "--call-graph", "lbr"]);
+    let record = record.args(["-e", "rust_pmu/instructions/u"]);
+    let record = record.args(["-c", &PERIOD.to_string(), "-o"]).args([&data]);
+    record.args(["--"]).args([program.path()]).run()?;
+    let script = Perf::new("script").args(["-i"]).args([&data]);
+    let text = script.args(["-F", "ip,sym,symoff"]).text()?;
+    let start = program.entry()?;
+    let callers = ["third", "second", "first", "_start"];
+    let callers: Vec<_> = NESTED_CALLS.iter().zip(callers).collect();
+    let (_, innermost) = NESTED_CALLS[0];
+    let mut samples = 0;
+    for chain in text
+        .split("\n\n")
+        .map(str::trim)
+        .filter(|it| !it.is_empty())
+    {
+        let mut lines = chain.lines().map(str::trim);
+        let ip = lines.next().context("no address")?;
+        let in_loop =
+            NESTED_LOOP.map(|at| format!("{:x} innermost+{:#x}", start + at, at - innermost));
+        ensure!(
+            in_loop.iter().any(|it| it == ip),
+            "«{ip}» is not in the loop"
+        );
+        // A call is the first instruction of each of these functions.
+        let calls = callers
+            .iter()
+            .map(|((from, _), name)| format!("{:x} {name}+0x0", start + from));
+        ensure!(lines.eq(calls), "sample {samples}:\n{chain}");
+        samples += 1;
+    }
+    expect(
+        "perf script",
+        "samples",
+        samples,
+        NESTED.instructions / PERIOD,
     )
 }

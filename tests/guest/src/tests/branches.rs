@@ -11,12 +11,17 @@ use nix::errno::Errno;
 use perf_event::{Builder, SampleBranchFlag, SampleFlag, Sampler};
 
 mod call_stacks;
+mod children;
+mod generated;
 mod hardware;
 mod logging;
+mod random;
 
 use self::call_stacks::call_stacks;
+use self::children::call_chains_of_children;
 use self::hardware::{request, Hardware, Selects};
 use self::logging::{logged_counts, not_logged};
+use self::random::random_programs;
 use super::expect;
 use super::sampling::{for_each_sample, RING};
 use crate::ctx::{Ctx, Test};
@@ -33,7 +38,9 @@ pub const TESTS: &[Test] = tests![
     of_a_cpu,
     after_debug_exceptions,
     different_filters,
+    random_programs,
     call_stacks,
+    call_chains_of_children,
     logged_counts,
     not_logged,
     refused,
@@ -147,10 +154,11 @@ const FILTERS: [u64; 5] = [
     request::COND | request::ANY_RETURN,
 ];
 
-/// Whether a driver records no branch at all for a request: the in-tree one for direct calls, where they need
-/// jumps (`nhm_lbr_sel_map`).
+/// Whether a driver leaves out branches of a request: the in-tree one direct calls, where they need jumps
+/// (`nhm_lbr_sel_map`), unless something else asks for them.
 fn leaves_out(driver: &str, hardware: Hardware, flags: u64) -> bool {
-    driver == "in-tree" && hardware.selects == Selects::WithJumps && flags == request::CALL
+    let asks = flags & request::CALL != 0 && flags & (request::ANY | request::ANY_CALL) == 0;
+    driver == "in-tree" && hardware.selects == Selects::WithJumps && asks
 }
 
 /// With a filter there are the branches of these kinds alone.

@@ -2,9 +2,8 @@
 //! The perf tool: list, stat, record, report, script.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{ensure, Context, Result};
@@ -479,7 +478,9 @@ fn script_shows_addresses(ctx: &Ctx) -> Result<()> {
     let text = Perf::new("script")
         .args(["-i", &data, "-F", "ip,sym,period"])
         .text()?;
-    let (start, end) = symbols(installed.path())?;
+    let start = installed.entry()?;
+    // The code is shorter than 64 bytes.
+    let end = start + 64;
     let mut samples = 0;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let mut words = line.split_whitespace();
@@ -502,15 +503,6 @@ fn script_shows_addresses(ctx: &Ctx) -> Result<()> {
         samples,
         LOOP.instructions / 100_003,
     )
-}
-
-/// The range of a program's code, which starts at the entry in its ELF header.
-fn symbols(path: &Path) -> Result<(u64, u64)> {
-    let elf = fs::read(path)?;
-    let entry = elf.get(24..32).context("no ELF header")?;
-    let entry = u64::from_le_bytes(entry.try_into()?);
-    // The code is shorter than 64 bytes.
-    Ok((entry, entry + 64))
 }
 
 /// `perf record -g` has call chains of the kernel.

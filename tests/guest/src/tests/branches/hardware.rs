@@ -18,6 +18,8 @@ pub mod request {
     pub const COND: u64 = SampleBranchFlag::COND.bits();
     pub const CALL_STACK: u64 = SampleBranchFlag::CALL_STACK.bits();
     pub const CALL: u64 = SampleBranchFlag::CALL.bits();
+    pub const IND_CALL: u64 = SampleBranchFlag::IND_CALL.bits();
+    pub const IND_JUMP: u64 = SampleBranchFlag::IND_JUMP.bits();
     /// PERF_SAMPLE_BRANCH_COUNTERS, which the crate does not have.
     pub const COUNTERS: u64 = 1 << 19;
 }
@@ -85,23 +87,33 @@ impl Hardware {
     /// not asked for.
     fn records(self, flags: u64, branch: &Branch) -> bool {
         let needs_jumps = request::ANY_CALL | request::ANY_RETURN | request::CALL;
-        match self.selects {
-            Selects::Nothing => true,
-            Selects::WithJumps if flags & needs_jumps != 0 => {
-                branch.kind == BranchKind::Jump || is_asked_for(flags, branch)
-            }
-            Selects::WithJumps | Selects::Kinds => is_asked_for(flags, branch),
+        let needs_indirect_jumps = needs_jumps | request::IND_CALL;
+        let for_others = match branch.kind {
+            BranchKind::Jump => needs_jumps,
+            BranchKind::IndirectJump => needs_indirect_jumps,
+            _ => 0,
+        };
+        // Far branches of all kinds are one kind for the CPU.
+        let far = request::ANY | request::ANY_CALL | request::ANY_RETURN;
+        match (self.selects, branch.kind) {
+            (Selects::Nothing, _) => true,
+            (_, BranchKind::FromKernel) => flags & far != 0,
+            (Selects::WithJumps, _) => flags & for_others != 0 || is_asked_for(flags, branch),
+            (Selects::Kinds, _) => is_asked_for(flags, branch),
         }
     }
 }
 
-/// Whether an event asks for a branch.
+/// Whether an event asks for a branch, and may show it.
 fn is_asked_for(flags: u64, branch: &Branch) -> bool {
     let kinds = match branch.kind {
         BranchKind::Conditional => request::COND,
-        BranchKind::Jump => request::ANY,
+        BranchKind::Jump => 0,
+        BranchKind::IndirectJump => request::IND_JUMP,
         BranchKind::Call => request::CALL | request::ANY_CALL,
+        BranchKind::IndirectCall => request::IND_CALL | request::ANY_CALL,
         BranchKind::Return => request::ANY_RETURN,
+        BranchKind::FromKernel => return false,
     };
     flags & (kinds | request::ANY) != 0
 }
