@@ -65,12 +65,13 @@ impl CorePmu {
         selector: Selector,
         control: u64,
     ) -> Result<bool> {
-        let Some(lbr) = self.hardware.capabilities.lbr.filter(Lbr::logs) else {
-            return Ok(false);
-        };
         if !asks_for_counts(event.attr()) {
             return Ok(false);
         }
+        let lbr = self.hardware.capabilities.lbr.as_ref();
+        let Some(lbr) = lbr.filter(|it| it.logs()) else {
+            return Ok(false);
+        };
         if let Some(parent) = event.parent() {
             return Ok(parent.eventsel().has(EventSel::LBR_LOG));
         }
