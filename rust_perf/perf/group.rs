@@ -15,12 +15,12 @@ use core::{
 };
 use kernel::error::Result;
 
-/// More members than any group has that fits on counters. It bounds the time in an NMI, whatever the kernel's
+/// More siblings than any group has that fits on counters. It bounds the time in an NMI, whatever the kernel's
 /// list looks like.
-const MOST_MEMBERS: usize = 64;
+const MOST_SIBLINGS: usize = 64;
 
 /// A group's leader, and then its other members in the order in which they have joined, at most
-/// [`MOST_MEMBERS`].
+/// [`MOST_SIBLINGS`].
 ///
 /// # Safety
 ///
@@ -33,7 +33,9 @@ unsafe fn members(
     let head = unsafe { addr_of_mut!((*leader).sibling_list) };
     // SAFETY: It has been initialised. Code that changes the list writes each pointer as one word.
     let mut node = unsafe { addr_of_mut!((*head).next).read_volatile() };
+    let mut left = MOST_SIBLINGS;
     let siblings = iter::from_fn(move || {
+        left = left.checked_sub(1)?;
         if node == head {
             return None;
         }
@@ -43,7 +45,7 @@ unsafe fn members(
         node = unsafe { addr_of_mut!((*node).next).read_volatile() };
         Some(sibling)
     });
-    iter::once(leader).chain(siblings).take(MOST_MEMBERS)
+    iter::once(leader).chain(siblings)
 }
 
 impl<T: Pmu> NewEvent<'_, T> {
@@ -119,7 +121,7 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
         // else does. Otherwise the change may be half done, by the code that this NMI has interrupted, or by
         // another CPU, which may add a member that is disabled (`perf_install_in_context()`). A member is
         // added with its own pointers set (`list_add_tail()`), and x86 keeps the order of stores. One that is
-        // removed gets a list of its own, which ends the walk, or `MOST_MEMBERS` does. Every node is that of
+        // removed gets a list of its own, which ends the walk, or `MOST_SIBLINGS` does. Every node is that of
         // an event in any of these states, and events are freed after a grace period, which does not end
         // while interrupts are disabled.
         let members = unsafe { members(leader) };

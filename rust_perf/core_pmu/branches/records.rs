@@ -62,8 +62,8 @@ impl<'a> Records<'a> {
     /// The records.
     pub(super) fn iter(self) -> impl ExactSizeIterator<Item = Record> + 'a {
         let [len, _, words @ ..] = self.0;
-        let entries = words.chunks_exact(3).take(len.get() as usize);
-        entries.map(|entry| {
+        let used = words.get(..(len.get() as usize).wrapping_mul(3));
+        used.unwrap_or_default().chunks_exact(3).map(|entry| {
             let word = |i| entry.get(i).map_or(0, LocalWord::get);
             Record {
                 from: word(0),
