@@ -168,6 +168,8 @@ fn nothing_is_recorded_between_an_overflow_and_its_handler() {
             driven.counters().stop();
             let taken = driven.counters().take_overflows(|overflowed| {
                 assert_eq!(overflowed.counters, set);
+                // One of the handler's own.
+                recorder.branch(BranchKind::RelativeCall, Mode::User, 2_000);
                 let control = recorder.control();
                 let found = recorder.records().at_pmi(control, overflowed.is_lbr_frozen);
                 let expected = match recorder.records().pmi_stops(control) {
