@@ -15,12 +15,11 @@ use core::{
 };
 use kernel::error::Result;
 
-/// More siblings than any group has that fits on counters. It bounds the time in an NMI, whatever the kernel's
-/// list looks like.
+/// The siblings that an NMI looks at, which are more than any group has that fits on counters. It bounds the time
+/// in an NMI, whatever the kernel's list looks like.
 const MOST_SIBLINGS: usize = 64;
 
-/// A group's leader, and then its other members in the order in which they have joined, at most
-/// [`MOST_SIBLINGS`].
+/// A group's leader, and then its other members in the order in which they have joined, at most so many.
 ///
 /// # Safety
 ///
@@ -28,12 +27,13 @@ const MOST_SIBLINGS: usize = 64;
 /// an event, and stay so while the iterator is used.
 unsafe fn members(
     leader: *mut bindings::perf_event,
+    most_siblings: usize,
 ) -> impl Iterator<Item = *mut bindings::perf_event> {
     // SAFETY: The head of the list is part of the leader.
     let head = unsafe { addr_of_mut!((*leader).sibling_list) };
     // SAFETY: It has been initialised. Code that changes the list writes each pointer as one word.
     let mut node = unsafe { addr_of_mut!((*head).next).read_volatile() };
-    let mut left = MOST_SIBLINGS;
+    let mut left = most_siblings;
     let siblings = iter::from_fn(move || {
         left = left.checked_sub(1)?;
         if node == head {
@@ -86,7 +86,7 @@ impl<T: Pmu> NewEvent<'_, T> {
         // SAFETY: perf holds a reference to the leader, and its context mutex (`perf_try_init_event()`), as
         // the PMU is not of the software context. So the group, and the PMU of each of its events, do not
         // change.
-        for member in unsafe { members(leader) } {
+        for member in unsafe { members(leader, usize::MAX) } {
             // SAFETY: The member is an event, whose PMU does not change.
             if unsafe { (*member).pmu } != self.pmu() {
                 continue;
@@ -105,7 +105,7 @@ impl<T: Pmu> NewEvent<'_, T> {
 
 impl<'a, T: Pmu> CpuEvent<'a, T> {
     /// The events of this event's group that are on the same PMU, in the order of the group: the leader,
-    /// and then the others as they have joined, at most 64. With interrupts disabled, or in an NMI.
+    /// and then the others as they have joined, of the first 65 members. With interrupts disabled, or in an NMI.
     ///
     /// An event that joins or leaves meanwhile is among them or not.
     pub fn group(&self) -> impl Iterator<Item = &'a Event<T>> {
@@ -124,7 +124,7 @@ impl<'a, T: Pmu> CpuEvent<'a, T> {
         // removed gets a list of its own, which ends the walk, or `MOST_SIBLINGS` does. Every node is that of
         // an event in any of these states, and events are freed after a grace period, which does not end
         // while interrupts are disabled.
-        let members = unsafe { members(leader) };
+        let members = unsafe { members(leader, MOST_SIBLINGS) };
         // SAFETY: The member is an event. perf does not change the PMU of one that is in a group on a CPU.
         let of_pmu = members.filter(move |&member| unsafe { (*member).pmu } == pmu);
         // SAFETY: The event is of the same PMU as `self`, a `Registration<T>`, and has been opened: it is in

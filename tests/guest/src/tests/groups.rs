@@ -18,6 +18,7 @@ pub const TESTS: &[Test] = tests![
     full_group: [ExactCounts],
     group_too_large: [ExactCounts],
     group_with_software_events: [ExactCounts],
+    too_large_with_software_events,
     fixed_counters_first: [EmulatedPmu],
     moves_to_fixed_counter: [Fixed(1)],
     multiplexed,
@@ -120,6 +121,33 @@ fn group_with_software_events(ctx: &Ctx) -> Result<()> {
     }
     expect("in the group", "page faults", faults.read()?, PAGES)?;
     ensure!(clock.read()? > 0, "task-clock reads 0");
+    Ok(())
+}
+
+/// The first event for which the group has no counter is EINVAL, too, if the others have joined after many
+/// software events.
+fn too_large_with_software_events(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let mut leader = pmu.open(Event::Branches, Mode::User)?;
+    let mut members = Vec::new();
+    for _ in 0..100 {
+        members.push(Builder::new(Software::DUMMY).build_with_group(&mut leader)?);
+    }
+    let join = |leader: &mut Counter| {
+        pmu.event(Event::Branches)
+            .enabled(true)
+            .build_with_group(leader)
+    };
+    for _ in 1..CpuPmu::probe().general {
+        members.push(join(&mut leader)?);
+    }
+    let error = join(&mut leader)
+        .err()
+        .context("a group with more events than counters")?;
+    ensure!(
+        error.raw_os_error() == Some(libc::EINVAL),
+        "{error}, expected EINVAL"
+    );
     Ok(())
 }
 
