@@ -7,11 +7,14 @@
 //! records are wiped when the group comes to the CPU, and when one of its events moves to another counter:
 //! other events may have used the counters before.
 
-use super::super::{
-    cpu_pmu::CpuPmu,
-    event::CoreEvent,
-    placed::PlacedEvent,
-    CorePmu, //
+use super::{
+    super::{
+        cpu_pmu::CpuPmu,
+        event::CoreEvent,
+        placed::PlacedEvent,
+        CorePmu, //
+    },
+    request, //
 };
 use crate::{
     perf::{
@@ -35,11 +38,6 @@ use kernel::prelude::*;
 /// The fields of `attr.config` that an event can have whose counter is logged. In-tree:
 /// `INTEL_ARCH_EVENT_MASK`.
 const CODE: u64 = EventSel::EVENT.mask() | EventSel::UMASK.mask();
-
-/// Which branches an event asks for.
-fn request(attr: &Attr) -> BranchRequest {
-    BranchRequest::from_raw(attr.branch_sample_type())
-}
 
 /// Whether an event asks for its counts between branches.
 fn asks_for_counts(attr: &Attr) -> bool {

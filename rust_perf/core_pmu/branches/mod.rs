@@ -35,6 +35,7 @@ use super::{
 use crate::{
     perf::{
         self,
+        Attr,
         BranchStack,
         Event,
         NewEvent,
@@ -69,6 +70,11 @@ use kernel::{
 };
 
 const _: () = assert!(MAX_BRANCHES >= MAX_DEPTH);
+
+/// Which branches an event asks for.
+fn request(attr: &Attr) -> BranchRequest {
+    BranchRequest::from_raw(attr.branch_sample_type())
+}
 
 /// What the driver needs of the kernel for branch records.
 #[derive(Clone)]
@@ -191,7 +197,7 @@ impl CorePmu {
         let (Some(lbr), Some(_)) = (lbr, &self.branch_support) else {
             return Err(perf::not_supported());
         };
-        let request = BranchRequest::from_raw(attr.branch_sample_type());
+        let request = request(attr);
         if lbr.cannot_count(request) {
             return Err(EINVAL);
         }

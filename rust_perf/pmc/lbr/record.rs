@@ -69,18 +69,14 @@ impl Lbr {
     /// The branch of a record. `None` if the record is wrong.
     #[inline(always)]
     pub fn branch(&self, record: Record, control: u64) -> Option<Branch> {
+        let Record { from, to, info } = record;
         match &self.layout {
-            // It needs no function of its own.
-            Layout::Architectural => Some(architectural_branch(record)),
-            _ => self.other_branch(record, control),
-        }
-    }
-
-    #[inline(never)]
-    fn other_branch(&self, record: Record, control: u64) -> Option<Branch> {
-        let Record { from, to, .. } = record;
-        match &self.layout {
-            Layout::Architectural => Some(architectural_branch(record)),
+            Layout::Architectural => Some(Branch {
+                from,
+                to,
+                info: Info::from_raw(info),
+                ..Branch::default()
+            }),
             Layout::Legacy(legacy) => Some(Branch {
                 is_unpredicted: LbrCtl::from_raw(control).has(LbrCtl::NO_INFO),
                 ..legacy_branch(legacy.format, record)
@@ -90,15 +86,7 @@ impl Lbr {
     }
 }
 
-fn architectural_branch(Record { from, to, info }: Record) -> Branch {
-    Branch {
-        from,
-        to,
-        info: Info::from_raw(info),
-        ..Branch::default()
-    }
-}
-
+#[inline(never)]
 fn legacy_branch(format: Format, Record { from, to, info }: Record) -> Branch {
     let flags = From::from_raw(from);
     let mispredicted = Info::default().with(Info::MISPREDICTED, flags.get(From::MISPREDICTED));
@@ -135,6 +123,7 @@ fn legacy_branch(format: Format, Record { from, to, info }: Record) -> Branch {
     }
 }
 
+#[inline(never)]
 fn amd_branch(amd: &Amd, from: u64, to: u64) -> Option<Branch> {
     let state = AmdTo::from_raw(to);
     if state.has(AmdTo::WRONG) {

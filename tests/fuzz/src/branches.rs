@@ -4,7 +4,7 @@
 //! record.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use iced_x86::{Code as Instruction, Decoder, DecoderOptions, FlowControl};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use pmc::lbr::{
     decode::{self, Code, Decoded, MAX_LENGTH},
     is_kernel, BranchKind, BranchRequest, Lbr, Record, Selection,
@@ -128,19 +128,17 @@ fn expected(code: &Code) -> Option<Option<Decoded>> {
             Some(near_or_far(IndirectJump, is_near))
         }
         FlowControl::ConditionalBranch => Some(near(Conditional)),
-        FlowControl::Return => match instruction.code() {
-            Instruction::Iretw | Instruction::Iretd | Instruction::Iretq => {
-                Some(far(InterruptReturn))
-            }
-            Instruction::Sysretd | Instruction::Sysretq => Some(far(SystemReturn)),
-            Instruction::Sysexitd | Instruction::Sysexitq => Some(far(SystemReturn)),
-            code if format!("{code:?}").starts_with("Retf") => Some(far(Return)),
-            code if format!("{code:?}").starts_with("Retn") => Some(near(Return)),
+        FlowControl::Return => match instruction.mnemonic() {
+            Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq => Some(far(InterruptReturn)),
+            Mnemonic::Sysret | Mnemonic::Sysretq => Some(far(SystemReturn)),
+            Mnemonic::Sysexit | Mnemonic::Sysexitq => Some(far(SystemReturn)),
+            Mnemonic::Retf => Some(far(Return)),
+            Mnemonic::Ret => Some(near(Return)),
             // Of virtual machines and the like.
             _ => return None,
         },
-        FlowControl::Call => match instruction.code() {
-            Instruction::Syscall | Instruction::Sysenter => Some(far(SystemCall)),
+        FlowControl::Call => match instruction.mnemonic() {
+            Mnemonic::Syscall | Mnemonic::Sysenter => Some(far(SystemCall)),
             _ if instruction.is_call_far() => Some(far(Call)),
             _ if !instruction.is_call_near() => return None,
             _ if instruction.near_branch_target() == instruction.next_ip() => Some(near(CallNext)),
