@@ -103,6 +103,13 @@ pub const MSR_LASTBRANCH_0_TO_IP: u32 = 0x6c0;
 /// INFO of record 0 of the legacy LBRs.
 pub const MSR_LBR_INFO_0: u32 = 0xdc0;
 
+/// FROM of the last event record: IA32_LER_FROM_IP, or MSR_LER_FROM_LIP of processors with legacy LBRs.
+pub const IA32_LER_FROM_IP: u32 = 0x1dd;
+/// TO of the last event record.
+pub const IA32_LER_TO_IP: u32 = 0x1de;
+/// INFO of the last event record, with architectural LBRs only.
+pub const IA32_LER_INFO: u32 = 0x1e0;
+
 /// AMD's legacy PERF_CTL0. A PERF_CTL is what Intel calls an event select.
 pub const K7_PERF_CTL0: u32 = 0xc001_0000;
 /// AMD's legacy PERF_CTR0. A PERF_CTR is what Intel calls a general-purpose counter.
@@ -164,6 +171,8 @@ pub(crate) enum LbrRegister {
     DebugExtnCtl,
     /// A register of a record, by the number of the record.
     Record(LbrField, usize),
+    /// A register of the last event record.
+    LastEvent(LbrField),
 }
 
 /// The registers of a record.
@@ -172,6 +181,10 @@ pub(crate) enum LbrField {
     From,
     To,
     Info,
+}
+
+impl LbrField {
+    pub(crate) const ALL: [LbrField; 3] = [LbrField::From, LbrField::To, LbrField::Info];
 }
 
 /// The value of an event select (EVENTSEL) or of a PERF_CTL.

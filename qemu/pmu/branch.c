@@ -4,8 +4,8 @@
  *
  * Blocks keep the branches that they take in branches[], or call a helper that
  * does.  Interrupts and exceptions are told by seg_helper.c.  The model has the
- * filters and the records.  It is told with the next report, and only of branches
- * that a register shows.  If records say what counters have counted, it is told
+ * filters and the records.  It is told with the next report or interrupt, and only
+ * of branches that a register shows.  If records say what counters have counted, it is told
  * of each branch at once.
  *
  * A branch is the last instruction of its block.  left[] is therefore exact
@@ -282,6 +282,11 @@ void x86_pmu_begin_interrupt(CPUX86State *env)
 void x86_pmu_end_interrupt(CPUX86State *env, int intno, bool is_int)
 {
     if (intno != EXCP01_DB) {
+        if (env->pmu.branch_filter[0] | env->pmu.branch_filter[1]) {
+            /* The last event record has the youngest branch before this one. */
+            x86_pmu_tell_branches(env);
+            pmu_interrupt(env->pmu.model);
+        }
         record(env, env->pmu.branch_from, env->segs[R_CS].base + env->eip,
                PMU_BRANCH_OTHER, env->pmu.interrupted_mode, is_int);
     } else if (env->pmu.model && pmu_has_lbrs(env->pmu.model)) {

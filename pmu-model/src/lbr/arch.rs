@@ -19,7 +19,7 @@ use crate::{
     fields::DebugCtl,
     msr::{
         LbrField, LbrRegister, IA32_LBR_0_FROM_IP, IA32_LBR_0_INFO, IA32_LBR_0_TO_IP, IA32_LBR_CTL,
-        IA32_LBR_DEPTH, LBR_FMT_NONE,
+        IA32_LBR_DEPTH, IA32_LER_INFO, LBR_FMT_NONE,
     },
 };
 
@@ -45,6 +45,8 @@ const CYC_CNT_VALID: u64 = 1 << 60;
 const MISPRED: u64 = 1 << 63;
 /// The bits of INFO that exist on all processors: those above, CYC_CNT, TSX_ABORT and IN_TSX.
 const INFO: u64 = 0xffff | (0xff << BR_TYPE_SHIFT);
+/// The bits of IA32_LER_INFO: BR_TYPE, TSX_ABORT, IN_TSX and MISPRED (SDM vol. 4, "Architectural MSRs").
+const LER_INFO: u64 = (0xf << BR_TYPE_SHIFT) | (0b111 << 61);
 /// PMC0_CNT, the first of the counts that are logged, begins here.
 const COUNTS_SHIFT: u32 = 32;
 
@@ -154,7 +156,8 @@ impl Kind for ArchLbrs {
         match msr {
             IA32_LBR_CTL => Some(LbrRegister::Select),
             IA32_LBR_DEPTH => Some(LbrRegister::Depth),
-            _ => super::record_register(&fields, msr, used),
+            IA32_LER_INFO => Some(LbrRegister::LastEvent(LbrField::Info)),
+            _ => super::intel_register(&fields, msr, used),
         }
     }
 
@@ -162,7 +165,8 @@ impl Kind for ArchLbrs {
         match register {
             LbrRegister::Select => LbrCtl::ALL,
             LbrRegister::Record(LbrField::Info, _) => self.info(),
-            LbrRegister::Depth | LbrRegister::Record(..) => u64::MAX,
+            LbrRegister::LastEvent(LbrField::Info) => LER_INFO,
+            LbrRegister::Depth | LbrRegister::Record(..) | LbrRegister::LastEvent(_) => u64::MAX,
             LbrRegister::Tos | LbrRegister::DebugExtnCtl => 0,
         }
     }

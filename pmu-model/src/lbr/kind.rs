@@ -6,7 +6,7 @@ use super::{Branch, Controls, Record};
 use crate::{
     event::Mode,
     fields::DebugCtl,
-    msr::{LbrField, LbrRegister},
+    msr::{LbrField, LbrRegister, IA32_LER_FROM_IP, IA32_LER_TO_IP},
 };
 
 /// A branch that is recorded.
@@ -95,15 +95,20 @@ pub(crate) trait Kind {
     fn record(&self, select: u64, taken: &Taken<'_>) -> Record;
 }
 
-/// The register of a record at an address, if so many records are in use, and registers of each field are in
-/// a row.
-pub(super) fn record_register(
+/// A register that all LBRs of Intel have: one of a record, if so many are in use and the registers of each
+/// field are in a row, or FROM or TO of the last event record.
+pub(super) fn intel_register(
     fields: &[(LbrField, u32)],
     msr: u32,
     used: u8,
 ) -> Option<LbrRegister> {
-    fields.iter().find_map(|&(field, first)| {
+    let of_record = |&(field, first)| {
         let index = msr.checked_sub(first)? as usize;
         (index < used.into()).then_some(LbrRegister::Record(field, index))
-    })
+    };
+    match msr {
+        IA32_LER_FROM_IP => Some(LbrRegister::LastEvent(LbrField::From)),
+        IA32_LER_TO_IP => Some(LbrRegister::LastEvent(LbrField::To)),
+        _ => fields.iter().find_map(of_record),
+    }
 }

@@ -152,7 +152,7 @@ impl Kind for LegacyLbrs {
         match msr {
             MSR_LASTBRANCH_TOS => Some(LbrRegister::Tos),
             MSR_LBR_SELECT if self.select != LbrSelect::None => Some(LbrRegister::Select),
-            _ => super::record_register(fields, msr, used),
+            _ => super::intel_register(fields, msr, used),
         }
     }
 
@@ -163,13 +163,17 @@ impl Kind for LegacyLbrs {
             (LbrRegister::Tos, ..) => u64::from(self.depth) - 1,
             (LbrRegister::Record(LbrField::Info, _), _, LbrFormat::Info) => MISPRED | TSX | CYCLES,
             (LbrRegister::Record(LbrField::Info, _), _, LbrFormat::Info2) => MISPRED | CYCLES,
-            (LbrRegister::Record(LbrField::From | LbrField::To, _), ..) => u64::MAX,
+            (LbrRegister::Record(LbrField::From | LbrField::To, _), ..)
+            | (LbrRegister::LastEvent(LbrField::From | LbrField::To), ..) => u64::MAX,
             _ => 0,
         }
     }
 
     fn accepts(&self, register: LbrRegister, value: u64) -> bool {
-        let is_from = matches!(register, LbrRegister::Record(LbrField::From, _));
+        let is_from = matches!(
+            register,
+            LbrRegister::Record(LbrField::From, _) | LbrRegister::LastEvent(LbrField::From)
+        );
         let sign = value & SIGN_OF_FLAGS_2;
         !is_from || self.format != LbrFormat::EipFlags2 || sign == 0 || sign == SIGN_OF_FLAGS_2
     }

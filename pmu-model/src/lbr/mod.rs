@@ -23,6 +23,11 @@
 //!
 //! A filter of CPLs looks at the CPL after the branch. A return that the filters do not let through removes
 //! nothing in call-stack mode.
+//!
+//! Intel's LBRs have a last event record (LER). Each interrupt and each exception but a debug exception copies
+//! the youngest record to it, before it is recorded itself. The LER depends on what enables and filters the
+//! LBRs (SDM vol. 3B, "Last Branch Records"). The manual does not say whether a filter of the event itself
+//! matters. Here it does not.
 
 mod amd;
 mod arch;
@@ -44,7 +49,7 @@ use crate::{
     event::Mode,
     msr::{LbrField, LbrRegister},
 };
-use kind::{record_register, Taken};
+use kind::{intel_register, Taken};
 use log::Log;
 use ring::{Record, Ring, MAX_DEPTH};
 
@@ -88,7 +93,8 @@ impl Lbrs {
     }
 }
 
-/// Whether an address belongs to the LBRs of some processor. One that has no register there raises #GP.
+/// Whether an address belongs to the LBRs of some processor. One that has no register there raises #GP. The
+/// last event record is left out: processors without LBRs have other registers at its addresses.
 pub(crate) fn is_lbr_address(msr: u32) -> bool {
     /// All registers that there are, together.
     const ALL: [Lbrs; 4] = {
@@ -118,7 +124,8 @@ pub(crate) fn is_lbr_address(msr: u32) -> bool {
         ]
     };
     ALL.iter()
-        .any(|it| it.kind().register(msr, it.depth()).is_some())
+        .filter_map(|it| it.kind().register(msr, it.depth()))
+        .any(|register| !matches!(register, LbrRegister::LastEvent(_)))
 }
 
 /// The registers that say what is recorded, but for DEBUGCTL.
@@ -137,6 +144,8 @@ pub(crate) struct Controls {
 pub(crate) struct LbrState {
     pub(crate) controls: Controls,
     ring: Ring,
+    /// The youngest record before the last interrupt or exception.
+    last_event: Record,
     /// The core cycles at the last record, in both modes, since reset. `None` if there has been no record
     /// since recording was enabled.
     last: Option<u128>,
@@ -175,6 +184,7 @@ impl LbrState {
             LbrRegister::Depth => self.ring.depth().into(),
             LbrRegister::Tos => self.ring.newest().into(),
             LbrRegister::Record(field, i) => self.ring.record(self.place(kind, i)).field(field),
+            LbrRegister::LastEvent(field) => self.last_event.field(field),
         }
     }
 
@@ -191,6 +201,7 @@ impl LbrState {
                     record.set_field(field, value);
                 }
             }
+            LbrRegister::LastEvent(field) => self.last_event.set_field(field, value),
         }
     }
 
@@ -206,6 +217,16 @@ impl LbrState {
     pub(crate) fn stopped(&mut self) {
         self.last = None;
         self.log = Log::default();
+    }
+
+    /// An interrupt or an exception is delivered while branches are recorded.
+    pub(crate) fn event(&mut self, kind: &dyn Kind) {
+        let youngest = self.ring.record(self.ring.newest().into());
+        for field in LbrField::ALL {
+            let exists = kind.writable_bits(LbrRegister::LastEvent(field));
+            self.last_event
+                .set_field(field, youngest.field(field) & exists);
+        }
     }
 
     /// While branches are recorded, the logged counters have gained so much.
@@ -263,15 +284,16 @@ impl LbrState {
             select,
             debug_extn_ctl,
         } = self.controls;
-        let is_record = |record: &Record| {
-            [LbrField::From, LbrField::To, LbrField::Info]
-                .into_iter()
-                .all(|field| can_be(LbrRegister::Record(field, 0), record.field(field)))
+        let has_fields = |record: &Record, register: fn(LbrField) -> LbrRegister| {
+            let mut fields = LbrField::ALL.into_iter();
+            fields.all(|field| can_be(register(field), record.field(field)))
         };
+        let is_record = |record: &Record| has_fields(record, |it| LbrRegister::Record(it, 0));
         kind.can_be_used(self.ring.depth())
             && can_be(LbrRegister::Select, select)
             && can_be(LbrRegister::DebugExtnCtl, debug_extn_ctl)
             && self.ring.is_possible(is_record)
+            && has_fields(&self.last_event, LbrRegister::LastEvent)
             && self.last.is_none_or(|last| last <= cycles)
             && self.log.is_possible()
     }

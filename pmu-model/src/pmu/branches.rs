@@ -37,7 +37,7 @@ impl Pmu {
     }
 
     /// How many of the last branches matter that [`Pmu::branch_filter`] lets through: of those between two
-    /// reports, [`Pmu::branch`] need not be told of earlier ones, but [`Pmu::skip_branches`] of their number.
+    /// reports or interrupts, [`Pmu::branch`] need not be told of earlier ones, but [`Pmu::skip_branches`] of their number.
     /// `None` in call-stack mode.
     pub fn last_branches(&self) -> Option<usize> {
         // The cycles of the oldest record are those since the one before.
@@ -155,6 +155,17 @@ impl Pmu {
         now
     }
 
+    /// An interrupt is delivered, or an exception that is no debug exception. The branches before it must have
+    /// been told as they are before a report, and the branch to its handler must not. It need not be told while
+    /// [`Pmu::branch_filter`] is 0 in both modes.
+    pub fn interrupt(&mut self) {
+        if let Some(lbrs) = self.config.lbrs {
+            if self.records_branches() {
+                self.state.lbrs.event(lbrs.kind());
+            }
+        }
+    }
+
     /// A debug exception is delivered, which stops the recording of branches. All instructions that have
     /// retired must have been reported by [`Pmu::retire`].
     pub fn debug_exception(&mut self) {
@@ -199,15 +210,15 @@ impl Pmu {
         let Some(lbrs) = self.config.lbrs else {
             return Vec::new();
         };
-        let fields = [LbrField::From, LbrField::To, LbrField::Info];
         let records = (0..self.state.lbrs.depth().into())
-            .flat_map(|i| fields.map(|field| LbrRegister::Record(field, i)));
+            .flat_map(|i| LbrField::ALL.map(|field| LbrRegister::Record(field, i)));
+        let last_event = LbrField::ALL.map(LbrRegister::LastEvent);
         let controls = [
             LbrRegister::Select,
             LbrRegister::Tos,
             LbrRegister::DebugExtnCtl,
         ];
-        let all = controls.into_iter().chain(records);
+        let all = controls.into_iter().chain(records).chain(last_event);
         let existing = all.filter(|&it| lbrs.kind().writable_bits(it) != 0);
         existing.map(Register::Lbr).collect()
     }

@@ -218,6 +218,32 @@ fn a_debug_exception_stops_recording() {
     assert!(!pmu.counting());
 }
 
+/// The last event record has the branch before the interrupt, and the youngest record is the interrupt.
+#[test]
+fn an_interrupt_copies_the_youngest_record() {
+    let mut pmu = pmu(8);
+    pmu.wrmsr(IA32_LBR_CTL, EN | USR | OS | ANY).unwrap();
+    pmu.branch(&branch(BranchKind::RelativeJump, 1, 2));
+    pmu.branch(&branch(BranchKind::Return, 3, 4));
+    pmu.interrupt();
+    pmu.branch(&branch(BranchKind::Other, 5, 6));
+    let last_event = [IA32_LER_FROM_IP, IA32_LER_TO_IP, IA32_LER_INFO];
+    let read = |pmu: &Pmu| last_event.map(|msr| pmu.rdmsr(msr).unwrap());
+    // BR_TYPE is that of a return. There are no cycles.
+    assert_eq!(read(&pmu), [3, 4, 5 << 56]);
+    assert_eq!(sources(&pmu), [5, 3, 1]);
+    pmu.wrmsr(IA32_LBR_DEPTH, 8).unwrap();
+    pmu.debug_exception();
+    assert_eq!(read(&pmu), [3, 4, 5 << 56]);
+    // It is not updated while nothing is recorded.
+    pmu.interrupt();
+    assert_eq!(read(&pmu), [3, 4, 5 << 56]);
+    for bit in (0..56).chain([60]) {
+        let gp = Err(MsrError::GeneralProtection);
+        assert_eq!(pmu.wrmsr(IA32_LER_INFO, 1 << bit), gp, "{bit}");
+    }
+}
+
 /// QEMU reports it for the other kinds.
 #[test]
 fn a_call_of_the_next_instruction_is_not_recorded() {

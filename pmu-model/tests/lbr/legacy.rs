@@ -98,12 +98,14 @@ fn other_registers_raise_gp() {
             assert_eq!(pmu.rdmsr(msr).map(drop), expected, "{msr:#x}");
             assert_eq!(pmu.wrmsr(msr, 0), expected, "{msr:#x}");
         }
-        // LER is not modelled.
-        assert_eq!(pmu.rdmsr(0x1dd), Err(MsrError::NotPmu));
+        // The last event record has no INFO.
+        assert_eq!(pmu.rdmsr(0x1de), Ok(0));
+        assert_eq!(pmu.rdmsr(0x1e0), Err(MsrError::NotPmu));
     }
     // A processor that is known, without LBRs, and one that is not.
     let yonah = Pmu::new(intel(0x0e)).unwrap();
     assert_eq!(yonah.rdmsr(TOS).map(drop), GP);
+    assert_eq!(yonah.rdmsr(0x1dd), Err(MsrError::NotPmu));
     let any = Pmu::new(Config::new(Vendor::Intel, 4).unwrap()).unwrap();
     assert_eq!(any.rdmsr(TOS), Err(MsrError::NotPmu));
 }

@@ -182,12 +182,22 @@ impl Machine {
         }
     }
 
-    /// All registers of the records that are in use, by address, and TOS.
-    pub fn read(&self, pmu: &Pmu, used: usize) -> (Vec<Vec<u64>>, Option<u64>) {
+    /// The addresses of the last event record.
+    pub fn last_event(&self) -> &'static [u32] {
+        match self.kind {
+            Kind::Arch => &[0x1dd, 0x1de, 0x1e0],
+            Kind::Legacy(_) => &[0x1dd, 0x1de],
+            Kind::Amd => &[],
+        }
+    }
+
+    /// All registers of the records that are in use, by address, those of the last event record, and TOS.
+    pub fn read(&self, pmu: &Pmu, used: usize) -> (Vec<Vec<u64>>, Vec<u64>, Option<u64>) {
         let read = |msr| pmu.rdmsr(msr).unwrap();
         let records = (0..used).map(|i| self.addresses(i).into_iter().map(read).collect());
         let tos = matches!(self.kind, Kind::Legacy(_)).then(|| read(0x1c9));
-        (records.collect(), tos)
+        let last_event = self.last_event().iter().copied().map(read);
+        (records.collect(), last_event.collect(), tos)
     }
 }
 
@@ -213,6 +223,8 @@ pub enum Step {
     Enable(bool),
     /// A debug exception.
     Debug,
+    /// An interrupt.
+    Interrupt,
     Freeze(bool),
     Depth(u8),
     Tos(u8),
@@ -251,6 +263,7 @@ impl Step {
             Step::Select(value) => machine.write_select(pmu, value),
             Step::Enable(enabled) => machine.enable(pmu, enabled),
             Step::Debug => pmu.debug_exception(),
+            Step::Interrupt => pmu.interrupt(),
             Step::Freeze(frozen) => {
                 if let Some([set, clear]) = machine.freeze() {
                     let msr = if frozen { set } else { clear };
@@ -292,6 +305,8 @@ pub struct Reference {
     frozen: bool,
     /// FROM, TO and INFO, the youngest first. An empty one is 0.
     records: Vec<[u64; 3]>,
+    /// FROM, TO and INFO of the last event record.
+    last_event: [u64; 3],
     tos: usize,
     /// Instructions and branches of each mode.
     totals: [[u64; 2]; 2],
@@ -307,6 +322,7 @@ impl Reference {
             enabled: false,
             frozen: false,
             records: vec![[0; 3]; machine.depth()],
+            last_event: [0; 3],
             tos: 0,
             totals: [[0; 2]; 2],
             last: None,
@@ -319,7 +335,7 @@ impl Reference {
     }
 
     /// What [`Machine::read`] reads.
-    pub fn read(&self) -> (Vec<Vec<u64>>, Option<u64>) {
+    pub fn read(&self) -> (Vec<Vec<u64>>, Vec<u64>, Option<u64>) {
         let age = |i| match self.machine.kind {
             Kind::Legacy(_) => (self.tos + self.used() - i) % self.used(),
             _ => i,
@@ -327,7 +343,8 @@ impl Reference {
         let fields = self.machine.addresses(0).len();
         let records = (0..self.used()).map(|i| self.records[age(i)][..fields].to_vec());
         let tos = matches!(self.machine.kind, Kind::Legacy(_)).then_some(self.tos as u64);
-        (records.collect(), tos)
+        let last_event = self.last_event[..self.machine.last_event().len()].to_vec();
+        (records.collect(), last_event, tos)
     }
 
     fn cycles(&self) -> u64 {
@@ -431,6 +448,15 @@ impl Reference {
             Step::Enable(false) | Step::Debug => {
                 self.enabled = false;
                 self.last = None;
+            }
+            Step::Interrupt => {
+                let modes = [Mode::User, Mode::Kernel];
+                let is_recorded = |kind| modes.iter().any(|&mode| self.records(kind, mode));
+                if (0..KINDS.len()).any(is_recorded) {
+                    let [from, to, info] = self.records[0];
+                    // Neither the cycles nor their flag.
+                    self.last_event = [from, to, info & 0xef00_0000_0000_0000];
+                }
             }
             Step::Freeze(frozen) => self.frozen = frozen && self.machine.freeze().is_some(),
             Step::Depth(depth) => {

@@ -45,6 +45,7 @@ fn step(machine: &Machine) -> impl Strategy<Value = Step> {
         1 => (0..depth as u8).prop_map(Step::Tos),
         1 => (0..depth, 0..3usize, 0..0x1_0000_u64)
             .prop_map(|(i, field, value)| Step::Write(i, field, value)),
+        2 => Just(Step::Interrupt),
         1 => Just(Step::Restore),
         1 => prop_oneof![1 => Just(Step::Debug), 3 => Just(Step::Enable(true))],
     ]

@@ -169,8 +169,14 @@ proptest! {
                 mode.branches += 1;
                 Branch { modes, retired, ..branch(KINDS[kind].0, from, from + 1) }
             }).collect();
-            branches.iter().for_each(|it| all.branch(it));
-            tell_what_matters(&mut later, &branches);
+            // An interrupt comes in the middle.
+            let (before, after) = branches.split_at(branches.len() / 2);
+            before.iter().for_each(|it| all.branch(it));
+            tell_what_matters(&mut later, before);
+            all.interrupt();
+            later.interrupt();
+            after.iter().for_each(|it| all.branch(it));
+            tell_what_matters(&mut later, after);
             for pmu in [&mut all, &mut later] {
                 pmu.retire(&retired);
             }

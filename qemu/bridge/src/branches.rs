@@ -85,7 +85,7 @@ pub extern "C" fn pmu_logs_events(pmu: &PmuBridge) -> bool {
 }
 
 /// How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
-/// pmu_retire(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
+/// pmu_retire() or pmu_interrupt(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
 /// most PMU_LAST_BRANCHES, or 0 if a return removes the record of its call. It may change as the filter may.
 #[no_mangle]
 pub extern "C" fn pmu_last_branches(pmu: &PmuBridge) -> u32 {
@@ -155,6 +155,14 @@ pub extern "C" fn pmu_branch_was_recorded(
         branches: branches[mode as usize],
         ..Retired::default()
     }));
+}
+
+/// An interrupt is delivered, or an exception that is no debug exception. Tell of the branches before it as
+/// before pmu_retire(), and of the branch to its handler after it. It need not be told while
+/// pmu_branch_filter() is 0 in both modes.
+#[no_mangle]
+pub extern "C" fn pmu_interrupt(pmu: &mut PmuBridge) {
+    pmu.0.interrupt();
 }
 
 /// A debug exception is delivered, which stops the recording of branches. Call pmu_retire() before.

@@ -14,12 +14,14 @@ mod call_stacks;
 mod children;
 mod generated;
 mod hardware;
+mod last_event;
 mod logging;
 mod random;
 
 use self::call_stacks::call_stacks;
 use self::children::call_chains_of_children;
 use self::hardware::{request, Hardware, Selects};
+use self::last_event::last_event_record;
 use self::logging::{logged_counts, not_logged};
 use self::random::random_programs;
 use super::expect;
@@ -43,6 +45,7 @@ pub const TESTS: &[Test] = tests![
     call_chains_of_children,
     logged_counts,
     not_logged,
+    last_event_record: [Intel, Root, Msrs],
     refused,
 ];
 
