@@ -418,7 +418,7 @@ bool pmu_logs_events(const struct PmuBridge *pmu);
 
 /**
  * How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
- * pmu_retire(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
+ * pmu_retire() or pmu_interrupt(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
  * most PMU_LAST_BRANCHES, or 0 if a return removes the record of its call. It may change as the filter may.
  */
 uint32_t pmu_last_branches(const struct PmuBridge *pmu);
@@ -467,6 +467,13 @@ void pmu_drop_records(struct PmuBridge *pmu,
 void pmu_branch_was_recorded(struct PmuBridge *pmu,
                              const uint64_t (*instructions)[2],
                              const uint64_t (*branches)[2]);
+
+/**
+ * An interrupt is delivered, or an exception that is no debug exception. Tell of the branches before it as
+ * before pmu_retire(), and of the branch to its handler after it. It need not be told while
+ * pmu_branch_filter() is 0 in both modes.
+ */
+void pmu_interrupt(struct PmuBridge *pmu);
 
 /**
  * A debug exception is delivered, which stops the recording of branches. Call pmu_retire() before.

@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The perf tool: runs it and parses its output.
+//! The perf tool: runs it and parses its output. And where other programs are.
 
+use std::env;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{bail, ensure, Context, Result};
 
 use crate::waiting;
+
+/// The directory with the programs of the kernel's source that xtask has built for this suite.
+pub fn kernel_programs() -> Result<PathBuf> {
+    const VARIABLE: &str = "RUST_PERF_KERNEL_PROGRAMS";
+    let directory = env::var_os(VARIABLE).with_context(|| format!("{VARIABLE} is not set"))?;
+    Ok(directory.into())
+}
 
 /// A perf command line.
 pub struct Perf(Command);

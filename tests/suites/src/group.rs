@@ -93,6 +93,9 @@ macro_rules! with_test_groups {
             KernelSelftests = kernel_selftests::TESTS, No(ICOUNT);
             /// Needs what `KernelSelftests` does, and branch records.
             KernelSelftestsBranches = kernel_selftests::BRANCHES, No(ICOUNT);
+            /// Needs branch records beside the in-tree driver, a CPU that does not say that it is virtual,
+            /// and the kernel's selftests.
+            KernelSelftestsSnapshot = kernel_selftests::SNAPSHOT, No(MACHINE);
             /// Needs `SystemEvent::Kexec`.
             Kexec = kexec::TESTS, No(SYSTEM);
             /// Needs a machine with the PMU that QEMU gives its signature.

@@ -8,7 +8,7 @@ use crate::group::TestGroup;
 use crate::machine::{self, Machine};
 use pmu_model::{Defect, Fault};
 
-pub use guest::{OtherKernel, SystemEvent, TestModule, Timing};
+pub use guest::{KernelPrograms, OtherKernel, SystemEvent, TestModule, Timing};
 
 /// A guest, and the tests that run in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -213,9 +213,20 @@ impl Suite {
         }
     }
 
-    /// Whether its tests run the kernel's selftests.
-    pub fn has_selftests(&self) -> bool {
-        self.has(&[TestGroup::KernelSelftests]) || self.has(&[TestGroup::KernelSelftestsBranches])
+    /// The programs of the kernel's source that its tests run.
+    pub fn kernel_programs(&self) -> Option<KernelPrograms> {
+        let selftests = [
+            TestGroup::KernelSelftests,
+            TestGroup::KernelSelftestsBranches,
+            TestGroup::KernelSelftestsSnapshot,
+        ];
+        if selftests.iter().any(|&group| self.has(&[group])) {
+            Some(KernelPrograms::Selftests)
+        } else if self.has(&[TestGroup::PerfTestBranches]) {
+            Some(KernelPrograms::Perf)
+        } else {
+            None
+        }
     }
 
     /// Whether its tests run BOLT.
@@ -228,7 +239,10 @@ impl Suite {
         let fault = self.fault.map(|fault| format!("pmu-fault={fault}"));
         let counts_accesses = self.has(&[TestGroup::Accesses]) || self.has(&[TestGroup::Svm]);
         let accesses = counts_accesses.then(|| "pmu-count-accesses=on".to_owned());
-        let properties = [Some(self.machine.properties()), fault, accesses];
+        // One of the selftests skips itself in a virtual machine.
+        let bare = self.has(&[TestGroup::KernelSelftestsSnapshot]);
+        let bare = bare.then(|| "hypervisor=off".to_owned());
+        let properties = [Some(self.machine.properties()), fault, accesses, bare];
         join(&properties.map(Option::unwrap_or_default), ",")
     }
 

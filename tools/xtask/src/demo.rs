@@ -137,7 +137,7 @@ pub fn demo(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Resul
         module: Some(&module),
         example: None,
         test_module: None,
-        selftests: None,
+        kernel_programs: None,
         bolt: bolt.as_deref(),
         command: Some(demo.script),
         suite: None,

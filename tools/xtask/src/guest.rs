@@ -84,8 +84,8 @@ pub struct Guest<'a> {
     pub example: Option<&'a Path>,
     /// A module that is for tests alone, which load it.
     pub test_module: Option<&'a Path>,
-    /// The directory with the kernel's selftests.
-    pub selftests: Option<&'a Path>,
+    /// A directory with programs of the kernel's source.
+    pub kernel_programs: Option<&'a Path>,
     /// The directory with BOLT, to have its programs in PATH.
     pub bolt: Option<&'a Path>,
     /// The command, for sh; the guest is interactive without one.

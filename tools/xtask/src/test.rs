@@ -28,10 +28,10 @@ use crate::guest::{self, Parts};
 use crate::guest_tests;
 use crate::host;
 use crate::kernel::{self, Kernel};
+use crate::kernel_programs;
 use crate::module;
 use crate::qemu::{Choice, Qemu};
 use crate::select::Request;
-use crate::selftests;
 use reporter::Reporter;
 use runner::Runner;
 
@@ -257,7 +257,7 @@ fn run_on(
     let mut on_debian_qemu = None;
     let mut examples = HashMap::new();
     let mut test_modules = HashMap::new();
-    let mut selftests = None;
+    let mut kernel_programs = HashMap::new();
     let mut bolt = None;
     for selected in &selected {
         if let Some(name) = selected.suite.example {
@@ -268,8 +268,10 @@ fn run_on(
                 entry.insert(module::of_tests(ctx, &parts.kernel, it)?);
             }
         }
-        if selected.suite.has_selftests() && selftests.is_none() {
-            selftests = Some(selftests::build(ctx, &parts.kernel)?);
+        if let Some(it) = selected.suite.kernel_programs() {
+            if let Entry::Vacant(entry) = kernel_programs.entry(it) {
+                entry.insert(kernel_programs::build(ctx, &parts.kernel, it)?);
+            }
         }
         if selected.suite.has_bolt() && bolt.is_none() {
             bolt = Some(bolt::get(ctx)?);
@@ -289,7 +291,7 @@ fn run_on(
         on_debian_qemu: on_debian_qemu.as_ref(),
         examples: &examples,
         test_modules: &test_modules,
-        selftests: selftests.as_deref(),
+        kernel_programs: &kernel_programs,
         bolt: bolt.as_deref(),
         program: &program,
         module: &module,

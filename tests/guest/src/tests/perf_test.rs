@@ -5,9 +5,11 @@
 mod entries;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::iter;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -18,9 +20,9 @@ use super::compare::case::Mount;
 use crate::ctx::{Ctx, Test};
 use crate::setting::SampleRate;
 use crate::tests;
-use crate::tool::Perf;
+use crate::tool::{self, Perf};
 use crate::waiting::{self, Waiting};
-use entries::{BY_CHANCE, FAILING, LEFT_OUT, OF_BRANCHES, SKIPPED};
+use entries::{BY_CHANCE, FAILING, LEFT_OUT, OF_BRANCHES, SKIPPED, WITH_SYMBOLS};
 
 pub const TESTS: &[Test] = tests![
     all need [Root, PerfTool, ExactCounts];
@@ -31,6 +33,7 @@ pub const TESTS: &[Test] = tests![
 pub const BRANCHES: &[Test] = tests![
     all need [Root, PerfTool, ExactCounts];
     entries_of_branches,
+    entries_with_symbols,
 ];
 
 /// What perf says of an entry.
@@ -193,30 +196,44 @@ fn wrong(
 
 /// Each entry of `perf test` passes, or fails or is skipped as the lists say.
 fn all_entries(_: &Ctx) -> Result<()> {
-    run(|name| !is_in(LEFT_OUT, name), expected)
+    run(None, |name| !is_in(LEFT_OUT, name), expected)
 }
 
-/// The outcome that is right for an entry about branch records.
-fn expected_of_branches(name: &str) -> Option<Outcome> {
-    let mut entries = OF_BRANCHES.iter();
-    let (_, outcome) = entries.find(|(it, _)| *it == name)?;
-    Some(*outcome)
-}
-
-/// Each entry about branch records passes, or is skipped as the list says.
+/// The entry about branch records that needs no symbols passes.
 fn entries_of_branches(_: &Ctx) -> Result<()> {
-    // perf would take 4,000 samples a second. perf record LBR tests has it record nineteen times and print
-    // each recording twice, with all records: on the emulated CPU each takes several seconds.
+    // perf would take 4,000 samples a second. The entry has it record nineteen times and print each recording
+    // twice, with all records: on the emulated CPU each takes several seconds.
     let _rate = SampleRate::fixed(1_000)?;
-    let is_wanted = |name: &str| expected_of_branches(name).is_some();
-    run(is_wanted, |name| {
-        expected_of_branches(name).unwrap_or(Outcome::Ok)
-    })
+    run(None, |name| name == OF_BRANCHES, |_| Outcome::Ok)
 }
 
-/// Runs the entries that are wanted. Each must have the expected outcome.
-fn run(is_wanted: impl Fn(&str) -> bool, expected: impl Fn(&str) -> Outcome) -> Result<()> {
-    let list = Perf::new("test").args(["list"]).run()?;
+/// The entries that look for functions of perf pass. They need a perf that has symbols.
+fn entries_with_symbols(_: &Ctx) -> Result<()> {
+    let _rate = SampleRate::fixed(1_000)?;
+    let programs = tool::kernel_programs()?;
+    let is_wanted = |name: &str| WITH_SYMBOLS.contains(&name);
+    run(Some(&programs), is_wanted, |_| Outcome::Ok)
+}
+
+/// Runs the entries that are wanted, by perf in a directory or by Debian's. Each must have the expected
+/// outcome.
+fn run(
+    directory: Option<&Path>,
+    is_wanted: impl Fn(&str) -> bool,
+    expected: impl Fn(&str) -> Outcome,
+) -> Result<()> {
+    let mut path = env::var("PATH")?;
+    if let Some(directory) = directory {
+        path = format!("{}:{path}", directory.display());
+    }
+    // Debian's perf has its tests there.
+    let environment = [
+        ("PATH", path.as_str()),
+        ("PERF_EXEC_PATH", "/usr/lib/perf-core"),
+    ];
+    let mut list = Perf::new("test").args(["list"]);
+    list.command().envs(environment);
+    let list = list.run()?;
     let list = String::from_utf8([list.stdout, list.stderr].concat())?;
     let mut entries = entries(&list);
     entries.retain(|_, name| is_wanted(name));
@@ -228,6 +245,7 @@ fn run(is_wanted: impl Fn(&str) -> bool, expected: impl Fn(&str) -> Outcome) -> 
     perf.current_dir(dir.path())
         .env("LC_ALL", "C")
         .env("PAGER", "cat")
+        .envs(environment)
         .args(["-c", "exec perf test --sequential -v \"$@\" 2>&1", "sh"])
         .args(entries.keys().map(u32::to_string))
         .stdin(Stdio::null())

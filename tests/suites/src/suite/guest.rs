@@ -60,6 +60,15 @@ pub enum OtherKernel {
     Checking,
 }
 
+/// Programs of the kernel's source that tests run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KernelPrograms {
+    /// The selftests of perf events.
+    Selftests,
+    /// perf with its symbols.
+    Perf,
+}
+
 /// A kernel module in C that is for tests alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TestModule {

@@ -46,6 +46,9 @@ pub const SUITES: &[Suite] = &[
         .on(machine::SAPPHIRE_RAPIDS)
         .primary()
         .timing(Timing::Icount),
+    Suite::new("kernel-selftests-snapshot", &[&[KernelSelftestsSnapshot]])
+        .on(machine::SAPPHIRE_RAPIDS)
+        .timing(Timing::Icount),
     Suite::new("metrics-skylake-server", METRICS)
         .on(machine::SKYLAKE_SERVER_DEFAULT)
         .cpus(1)

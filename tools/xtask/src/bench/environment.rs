@@ -75,7 +75,7 @@ fn cpu_seconds(ctx: &Context, parts: &Parts, append: &str, command: &str) -> Res
         module: None,
         example: None,
         test_module: None,
-        selftests: None,
+        kernel_programs: None,
         bolt: None,
         command: Some(command),
         suite: None,

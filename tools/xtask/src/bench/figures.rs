@@ -220,7 +220,7 @@ impl Built {
             module: Some(&self.module),
             example: None,
             test_module: None,
-            selftests: None,
+            kernel_programs: None,
             bolt: None,
             command: Some(command),
             suite: Some(suite),

@@ -44,7 +44,7 @@ impl Counting<'_> {
             module: self.module,
             example: None,
             test_module: None,
-            selftests: None,
+            kernel_programs: None,
             bolt: None,
             command: Some(&command),
             suite: suites::find(SUITE),

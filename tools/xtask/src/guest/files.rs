@@ -53,14 +53,14 @@ impl Guest<'_> {
             copy(module, &run.join("test.ko"))?;
             set("RUST_PERF_TEST_KO", "/run/xtask/test.ko");
         }
-        if let Some(selftests) = self.selftests {
-            let directory = run.join("selftests");
+        if let Some(programs) = self.kernel_programs {
+            let directory = run.join("kernel-programs");
             fs::create_dir(&directory)?;
-            for file in fs::read_dir(selftests)? {
+            for file in fs::read_dir(programs)? {
                 let file = file?;
                 copy(&file.path(), &directory.join(file.file_name()))?;
             }
-            set("RUST_PERF_SELFTESTS", "/run/xtask/selftests");
+            set("RUST_PERF_KERNEL_PROGRAMS", "/run/xtask/kernel-programs");
         }
         match self.command {
             Some(command) => fs::write(run.join("command"), command)?,

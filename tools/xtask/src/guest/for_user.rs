@@ -15,10 +15,10 @@ use crate::bolt;
 use crate::context::Context;
 use crate::guest_tests;
 use crate::kernel;
+use crate::kernel_programs;
 use crate::module;
 use crate::qemu::Qemu;
 use crate::select;
-use crate::selftests;
 
 /// The exit status of a guest that timed out, as of timeout(1).
 const TIMED_OUT: u8 = 124;
@@ -96,9 +96,9 @@ fn user_guest(
     let test_module = suite.and_then(|suite| suite.test_module());
     let test_module = test_module.map(|it| module::of_tests(ctx, &parts.kernel, it));
     let test_module = test_module.transpose()?;
-    let selftests = suite.filter(|suite| suite.has_selftests());
-    let selftests = selftests.map(|_| selftests::build(ctx, &parts.kernel));
-    let selftests = selftests.transpose()?;
+    let kernel_programs = suite.and_then(|suite| suite.kernel_programs());
+    let kernel_programs = kernel_programs.map(|it| kernel_programs::build(ctx, &parts.kernel, it));
+    let kernel_programs = kernel_programs.transpose()?;
     let bolt = suite.filter(|suite| suite.has_bolt());
     let bolt = bolt.map(|_| bolt::get(ctx)).transpose()?;
     let tests = suite.map(|_| guest_tests::build(ctx)).transpose()?;
@@ -111,7 +111,7 @@ fn user_guest(
         module: module.as_deref(),
         example: example.as_deref(),
         test_module: test_module.as_deref(),
-        selftests: selftests.as_deref(),
+        kernel_programs: kernel_programs.as_deref(),
         bolt: bolt.as_deref(),
         command,
         suite,

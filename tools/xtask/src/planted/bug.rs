@@ -138,7 +138,7 @@ impl Test {
                 // without the bug, too.
                 ensure!(
                     suite.example.is_none()
-                        && !suite.has_selftests()
+                        && suite.kernel_programs().is_none()
                         && !suite.has_bolt()
                         && !suite.debian_qemu,
                     "suite {} needs more than rust_perf.ko",

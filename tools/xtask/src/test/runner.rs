@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{mpsc, Mutex};
 use std::thread;
 use std::time::Instant;
-use suites::{Suite, SystemEvent, TestModule};
+use suites::{KernelPrograms, Suite, SystemEvent, TestModule};
 
 use super::reporter::Reporter;
 use super::tally::Tally;
@@ -36,8 +36,8 @@ pub struct Runner<'a> {
     pub examples: &'a HashMap<&'static str, PathBuf>,
     /// The other modules that the tests of suites load.
     pub test_modules: &'a HashMap<TestModule, PathBuf>,
-    /// The kernel's selftests, if any suite needs them.
-    pub selftests: Option<&'a Path>,
+    /// The programs of the kernel's source that suites need.
+    pub kernel_programs: &'a HashMap<KernelPrograms, PathBuf>,
     /// The directory with BOLT, if any suite needs it.
     pub bolt: Option<&'a Path>,
     pub program: &'a Path,
@@ -75,7 +75,7 @@ pub fn tests_with(
         on_debian_qemu: None,
         examples: &HashMap::new(),
         test_modules: &test_modules,
-        selftests: None,
+        kernel_programs: &HashMap::new(),
         bolt: None,
         program,
         module,
@@ -185,7 +185,10 @@ impl Runner<'_> {
                 .test_module()
                 .and_then(|it| self.test_modules.get(&it))
                 .map(PathBuf::as_path),
-            selftests: self.selftests.filter(|_| suite.has_selftests()),
+            kernel_programs: suite
+                .kernel_programs()
+                .and_then(|it| self.kernel_programs.get(&it))
+                .map(PathBuf::as_path),
             bolt: self.bolt.filter(|_| suite.has_bolt()),
             command: Some(&command),
             suite: Some(suite),

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The entries of `perf test` that do not run or pass here, and why.
 
-use super::Outcome;
-
 /// Entries that do not run here, by their names, and why.
 pub const LEFT_OUT: &[(&str, &str)] = &[
     // The emulated CPU may be too slow for them.
@@ -15,13 +13,13 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("perf all metricgroups test", MINUTES),
     ("perf all metrics test", MINUTES),
     ("perf all PMU test", MINUTES),
-    // They would be skipped, which takes long.
+    // They would be skipped, which takes long. Another suite runs those with SYMBOLS.
     ("vmlinux symtab matches kallsyms", "needs the file vmlinux"),
     ("perf annotate basic tests", SYMBOLS),
     ("perf diff tests", SYMBOLS),
     ("perf inject --aslr test", SYMBOLS),
     ("perf pipe recording and injection test", SYMBOLS),
-    ("perf record tests", SYMBOLS),
+    ("perf record tests", SYMBOLS_AND_BPF),
     // The driver has no part in what they test, and all of them together take minutes.
     ("PMU JSON event tests", NO_EVENTS),
     ("dlfilter C API", NO_EVENTS),
@@ -100,6 +98,7 @@ const READS_MAPS: &str = "perf reads a list of mappings for at most 0.5 s";
 const RF: &str = "QEMU sets RF when an interrupt arrives, so that a breakpoint may be missed";
 const MINUTES: &str = "takes minutes";
 const SYMBOLS: &str = "Debian's perf has no symbols";
+const SYMBOLS_AND_BPF: &str = "Debian's perf has no symbols, and that with symbols no BPF programs";
 const NO_EVENTS: &str = "is not about hardware events";
 
 /// Entries that perf skips here, and why. A part of an entry is `entry: part`.
@@ -164,11 +163,16 @@ const LBR: &str = "the CPU has no LBR";
 const HYBRID: &str = "needs a hybrid CPU";
 const OTHER_CPU: &str = "needs another CPU";
 
-/// Entries about branch records. They run on a CPU that has some.
-pub const OF_BRANCHES: &[(&str, Outcome)] = &[
-    ("perf record LBR tests", Outcome::Ok),
-    // SYMBOLS: it looks for a function of perf.
-    ("Check branch stack sampling", Outcome::Skip),
+/// The entry about branch records that needs no symbols of perf. It runs on a CPU that has such records.
+pub const OF_BRANCHES: &str = "perf record LBR tests";
+
+/// Entries that look for functions of perf. They run on a CPU that has branch records, which one of them needs.
+pub const WITH_SYMBOLS: &[&str] = &[
+    "Check branch stack sampling",
+    "perf annotate basic tests",
+    "perf diff tests",
+    "perf inject --aslr test",
+    "perf pipe recording and injection test",
 ];
 
 /// Entries that fail here whichever driver there is, and why.

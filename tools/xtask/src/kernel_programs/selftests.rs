@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's own selftests of perf events, which the suite `kernel-selftests` runs. They are
-//! built from Debian's source of the guest's kernel, unchanged.
+//! The kernel's own selftests of perf events, which the suites `kernel-selftests` run.
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use super::copy;
 use crate::cache::{Entry, Key};
 use crate::context::Context;
 use crate::kernel::{self, Kernel};
@@ -58,8 +59,13 @@ const BPF: &[&str] = &[
     "test_task_work",
 ];
 
-/// The program that has these tests, and what it runs.
-const BPF_FILES: &[&str] = &["test_progs", "urandom_read", "liburandom_read.so"];
+/// The program that has these tests, what it runs, and the module that it loads.
+const BPF_FILES: &[&str] = &[
+    "test_progs",
+    "urandom_read",
+    "liburandom_read.so",
+    "bpf_testmod.ko",
+];
 
 /// What the build of the BPF selftests leaves out.
 const BPF_MAKE_ARGS: &[&str] = &[
@@ -83,7 +89,7 @@ fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
     Entry {
         name: "selftests",
         key: Key::new(ctx)
-            .recipe(0)
+            .recipe(1)
             .text(&kernel.source_package())
             .text(&kernel.release)
             .text(&kernel.version.to_string())
@@ -105,6 +111,7 @@ fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
 pub fn build(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
     // Its BTF has the types of the kernel.
     let vmlinux = kernel::image(ctx, kernel)?.vmlinux;
+    let kdir = kernel::kdir(ctx, kernel)?;
     let source = || source::get(ctx, kernel);
     entry(ctx, kernel).get_from(ctx, source, |step, dir, source| {
         let tree = tempfile::tempdir_in(dir)?;
@@ -113,7 +120,10 @@ pub fn build(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
         let selftests = tree.path().join(SELFTESTS);
         build_perf_events(step, &selftests.join("perf_events"), dir)?;
         match kernel.flavour {
-            None => build_bpf(step, &selftests.join("bpf"), &vmlinux, dir),
+            None => {
+                let kdir = with_vmlinux(&kdir, &vmlinux, &tree.path().join("kdir"))?;
+                build_bpf(step, &selftests.join("bpf"), &vmlinux, &kdir, dir)
+            }
             // Debug kernels have no BTF.
             Some(_) => Ok(()),
         }
@@ -125,12 +135,32 @@ fn build_perf_events(step: &Step, directory: &Path, into: &Path) -> Result<()> {
     copy(directory, PERF_EVENTS, into)
 }
 
-fn build_bpf(step: &Step, directory: &Path, vmlinux: &Path, into: &Path) -> Result<()> {
+/// A build tree that has vmlinux: the module has BTF, which refers to the kernel's.
+fn with_vmlinux(kdir: &Path, vmlinux: &Path, into: &Path) -> Result<PathBuf> {
+    fs::create_dir(into)?;
+    for file in fs::read_dir(kdir)? {
+        let file = file?;
+        symlink(file.path(), into.join(file.file_name()))?;
+    }
+    symlink(vmlinux, into.join("vmlinux"))?;
+    Ok(into.to_owned())
+}
+
+fn build_bpf(
+    step: &Step,
+    directory: &Path,
+    vmlinux: &Path,
+    kdir: &Path,
+    into: &Path,
+) -> Result<()> {
     let tests = directory.join("prog_tests");
     keep(&tests, |name| BPF.contains(&name))?;
     let programs = programs(&tests)?;
     keep(&directory.join("progs"), |name| programs.contains(name))?;
-    let run: Vec<_> = BPF_FILES[1..]
+    let [program, needed @ ..] = BPF_FILES else {
+        return Ok(());
+    };
+    let needed: Vec<_> = needed
         .iter()
         .map(|file| directory.join(file).display().to_string())
         .collect();
@@ -140,9 +170,10 @@ fn build_bpf(step: &Step, directory: &Path, vmlinux: &Path, into: &Path) -> Resu
             .env("PATH", format!("{LLVM}:{path}"))
             .arg(format!("-j{}", kernel::jobs()))
             .args(BPF_MAKE_ARGS)
-            .arg(format!("TRUNNER_EXTRA_FILES={}", run.join(" ")))
+            .arg(format!("TRUNNER_EXTRA_FILES={}", needed.join(" ")))
             .arg(format!("VMLINUX_BTF={}", vmlinux.display()))
-            .arg(BPF_FILES[0]),
+            .arg(format!("KDIR={}", kdir.display()))
+            .arg(program),
     )?;
     copy(directory, BPF_FILES, into)
 }
@@ -185,15 +216,6 @@ fn skeletons(text: &str) -> impl Iterator<Item = &str> {
         let file = line.strip_prefix("#include \"")?;
         file.split_once(".skel.h\"").map(|(name, _)| name)
     })
-}
-
-fn copy(from: &Path, files: &[&str], into: &Path) -> Result<()> {
-    for file in files {
-        let built = from.join(file);
-        ensure!(built.is_file(), "the build made no {file}");
-        fs::copy(built, into.join(file))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
