@@ -418,8 +418,9 @@ bool pmu_logs_events(const struct PmuBridge *pmu);
 
 /**
  * How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
- * pmu_retire() or pmu_interrupt(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
- * most PMU_LAST_BRANCHES, or 0 if a return removes the record of its call. It may change as the filter may.
+ * pmu_retire() or pmu_interrupt(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of
+ * their number. At most PMU_LAST_BRANCHES, or 0 if a return removes the record of its call. It may change as
+ * the filter may.
  */
 uint32_t pmu_last_branches(const struct PmuBridge *pmu);
 
@@ -440,21 +441,21 @@ void pmu_branch(struct PmuBridge *pmu,
 /**
  * The number of records if a return removes the one of its call, otherwise 0. It may change as the filter
  * may. If it is not 0, pmu_branch() need not be told of branches whose records are gone before the next
- * pmu_retire(). Tell this instead, in this order:
+ * pmu_retire() or pmu_interrupt(). Tell this instead, in this order:
  *
  * - pmu_drop_records();
  * - pmu_skip_branches() of the branches that leave no record after this, less the returns that found no
  *   record;
  * - pmu_branch() for each record that is left, the oldest first. Before each: pmu_branch_was_recorded() for
  *   the branch before it that was no return, even if its record is gone, unless that branch came before the
- *   last pmu_retire();
+ *   last pmu_retire() or pmu_interrupt();
  * - pmu_branch_was_recorded() for the last one that was no return, if there was any.
  */
 uint32_t pmu_call_stack_depth(const struct PmuBridge *pmu);
 
 /**
- * Of the records at the last pmu_retire(), newer ones have moved out the `oldest`, and returns have removed
- * the `youngest`.
+ * Of the records at the last pmu_retire() or pmu_interrupt(), newer ones have moved out the `oldest`, and
+ * returns have removed the `youngest`.
  */
 void pmu_drop_records(struct PmuBridge *pmu,
                       uint64_t oldest,
@@ -467,6 +468,11 @@ void pmu_drop_records(struct PmuBridge *pmu,
 void pmu_branch_was_recorded(struct PmuBridge *pmu,
                              const uint64_t (*instructions)[2],
                              const uint64_t (*branches)[2]);
+
+/**
+ * Whether pmu_interrupt() must be called.
+ */
+bool pmu_has_last_event(const struct PmuBridge *pmu);
 
 /**
  * An interrupt is delivered, or an exception that is no debug exception. Tell of the branches before it as

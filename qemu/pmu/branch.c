@@ -4,9 +4,9 @@
  *
  * Blocks keep the branches that they take in branches[], or call a helper that
  * does.  Interrupts and exceptions are told by seg_helper.c.  The model has the
- * filters and the records.  It is told with the next report or interrupt, and only
- * of branches that a register shows.  If records say what counters have counted, it is told
- * of each branch at once.
+ * filters and the records.  It is told with the next report or interrupt, and
+ * only of branches that a register shows.  If records say what counters have
+ * counted, it is told of each branch at once.
  *
  * A branch is the last instruction of its block.  left[] is therefore exact
  * when it is recorded.
@@ -202,7 +202,7 @@ static void pop(CPUX86State *env)
     }
 }
 
-/* Keep a branch until the next report.  EIP and CS may still be those before it. */
+/* Keep a branch until the model is told.  EIP and CS may still be those before it. */
 static void record(CPUX86State *env, uint64_t from, uint64_t to, uint32_t kind,
                    int from_mode, bool retires)
 {
@@ -282,7 +282,9 @@ void x86_pmu_begin_interrupt(CPUX86State *env)
 void x86_pmu_end_interrupt(CPUX86State *env, int intno, bool is_int)
 {
     if (intno != EXCP01_DB) {
-        if (env->pmu.branch_filter[0] | env->pmu.branch_filter[1]) {
+        bool records = env->pmu.branch_filter[0] | env->pmu.branch_filter[1];
+
+        if (records && pmu_has_last_event(env->pmu.model)) {
             /* The last event record has the youngest branch before this one. */
             x86_pmu_tell_branches(env);
             pmu_interrupt(env->pmu.model);

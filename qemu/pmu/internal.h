@@ -54,10 +54,10 @@ void x86_pmu_request_sync(CPUState *cs);
 /* Get from the model which branches are recorded. */
 void x86_pmu_continue_branches(CPUX86State *env);
 
-/* Tell the model which branches have been taken since the last report. */
+/* Tell the model which branches have been taken since it was told of some. */
 void x86_pmu_tell_branches(CPUX86State *env);
 
-/* No branch has been taken since the last report. */
+/* The model knows all branches. */
 void x86_pmu_reset_branches(CPUX86State *env);
 
 /* time.c */

@@ -9,7 +9,7 @@
 #define I386_TCG_PMU_STATE_H
 
 /*
- * A branch that has been taken since the last report.  Its size is a power of two,
+ * A branch that the model has not been told of.  Its size is a power of two,
  * so that blocks need no multiplication to find it.
  */
 typedef struct X86PMUBranch {
@@ -41,7 +41,7 @@ typedef struct X86PMUState {
     int interrupted_mode;       /* before an interrupt is delivered */
 
     /*
-     * The branches taken since the last report, by number modulo the size.  With a
+     * The branches that the model has not been told of, by number modulo the size.  With a
      * call stack returns lower the number, also below 0.  Numbers are offsets.
      */
     X86PMUBranch branches[X86_PMU_BRANCHES];

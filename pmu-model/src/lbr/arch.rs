@@ -171,6 +171,14 @@ impl Kind for ArchLbrs {
         }
     }
 
+    /// Other bits of INFO are undefined: a write does not fault (SDM vol. 4, "Architectural MSRs").
+    fn must_be_zero(&self, register: LbrRegister) -> u64 {
+        match register {
+            LbrRegister::Record(LbrField::Info, _) | LbrRegister::LastEvent(LbrField::Info) => 0,
+            _ => !self.writable_bits(register),
+        }
+    }
+
     fn accepts(&self, register: LbrRegister, value: u64) -> bool {
         let is_depth = || self.depths().any(|it| u64::from(it) == value);
         register != LbrRegister::Depth || is_depth()
@@ -223,5 +231,12 @@ impl Kind for ArchLbrs {
                 | counts
                 | cycles.unwrap_or(0),
         }
+    }
+    /// There are no cycles.
+    fn last_event(&self, youngest: Record) -> Option<Record> {
+        Some(Record {
+            info: youngest.info & LER_INFO,
+            ..youngest
+        })
     }
 }

@@ -93,6 +93,11 @@ pub(crate) trait Kind {
 
     /// The record of a branch.
     fn record(&self, select: u64, taken: &Taken<'_>) -> Record;
+
+    /// The last event record, of the youngest record before the event. `None` if there is no such register.
+    fn last_event(&self, _: Record) -> Option<Record> {
+        None
+    }
 }
 
 /// A register that all LBRs of Intel have: one of a record, if so many are in use and the registers of each

@@ -24,10 +24,13 @@
 //! A filter of CPLs looks at the CPL after the branch. A return that the filters do not let through removes
 //! nothing in call-stack mode.
 //!
-//! Intel's LBRs have a last event record (LER). Each interrupt and each exception but a debug exception copies
-//! the youngest record to it, before it is recorded itself. The LER depends on what enables and filters the
-//! LBRs (SDM vol. 3B, "Last Branch Records"). The manual does not say whether a filter of the event itself
-//! matters. Here it does not.
+//! Intel's LBRs have a last event record (LER): the last branch before an interrupt or an exception. It depends
+//! on what enables and filters the LBRs (SDM vol. 3B, "Last Branch Records"). The manual leaves three questions
+//! open. Here
+//!
+//! - a filter of the event itself does not matter;
+//! - a debug exception does not count, as in the P6 family;
+//! - in call-stack mode, where returns have no record, the LER has the innermost call.
 
 mod amd;
 mod arch;
@@ -94,7 +97,7 @@ impl Lbrs {
 }
 
 /// Whether an address belongs to the LBRs of some processor. One that has no register there raises #GP. The
-/// last event record is left out: processors without LBRs have other registers at its addresses.
+/// last event record is left out: other processors have, or had, other registers at its addresses.
 pub(crate) fn is_lbr_address(msr: u32) -> bool {
     /// All registers that there are, together.
     const ALL: [Lbrs; 4] = {
@@ -222,10 +225,8 @@ impl LbrState {
     /// An interrupt or an exception is delivered while branches are recorded.
     pub(crate) fn event(&mut self, kind: &dyn Kind) {
         let youngest = self.ring.record(self.ring.newest().into());
-        for field in LbrField::ALL {
-            let exists = kind.writable_bits(LbrRegister::LastEvent(field));
-            self.last_event
-                .set_field(field, youngest.field(field) & exists);
+        if let Some(last_event) = kind.last_event(youngest) {
+            self.last_event = last_event;
         }
     }
 

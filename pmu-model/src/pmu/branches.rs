@@ -37,8 +37,8 @@ impl Pmu {
     }
 
     /// How many of the last branches matter that [`Pmu::branch_filter`] lets through: of those between two
-    /// reports or interrupts, [`Pmu::branch`] need not be told of earlier ones, but [`Pmu::skip_branches`] of their number.
-    /// `None` in call-stack mode.
+    /// reports or interrupts, [`Pmu::branch`] need not be told of earlier ones, but [`Pmu::skip_branches`] of
+    /// their number. `None` in call-stack mode.
     pub fn last_branches(&self) -> Option<usize> {
         // The cycles of the oldest record are those since the one before.
         (!self.is_call_stack()).then(|| usize::from(self.state.lbrs.depth()) + 1)
@@ -47,14 +47,14 @@ impl Pmu {
     /// The number of records in call-stack mode, `None` in other modes.
     ///
     /// In call-stack mode [`Pmu::branch`] need not be told of branches whose records are gone at the next
-    /// report. Instead, the caller tells this, in this order:
+    /// report or interrupt. Instead, the caller tells this, in this order:
     ///
     /// - [`Pmu::drop_records`];
     /// - [`Pmu::skip_branches`] of the branches that leave no record after this, less the returns that found
     ///   no record;
     /// - [`Pmu::branch`] for each record that is left, the oldest first. Before each:
     ///   [`Pmu::branch_was_recorded`] for the branch before it that was no return, even if its record is gone,
-    ///   unless that branch came before the last report;
+    ///   unless that branch came before the last report or interrupt;
     /// - [`Pmu::branch_was_recorded`] for the last one that was no return, if there was any.
     pub fn call_stack_depth(&self) -> Option<usize> {
         self.is_call_stack().then(|| self.state.lbrs.depth().into())
@@ -66,14 +66,14 @@ impl Pmu {
         lbrs.is_some_and(|it| self.state.lbrs.is_call_stack(it.kind()))
     }
 
-    /// Of the records at the last report, newer ones have moved out the `oldest`, and returns have removed
+    /// Of the records at the last report or interrupt, newer ones have moved out the `oldest`, and returns have removed
     /// the `youngest`.
     pub fn drop_records(&mut self, oldest: usize, youngest: usize) {
         self.state.lbrs.drop_records(oldest, youngest);
     }
 
-    /// So many branches were taken since the last report that [`Pmu::branch_filter`] has, and that do not
-    /// matter. Those that matter must be told after this.
+    /// So many branches were taken since the last report or interrupt that [`Pmu::branch_filter`] has, and
+    /// that do not matter. Those that matter must be told after this.
     pub fn skip_branches(&mut self, branches: i64) {
         self.state.lbrs.skip(branches);
     }
@@ -153,6 +153,14 @@ impl Pmu {
             *totals = totals.after(retired, 0);
         }
         now
+    }
+
+    /// Whether [`Pmu::interrupt`] must be called.
+    pub fn has_last_event(&self) -> bool {
+        matches!(
+            self.config.lbrs,
+            Some(Lbrs::Architectural(_) | Lbrs::Legacy(_))
+        )
     }
 
     /// An interrupt is delivered, or an exception that is no debug exception. The branches before it must have

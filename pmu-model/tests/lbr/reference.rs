@@ -454,6 +454,13 @@ impl Reference {
                 let is_recorded = |kind| modes.iter().any(|&mode| self.records(kind, mode));
                 if (0..KINDS.len()).any(is_recorded) {
                     let [from, to, info] = self.records[0];
+                    let to = match self.machine.kind {
+                        Kind::Legacy(it) if it.formats[1] == 6 => match to & (1 << 47) {
+                            0 => to & 0x7fff_ffff_ffff,
+                            _ => to | 0xffff_8000_0000_0000,
+                        },
+                        _ => to,
+                    };
                     // Neither the cycles nor their flag.
                     self.last_event = [from, to, info & 0xef00_0000_0000_0000];
                 }

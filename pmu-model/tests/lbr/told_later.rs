@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Branches that are told with the next report: those that no register shows need not be told.
+//! Branches that are told with the next report or interrupt: those that no register shows need not be told.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{
     reference::{machines, Kind, Machine, Step, KINDS},
 };
 
-/// What is told of the branches since the last report in call-stack mode. QEMU keeps them like this
+/// What is told of the branches since the last report or interrupt in call-stack mode. QEMU keeps them like this
 /// (qemu/pmu/branch.c).
 #[derive(Default)]
 struct CallStack {
@@ -63,7 +63,7 @@ impl CallStack {
     }
 }
 
-/// Tells of the branches between two reports that matter.
+/// Tells of the branches between two reports or interrupts that matter.
 fn tell_what_matters(pmu: &mut Pmu, branches: &[Branch]) {
     let filtered = |it: &&Branch| pmu.branch_filter(it.modes[1]) & it.kind.bit() != 0;
     let filtered: Vec<_> = branches.iter().filter(filtered).collect();

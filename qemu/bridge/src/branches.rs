@@ -85,8 +85,9 @@ pub extern "C" fn pmu_logs_events(pmu: &PmuBridge) -> bool {
 }
 
 /// How many of the last branches matter that pmu_branch_filter() has: of those between two calls of
-/// pmu_retire() or pmu_interrupt(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of their number. At
-/// most PMU_LAST_BRANCHES, or 0 if a return removes the record of its call. It may change as the filter may.
+/// pmu_retire() or pmu_interrupt(), pmu_branch() need not be told of earlier ones, but pmu_skip_branches() of
+/// their number. At most PMU_LAST_BRANCHES, or 0 if a return removes the record of its call. It may change as
+/// the filter may.
 #[no_mangle]
 pub extern "C" fn pmu_last_branches(pmu: &PmuBridge) -> u32 {
     pmu.0.last_branches().unwrap_or(0) as u32
@@ -121,22 +122,22 @@ pub extern "C" fn pmu_branch(pmu: &mut PmuBridge, branch: &PmuBranch) {
 
 /// The number of records if a return removes the one of its call, otherwise 0. It may change as the filter
 /// may. If it is not 0, pmu_branch() need not be told of branches whose records are gone before the next
-/// pmu_retire(). Tell this instead, in this order:
+/// pmu_retire() or pmu_interrupt(). Tell this instead, in this order:
 ///
 /// - pmu_drop_records();
 /// - pmu_skip_branches() of the branches that leave no record after this, less the returns that found no
 ///   record;
 /// - pmu_branch() for each record that is left, the oldest first. Before each: pmu_branch_was_recorded() for
 ///   the branch before it that was no return, even if its record is gone, unless that branch came before the
-///   last pmu_retire();
+///   last pmu_retire() or pmu_interrupt();
 /// - pmu_branch_was_recorded() for the last one that was no return, if there was any.
 #[no_mangle]
 pub extern "C" fn pmu_call_stack_depth(pmu: &PmuBridge) -> u32 {
     pmu.0.call_stack_depth().unwrap_or(0) as u32
 }
 
-/// Of the records at the last pmu_retire(), newer ones have moved out the `oldest`, and returns have removed
-/// the `youngest`.
+/// Of the records at the last pmu_retire() or pmu_interrupt(), newer ones have moved out the `oldest`, and
+/// returns have removed the `youngest`.
 #[no_mangle]
 pub extern "C" fn pmu_drop_records(pmu: &mut PmuBridge, oldest: u64, youngest: u64) {
     pmu.0.drop_records(oldest as usize, youngest as usize);
@@ -155,6 +156,12 @@ pub extern "C" fn pmu_branch_was_recorded(
         branches: branches[mode as usize],
         ..Retired::default()
     }));
+}
+
+/// Whether pmu_interrupt() must be called.
+#[no_mangle]
+pub extern "C" fn pmu_has_last_event(pmu: &PmuBridge) -> bool {
+    pmu.0.has_last_event()
 }
 
 /// An interrupt is delivered, or an exception that is no debug exception. Tell of the branches before it as

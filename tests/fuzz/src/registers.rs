@@ -60,6 +60,7 @@ enum Operation {
     DropRecords(usize, usize),
     BranchWasRecorded,
     DebugException,
+    Interrupt,
     Reset,
     SaveAndRestore,
 }
@@ -328,6 +329,7 @@ fn apply(u: &mut Unstructured<'_>, twins: &mut Twins) -> Result<()> {
             twins.each(|pmu| pmu.branch_was_recorded([Retired::default(); 2]));
         }
         Operation::DebugException => twins.each(Pmu::debug_exception),
+        Operation::Interrupt => twins.each(Pmu::interrupt),
         Operation::Reset => {
             let new = Pmu::with_defect(twins.config, twins.defect).unwrap();
             twins.each(|pmu| {

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{ensure, Context, Result};
-use suites::log::{reports, without_other_races, Machine};
+use suites::log::{reports, without_other_reports, Machine};
 
 pub use suites::log::Record;
 
@@ -69,7 +69,7 @@ pub fn set_judged(records: &[Record]) {
 
 /// The texts of the bad records in the `log` of a guest since the last call.
 pub fn bad_lines(log: &mut Kmsg) -> Result<Vec<String>> {
-    let mut records = without_other_races(log.records()?);
+    let mut records = without_other_reports(log.records()?);
     records.retain(|record| record.is_bad(Machine::Guest));
     Ok(records.into_iter().map(|record| record.text).collect())
 }
@@ -78,7 +78,7 @@ pub fn bad_lines(log: &mut Kmsg) -> Result<Vec<String>> {
 pub fn check_clean(log: &mut Kmsg, machine: Machine) -> Result<()> {
     let judged = JUDGED.lock().unwrap_or_else(PoisonError::into_inner);
     let unjudged = |records| {
-        let mut records = without_other_races(records);
+        let mut records = without_other_reports(records);
         records.retain(|record| !judged.contains(&record.sequence));
         records
     };

@@ -146,8 +146,8 @@ macro_rules! with_test_groups {
             Parameters = parameters::TESTS, No(MODULES);
             /// `perf test`. Needs the module in the place of the in-tree driver, or not loaded.
             PerfTest = perf_test::TESTS, No(CGROUPS);
-            /// What of it is about branch records. Needs branch records, and the module in the place of the
-            /// in-tree driver, or not loaded.
+            /// What of it is about branch records or looks for functions of perf. Needs branch records, perf
+            /// with symbols, and the module in the place of the in-tree driver, or not loaded.
             PerfTestBranches = perf_test::BRANCHES, No(CGROUPS);
             PerfTool = perf_tool::TESTS, OfCpu0;
             /// Needs the module in the place of the in-tree driver.

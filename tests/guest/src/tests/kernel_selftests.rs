@@ -191,16 +191,18 @@ fn bpf_with_branches(_: &Ctx) -> Result<()> {
 }
 
 /// On a CPU with branch records that is not virtual, the kernel's selftest `bpf: get_branch_snapshot` says the
-/// same with and without the module: it finds its loop. In the guest, the code that stops recording takes ten
-/// branches, with which the selftest fails; it permits nine.
+/// same with and without the module: it finds its loop. It may say that too many branches come behind the loop.
+/// It permits nine, and in the guest there are ten.
 fn bpf_snapshot_of_branches(ctx: &Ctx) -> Result<()> {
-    const FOUND: &str = "serial_test_get_branch_snapshot:PASS:find_looptest_in_lbr";
     let said = || -> Result<Vec<String>> {
-        let output = run_to_end("test_progs", &["-a", "get_branch_snapshot"])?;
+        let output = run_to_end("test_progs", &["-v", "-a", "get_branch_snapshot"])?;
         let text = String::from_utf8_lossy(&output.stdout);
         let lines = text.lines().filter(|line| line.starts_with("serial_test_"));
         let lines: Vec<_> = lines.map(str::to_owned).collect();
-        ensure!(lines.iter().any(|line| line.starts_with(FOUND)), "{text}");
+        let has = |words| lines.iter().any(|line| line.contains(words));
+        let mut failed = lines.iter().filter(|line| line.contains(":FAIL:"));
+        let known = failed.all(|line| line.contains(":check_wasted_entries "));
+        ensure!(has(":PASS:find_looptest_in_lbr ") && known, "{text}");
         Ok(lines)
     };
     let with_module = said()?;

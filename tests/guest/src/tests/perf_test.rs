@@ -196,7 +196,7 @@ fn wrong(
 
 /// Each entry of `perf test` passes, or fails or is skipped as the lists say.
 fn all_entries(_: &Ctx) -> Result<()> {
-    run(None, |name| !is_in(LEFT_OUT, name), expected)
+    run(None, &[], |name| !is_in(LEFT_OUT, name), expected)
 }
 
 /// The entry about branch records that needs no symbols passes.
@@ -204,21 +204,30 @@ fn entries_of_branches(_: &Ctx) -> Result<()> {
     // perf would take 4,000 samples a second. The entry has it record nineteen times and print each recording
     // twice, with all records: on the emulated CPU each takes several seconds.
     let _rate = SampleRate::fixed(1_000)?;
-    run(None, |name| name == OF_BRANCHES, |_| Outcome::Ok)
+    run_named(None, &[OF_BRANCHES])
 }
 
 /// The entries that look for functions of perf pass. They need a perf that has symbols.
 fn entries_with_symbols(_: &Ctx) -> Result<()> {
     let _rate = SampleRate::fixed(1_000)?;
-    let programs = tool::kernel_programs()?;
-    let is_wanted = |name: &str| WITH_SYMBOLS.contains(&name);
-    run(Some(&programs), is_wanted, |_| Outcome::Ok)
+    run_named(Some(&tool::kernel_programs()?), WITH_SYMBOLS)
+}
+
+/// Runs entries by their names. All must exist and pass.
+fn run_named(directory: Option<&Path>, names: &[&str]) -> Result<()> {
+    run(
+        directory,
+        names,
+        |name| names.contains(&name),
+        |_| Outcome::Ok,
+    )
 }
 
 /// Runs the entries that are wanted, by perf in a directory or by Debian's. Each must have the expected
-/// outcome.
+/// outcome, and some must exist.
 fn run(
     directory: Option<&Path>,
+    needed: &[&str],
     is_wanted: impl Fn(&str) -> bool,
     expected: impl Fn(&str) -> Outcome,
 ) -> Result<()> {
@@ -237,7 +246,12 @@ fn run(
     let list = String::from_utf8([list.stdout, list.stderr].concat())?;
     let mut entries = entries(&list);
     entries.retain(|_, name| is_wanted(name));
-    ensure!(!entries.is_empty(), "perf test list printed {list:?}");
+    let exists = |name: &&str| entries.values().any(|it| it == name);
+    let missing: Vec<_> = needed.iter().filter(|name| !exists(name)).collect();
+    ensure!(
+        !entries.is_empty() && missing.is_empty(),
+        "perf test list has no {missing:?}: {list:?}"
+    );
     // One of them counts for cgroups.
     let _cgroups = Mount::cgroup2()?;
     let dir = TempDir::new()?;

@@ -10,11 +10,13 @@
 //! that: [`complaint`].
 
 mod race;
+mod warning;
 mod words;
 
 use std::iter;
 
 use race::in_other_races;
+use warning::in_known_warnings;
 use words::{NEVER, OTHER_SUBJECTS, PROVOKED_AT_MOST, SUBJECTS, TOLERATED};
 
 /// KERN_WARNING. A lower number is more severe.
@@ -89,13 +91,24 @@ pub fn reports(records: Vec<Record>) -> Vec<Record> {
     records.into_iter().filter(is_part).collect()
 }
 
-/// The records without KCSAN's reports of races that the module has no part in.
-pub fn without_other_races(records: Vec<Record>) -> Vec<Record> {
-    let lines = records.iter().map(|record| record.text.as_str());
-    let flags = in_other_races(lines);
+/// The records without reports that the module has no part in: KCSAN's of races, and warnings of known faults
+/// of the kernel.
+pub fn without_other_reports(records: Vec<Record>) -> Vec<Record> {
+    let flags = in_other_reports(records.iter().map(|record| record.text.as_str()));
     let flagged = records.into_iter().zip(flags);
     let kept = flagged.filter(|(_, is_other)| !is_other);
     kept.map(|(record, _)| record).collect()
+}
+
+/// For each line, whether it belongs to such a report.
+fn in_other_reports<'a>(lines: impl Iterator<Item = &'a str> + Clone) -> Vec<bool> {
+    let races = in_other_races(lines.clone());
+    let warnings = in_known_warnings(lines);
+    races
+        .into_iter()
+        .zip(warnings)
+        .map(|(a, b)| a || b)
+        .collect()
 }
 
 /// Whether a line must never be in the log, unless a test has provoked it.
@@ -113,7 +126,7 @@ pub fn is_from_module(line: &str) -> bool {
 /// The kernel's first complaint on a console, with the lines that follow. What tests provoke is
 /// there as well, and is none.
 pub fn complaint(console: &str) -> Option<String> {
-    let is_other = in_other_races(console.lines());
+    let is_other = in_other_reports(console.lines());
     let lines = console.lines().zip(is_other);
     let mut lines = lines.filter(|(_, is_other)| !is_other).map(|it| it.0);
     let first = lines.find(|line| NEVER.iter().any(|words| line.contains(words)))?;
@@ -180,7 +193,7 @@ mod tests {
                 level: INFO,
                 text: text.into(),
             });
-            let mut left = without_other_races(records.collect());
+            let mut left = without_other_reports(records.collect());
             left.retain(|record| record.is_bad(Machine::Guest));
             left
         };

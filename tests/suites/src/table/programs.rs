@@ -18,7 +18,7 @@ pub const SUITES: &[Suite] = &[
         .on(machine::SKYLAKE_DEFAULT)
         .unloaded()
         .with_all(),
-    // It takes five minutes.
+    // It takes ten minutes.
     Suite::new("perf-test-branches", &[&[PerfTestBranches]])
         .on(machine::SAPPHIRE_RAPIDS)
         .primary()

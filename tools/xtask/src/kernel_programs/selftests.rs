@@ -59,13 +59,11 @@ const BPF: &[&str] = &[
     "test_task_work",
 ];
 
-/// The program that has these tests, what it runs, and the module that it loads.
-const BPF_FILES: &[&str] = &[
-    "test_progs",
-    "urandom_read",
-    "liburandom_read.so",
-    "bpf_testmod.ko",
-];
+/// The program that has these tests.
+const BPF_PROGRAM: &str = "test_progs";
+
+/// What it runs and loads.
+const BPF_FILES: &[&str] = &["urandom_read", "liburandom_read.so", "bpf_testmod.ko"];
 
 /// What the build of the BPF selftests leaves out.
 const BPF_MAKE_ARGS: &[&str] = &[
@@ -97,6 +95,7 @@ fn entry(ctx: &Context, kernel: &Kernel) -> Entry<'static> {
             .texts(PART.not_needed)
             .texts(PERF_EVENTS)
             .texts(BPF)
+            .text(BPF_PROGRAM)
             .texts(BPF_FILES)
             .texts(BPF_MAKE_ARGS)
             .texts(kernel::MAKE_ARGS)
@@ -157,10 +156,7 @@ fn build_bpf(
     keep(&tests, |name| BPF.contains(&name))?;
     let programs = programs(&tests)?;
     keep(&directory.join("progs"), |name| programs.contains(name))?;
-    let [program, needed @ ..] = BPF_FILES else {
-        return Ok(());
-    };
-    let needed: Vec<_> = needed
+    let needed: Vec<_> = BPF_FILES
         .iter()
         .map(|file| directory.join(file).display().to_string())
         .collect();
@@ -173,8 +169,9 @@ fn build_bpf(
             .arg(format!("TRUNNER_EXTRA_FILES={}", needed.join(" ")))
             .arg(format!("VMLINUX_BTF={}", vmlinux.display()))
             .arg(format!("KDIR={}", kdir.display()))
-            .arg(program),
+            .arg(BPF_PROGRAM),
     )?;
+    copy(directory, &[BPF_PROGRAM], into)?;
     copy(directory, BPF_FILES, into)
 }
 

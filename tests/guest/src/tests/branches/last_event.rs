@@ -12,19 +12,21 @@ use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use super::super::expect;
 use super::hardware::{request, Hardware, Selects};
 use super::sampler;
-use crate::ctx::Ctx;
+use crate::ctx::{skip, Ctx};
 use crate::msr;
 
 /// IA32_LER_FROM_IP or MSR_LER_FROM_LIP, and the register behind it.
 const LER_FROM: u32 = 0x1dd;
 const LER_TO: u32 = 0x1de;
+/// The bits of an address of user space.
+const ADDRESS: u64 = (1 << 47) - 1;
 
 /// A page fault copies the last branch that the filter lets through: the only indirect jump of the program.
 /// Later interrupts copy that branch again.
 pub fn last_event_record(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
     if Hardware::of(&pmu)?.selects == Selects::Nothing {
-        return Ok(());
+        return skip("the CPU does not select branches");
     }
     msr::load_driver()?;
     let msrs = File::open("/dev/cpu/0/msr").context("/dev/cpu/0/msr")?;
@@ -35,6 +37,8 @@ pub fn last_event_record(ctx: &Ctx) -> Result<()> {
     sampler.disable()?;
     let [from, to] = found;
     let (jump, found) = from?;
+    // FROM may have flags.
+    let found = found & ADDRESS;
     expect("the last event record", "as its source", found, jump[0])?;
     let (jump, found) = to?;
     expect("the last event record", "as its target", found, jump[1])
@@ -63,7 +67,7 @@ fn jump_fault_and_read(msrs: &File, register: u32) -> Result<([u64; 2], u64)> {
             inout("rax") libc::SYS_pread64 => read,
             in("rdi") msrs.as_raw_fd(),
             in("rsi") page.as_ptr(),
-            in("rdx") 8,
+            in("rdx") 8_u64,
             in("r10") u64::from(register),
             out("rcx") _,
             out("r11") _,

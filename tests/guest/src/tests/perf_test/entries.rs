@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The entries of `perf test` that do not run or pass here, and why.
+//! The entries of `perf test` that do not run or pass here, and why, and those about branch records.
 
 /// Entries that do not run here, by their names, and why.
 pub const LEFT_OUT: &[(&str, &str)] = &[
