@@ -240,7 +240,7 @@ fn an_interrupt_copies_the_youngest_record() {
     assert_eq!(read(&pmu), [3, 4, 5 << 56]);
     for bit in 0..64 {
         pmu.wrmsr(IA32_LER_INFO, 1 << bit).unwrap();
-        let exists = matches!(bit, 56..60 | 61..64);
+        let exists = matches!(bit, 56..=59 | 61..=63);
         assert_eq!(pmu.rdmsr(IA32_LER_INFO), Ok(u64::from(exists) << bit));
     }
 }
