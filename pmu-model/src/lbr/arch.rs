@@ -232,11 +232,12 @@ impl Kind for ArchLbrs {
                 | cycles.unwrap_or(0),
         }
     }
+
     /// There are no cycles.
-    fn last_event(&self, youngest: Record) -> Option<Record> {
-        Some(Record {
+    fn last_event(&self, youngest: Record) -> Record {
+        Record {
             info: youngest.info & LER_INFO,
             ..youngest
-        })
+        }
     }
 }

@@ -94,9 +94,10 @@ pub(crate) trait Kind {
     /// The record of a branch.
     fn record(&self, select: u64, taken: &Taken<'_>) -> Record;
 
-    /// The last event record, of the youngest record before the event. `None` if there is no such register.
-    fn last_event(&self, _: Record) -> Option<Record> {
-        None
+    /// The last event record, of the youngest record before the event. It is empty if there are no such
+    /// registers.
+    fn last_event(&self, _: Record) -> Record {
+        Record::default()
     }
 }
 

@@ -226,14 +226,15 @@ impl Kind for LegacyLbrs {
             },
         }
     }
+
     /// FROM has its flags. TO has no cycles: it is a pointer to the target (SDM vol. 4, MSR_LER_TO_LIP).
-    fn last_event(&self, youngest: Record) -> Option<Record> {
+    fn last_event(&self, youngest: Record) -> Record {
         let Record { from, to, .. } = youngest;
         let unused = u64::BITS - CYCLES_SHIFT;
         let to = match self.format {
             LbrFormat::Time => ((to << unused) as i64 >> unused) as u64,
             _ => to,
         };
-        Some(Record { from, to, info: 0 })
+        Record { from, to, info: 0 }
     }
 }

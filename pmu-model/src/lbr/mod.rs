@@ -225,9 +225,7 @@ impl LbrState {
     /// An interrupt or an exception is delivered while branches are recorded.
     pub(crate) fn event(&mut self, kind: &dyn Kind) {
         let youngest = self.ring.record(self.ring.newest().into());
-        if let Some(last_event) = kind.last_event(youngest) {
-            self.last_event = last_event;
-        }
+        self.last_event = kind.last_event(youngest);
     }
 
     /// While branches are recorded, the logged counters have gained so much.

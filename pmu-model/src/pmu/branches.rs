@@ -66,8 +66,8 @@ impl Pmu {
         lbrs.is_some_and(|it| self.state.lbrs.is_call_stack(it.kind()))
     }
 
-    /// Of the records at the last report or interrupt, newer ones have moved out the `oldest`, and returns have removed
-    /// the `youngest`.
+    /// Of the records at the last report or interrupt, newer ones have moved out the `oldest`, and returns
+    /// have removed the `youngest`.
     pub fn drop_records(&mut self, oldest: usize, youngest: usize) {
         self.state.lbrs.drop_records(oldest, youngest);
     }
@@ -157,10 +157,9 @@ impl Pmu {
 
     /// Whether [`Pmu::interrupt`] must be called.
     pub fn has_last_event(&self) -> bool {
-        matches!(
-            self.config.lbrs,
-            Some(Lbrs::Architectural(_) | Lbrs::Legacy(_))
-        )
+        let from = LbrRegister::LastEvent(LbrField::From);
+        let lbrs = self.config.lbrs;
+        lbrs.is_some_and(|it| it.kind().writable_bits(from) != 0)
     }
 
     /// An interrupt is delivered, or an exception that is no debug exception. The branches before it must have

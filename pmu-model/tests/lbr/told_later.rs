@@ -12,8 +12,8 @@ use super::{
     reference::{machines, Kind, Machine, Step, KINDS},
 };
 
-/// What is told of the branches since the last report or interrupt in call-stack mode. QEMU keeps them like this
-/// (qemu/pmu/branch.c).
+/// What is told of the branches since the last report or interrupt in call-stack mode. QEMU keeps them like
+/// this (qemu/pmu/branch.c).
 #[derive(Default)]
 struct CallStack {
     depth: i64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The perf tool: runs it and parses its output. And where other programs are.
+//! Programs that tests run: where those are that xtask has built, and the perf tool, whose output is parsed.
 
 use std::env;
 use std::ffi::OsStr;

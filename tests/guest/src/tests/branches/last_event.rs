@@ -33,15 +33,12 @@ pub fn last_event_record(ctx: &Ctx) -> Result<()> {
     // The period is longer than the program.
     let mut sampler = sampler(&pmu, request::IND_JUMP, 1 << 30)?;
     sampler.enable()?;
-    let found = [LER_FROM, LER_TO].map(|register| jump_fault_and_read(&msrs, register));
-    sampler.disable()?;
-    let [from, to] = found;
-    let (jump, found) = from?;
+    let ([source, _], from) = jump_fault_and_read(&msrs, LER_FROM)?;
+    let ([_, target], to) = jump_fault_and_read(&msrs, LER_TO)?;
+    let record = "the last event record";
     // FROM may have flags.
-    let found = found & ADDRESS;
-    expect("the last event record", "as its source", found, jump[0])?;
-    let (jump, found) = to?;
-    expect("the last event record", "as its target", found, jump[1])
+    expect(record, "as its source", from & ADDRESS, source)?;
+    expect(record, "as its target", to, target)
 }
 
 /// Jumps, touches a page that is not populated, and reads a register. Returns the addresses of the jump and of
