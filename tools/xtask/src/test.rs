@@ -115,33 +115,27 @@ fn run(
         !options.guest.primary,
         "PRIMARY=1 is for demo, guest and shell; to test it: make test SUITE='primary*'"
     );
-    let is_ci = options.is_ci();
     let on_older = request.is_everything() && !kernel.is_named();
     let parts = Parts::prepare(ctx, kernel, Qemu::patched(ctx)?)?;
-    let ctx = &match is_ci {
-        true => ctx.in_lines(),
-        false => ctx.clone(),
+    let asides = asides(ctx, kernel, &parts.kernel, options, &request);
+    let ctx = &match asides.is_empty() {
+        true => ctx.clone(),
+        false => ctx.in_lines(),
     };
     thread::scope(|scope| {
-        let asides = asides(ctx, kernel, &parts.kernel, options, &request);
-        // In CI nobody watches: they start before the suites, while rustc keeps one core busy.
-        let (now, later) = match is_ci {
-            true => (asides, Vec::new()),
-            false => (Vec::new(), asides),
-        };
-        let now: Vec<_> = now.into_iter().map(|it| scope.spawn(it)).collect();
+        // They start before the suites, while rustc keeps one core busy.
+        let running: Vec<_> = asides.into_iter().map(|it| scope.spawn(it)).collect();
         let mut wait = Some(|| {
             let join =
                 |it: ScopedJoinHandle<_>| it.join().unwrap_or_else(|it| panic::resume_unwind(it));
             let mut tally = Tally::default();
-            later.into_iter().for_each(|it| tally.add(it()));
-            now.into_iter().for_each(|it| tally.add(join(it)));
+            running.into_iter().for_each(|it| tally.add(join(it)));
             tally
         });
         let beside = || wait.take().map_or_else(Tally::default, |it| it());
         let ran = run_on(ctx, kernel, &parts, options, &request, tally, beside);
         // It failed before there were suites. That is said now, and again at the end.
-        if let (Err(error), Some(wait), true) = (&ran, wait, is_ci) {
+        if let (Err(error), Some(wait)) = (&ran, wait) {
             eprintln!("{error:#}");
             tally.add(wait());
         }
@@ -165,9 +159,9 @@ fn asides<'a>(
     options: &'a Options,
     request: &'a Request,
 ) -> Vec<Aside<'a>> {
-    let is_ci = options.is_ci();
-    let is_whole = is_ci || request.is_everything();
+    let is_whole = options.is_ci() || request.is_everything();
     let is_stock = usual.flavour.is_none();
+    let has_host_tests = request.suites.is_none() && request.tests.is_none() && is_stock;
     let mut asides = Vec::<Aside<'a>>::new();
     if is_whole && !user.is_named() {
         let ctx = ctx.aside("checking");
@@ -185,18 +179,18 @@ fn asides<'a>(
             tally
         }));
     }
-    if is_whole && is_stock {
-        let ctx = ctx.aside("install");
+    if has_host_tests {
+        let ctx = ctx.aside("host");
         asides.push(Box::new(move || {
             let mut tally = Tally::default();
-            if is_ci {
-                if let Err(error) = host::test(&ctx, usual, &mut tally) {
-                    tally.check(|| Err(error));
-                }
+            if let Err(error) = host::test(&ctx, usual, &mut tally) {
+                tally.check(|| Err(error));
             }
-            tally.check_named("installation test", "make install-test", || {
-                deb::install_test::run(&ctx, usual)
-            });
+            if is_whole {
+                tally.check_named("installation test", "make install-test", || {
+                    deb::install_test::run(&ctx, usual)
+                });
+            }
             tally
         }));
     }
@@ -245,12 +239,6 @@ fn run_on(
     beside: impl FnOnce() -> Tally + Send,
 ) -> Result<()> {
     let is_stock = parts.kernel.flavour.is_none();
-    let is_usual = is_stock && request.on.is_none();
-    let has_host_tests = request.suites.is_none() && request.tests.is_none() && is_usual;
-    // A person sees them first. In CI they are beside.
-    if has_host_tests && !options.is_ci() {
-        host::test(ctx, &parts.kernel, tally)?;
-    }
     let program = guest_tests::build(ctx)?;
     let selected = request.select(&guest_tests::inventory(&program)?)?;
     let module = module::for_kernel(ctx, &parts.kernel)?;

@@ -17,6 +17,9 @@ pub const SUITES: &[Suite] = &[
     Suite::new("one-cpu", &[&[PerfTool, Counting, Modes, Events, Sampling]])
         .cpus(1)
         .with_all(),
+    Suite::new("rdpmc-orders", &[&[RdpmcOrders]])
+        .on(machine::V4)
+        .also_on(&[Older]),
     Suite::new("lifecycle", &[&[Lifecycle, Parameters, Beside, Generic]])
         .on(machine::V4)
         .unloaded()

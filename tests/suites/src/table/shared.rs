@@ -26,7 +26,6 @@ pub const DEFAULT: &[TestGroup] = &[
     Tasks,
     RotationMany,
     UserRead,
-    RdpmcOrders,
     SecurityStorm,
     Hotplug,
     Sharing,
