@@ -25,6 +25,8 @@ macro_rules! with_test_groups {
             Bounds = bounds::TESTS, OfCounters;
             /// Needs branch records, and the in-tree driver.
             Branches = branches::TESTS, No(MACHINE);
+            /// Needs a hybrid CPU with event logging, and the module in the place of the in-tree driver.
+            BranchesMoved = branches::MOVED_TESTS, No(MACHINE);
             /// Programs that optimise by branch records. Needs branch records, and BOLT.
             BranchTools = branch_tools::TESTS, No(MACHINE);
             Clock = clock::TESTS, Once;

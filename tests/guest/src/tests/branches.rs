@@ -22,7 +22,7 @@ use self::call_stacks::call_stacks;
 use self::children::call_chains_of_children;
 use self::hardware::{request, Hardware, Selects};
 use self::last_event::last_event_record;
-use self::logging::{logged_counts, not_logged};
+use self::logging::{logged_counts, logged_event_moves, not_logged};
 use self::random::random_programs;
 use super::expect;
 use super::sampling::{for_each_sample, RING};
@@ -47,6 +47,12 @@ pub const TESTS: &[Test] = tests![
     not_logged,
     last_event_record: [Intel, Root, Msrs],
     refused,
+];
+
+/// On a model that logs, and has events that only one counter counts.
+pub const MOVED_TESTS: &[Test] = tests![
+    all need [ExactCounts];
+    logged_event_moves,
 ];
 
 const ITERATIONS: u64 = 20_000;

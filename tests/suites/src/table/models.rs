@@ -62,6 +62,11 @@ pub const SUITES: &[Suite] = &[
     branches("branches-skylake", machine::SKYLAKE),
     branches("branches-zen-4", machine::ZEN_4_DEFAULT),
     branches("branches-crestmont", machine::CRESTMONT_V5),
+    // Beside the in-tree driver version 6 has no branch records.
+    Suite::new("branches-lion-cove", &[&[BranchesMoved]])
+        .on(machine::LUNAR_LAKE.hybrid(1, 0))
+        .primary()
+        .timing(Timing::Icount),
     branches("branches-core2", machine::CORE2).with_all(),
     branches("branches-silvermont", machine::SILVERMONT_DEFAULT).with_all(),
     branches("branches-knights-landing", machine::KNIGHTS_LANDING_DEFAULT).with_all(),

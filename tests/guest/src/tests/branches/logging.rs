@@ -2,6 +2,8 @@
 //! Counts between branches: each record says how often the events of a group have occurred since the record
 //! before.
 
+use std::ops::RangeInclusive;
+
 use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
 use perf_event::{Builder, Sampler};
@@ -11,6 +13,7 @@ use super::hardware::{request, Hardware};
 use super::{drivers, errno, event, with_branches, ITERATIONS, PERIOD};
 use crate::ctx::Ctx;
 use crate::pmu::{Event, Pmu};
+use crate::setting::Affinity;
 use crate::workload::{self, Branch, BranchKind};
 
 /// Branches of every kind, and the counts between them.
@@ -98,6 +101,59 @@ pub fn logged_counts(ctx: &Ctx) -> Result<()> {
         // The first record of the program, and that of the return from an interrupt, may have others.
         ensure!(compared > 30 * samples.len(), "{name}: {compared} records");
     }
+    Ok(())
+}
+
+/// The records from before a logged event has moved to another counter say nothing of it, and are gone. In
+/// each record that is left both events have occurred: a branch is an instruction.
+pub fn logged_event_moves(_: &Ctx) -> Result<()> {
+    /// With so many iterations before the event moves, samples are taken in every place around that.
+    const BEFORE: RangeInclusive<u64> = 1..=PERIOD / 7 + 1;
+    /// TOPDOWN.BAD_SPEC_SLOTS and TOPDOWN.MEMORY_BOUND_SLOTS of Lion Cove, which only counters 0 and 3 count.
+    /// Two logged events cannot be on others then but 1 and 2. In-tree: `intel_lnc_event_constraints`.
+    const OF_COUNTERS_0_AND_3: [u64; 2] = [0x04a4, 0x10a4];
+    // The performance core is CPU 0. The module is in the in-tree driver's place, with its names.
+    let _affinity = Affinity::pinned_to(0)?;
+    let pmu = Pmu::find("cpu_core")?;
+    let depth = Hardware::of(&pmu)?.depth;
+    let (mut whole, mut short) = (0, 0);
+    for before in BEFORE {
+        // perf takes others off the CPU before it adds an event, and leaves pinned ones.
+        let mut leader = event(&pmu, LOGGED, PERIOD);
+        let mut leader = leader.pinned(true).build()?.sampled(super::RING)?;
+        let _branches = member(&pmu, Event::Branches, LOGGED).build_with_group(&mut leader)?;
+        let [first, mut second] = OF_COUNTERS_0_AND_3.map(|code| pmu.raw(code));
+        let mut others = first.build().context("an event of counter 0")?;
+        let _second = second
+            .enabled(true)
+            .build_with_group(&mut others)
+            .context("an event of counter 3")?;
+        leader.enable()?;
+        workload::branches(before).run();
+        // This enables the two events, so that the logged ones move.
+        workload::branches(100).measure(&others)?;
+        leader.disable()?;
+
+        for records in samples(&mut leader)? {
+            for (i, (entry, counts)) in records.iter().enumerate() {
+                let [instructions, branches] = [counts & 3, (counts >> 2) & 3];
+                ensure!(
+                    instructions > 0 && branches > 0,
+                    "{before} iterations before, record {i}: {counts:#x} behind {:#x}",
+                    entry[0]
+                );
+            }
+            match records.len() {
+                0 => {}
+                len if len < depth => short += 1,
+                _ => whole += 1,
+            }
+        }
+    }
+    ensure!(
+        whole > 0 && short > 0,
+        "{whole} samples are whole, {short} have lost records"
+    );
     Ok(())
 }
 
