@@ -151,7 +151,7 @@ fn run(
 /// A part of a run that is no suite on the usual kernel.
 type Aside<'a> = Box<dyn FnOnce() -> Tally + Send + 'a>;
 
-/// What runs beside the suites. Each leaves a core idle for much of its time.
+/// What runs beside the suites. The guests of each leave a core idle for much of their time.
 fn asides<'a>(
     ctx: &Context,
     user: &kernel::Options,

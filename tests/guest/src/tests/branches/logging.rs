@@ -107,7 +107,8 @@ pub fn logged_counts(ctx: &Ctx) -> Result<()> {
 /// The records from before a logged event has moved to another counter say nothing of it, and are gone. In
 /// each record that is left both events have occurred: a branch is an instruction.
 pub fn logged_event_moves(_: &Ctx) -> Result<()> {
-    /// With so many iterations before the event moves, samples are taken in every place around that.
+    /// With so many iterations before the event moves, samples are taken in every place around that. An
+    /// iteration has seven instructions.
     const BEFORE: RangeInclusive<u64> = 1..=PERIOD / 7 + 1;
     /// TOPDOWN.BAD_SPEC_SLOTS and TOPDOWN.MEMORY_BOUND_SLOTS of Lion Cove, which only counters 0 and 3 count.
     /// Two logged events cannot be on others then but 1 and 2. In-tree: `intel_lnc_event_constraints`.
