@@ -9,10 +9,10 @@ use in_tree::in_tree_events_leave_nothing;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Barrier;
 use std::thread;
 
 use anyhow::{ensure, Context, Result};
-use nix::unistd::gettid;
 use perf_event::{Builder, Counter, ReadFormat};
 use pmu_model::msr::MSR_PERF_METRICS;
 
@@ -23,9 +23,10 @@ use crate::ctx::{skip, Ctx, Test};
 use crate::msr::Msrs;
 use crate::pmu::{core_type, read_all, signature, BuilderExt, CoreType, Mode, Pmu, APART};
 use crate::program::LOOP;
-use crate::setting::{pin, Affinity, Setting};
+use crate::setting::{Affinity, Setting};
 use crate::tests;
 use crate::tool::Perf;
+use crate::waiting;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
@@ -502,21 +503,31 @@ fn group_reads_settle_once(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// While another task has the same CPU from time to time.
-fn with_competitor<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+/// How often the other task of [`with_competitor`] gets the CPU.
+const TURNS: u64 = 10;
+
+/// Calls `work` with a function that gives the CPU to another task, and gets it back. Whether the kernel would
+/// switch by itself depends on how busy the host is.
+fn with_competitor<T>(work: impl FnOnce(&dyn Fn()) -> Result<T>) -> Result<T> {
     let _pinned = Affinity::pinned_to(0)?;
     let stop = AtomicBool::new(false);
+    let turn = Barrier::new(2);
     thread::scope(|scope| {
-        let competitor = scope.spawn(|| -> Result<()> {
-            pin(gettid(), 0)?;
-            while !stop.load(Relaxed) {
-                workload::branches(1_000).run();
+        // It has the affinity of this thread.
+        scope.spawn(|| loop {
+            waiting::meet(&turn, "the test to give way");
+            if stop.load(Relaxed) {
+                break;
             }
-            Ok(())
+            workload::branches(1_000).run();
+            waiting::meet(&turn, "the test to go on");
         });
-        let result = work();
+        let result = work(&|| {
+            waiting::meet(&turn, "the other task");
+            waiting::meet(&turn, "the other task to be done");
+        });
         stop.store(true, Relaxed);
-        competitor.join().expect("the competitor panicked")?;
+        waiting::meet(&turn, "the other task to end");
         result
     })
 }
@@ -526,20 +537,22 @@ fn with_competitor<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 fn context_switches(ctx: &Ctx) -> Result<()> {
     let metrics = metrics()?;
     let pmu = ctx.pmu()?;
-    let first = workload::branches(5_000_000);
-    let second = workload::block(6_000_000);
-    let counts = with_competitor(|| {
+    let halves = [workload::branches(500_000), workload::block(600_000)];
+    let counts = with_competitor(|give_way| {
         let mut group = open(&pmu, metrics, Mode::User)?;
-        let before = switches()?;
-        first.measure(&group[0])?;
-        second.measure(&group[0])?;
-        let switched = switches()? - before;
-        println!("# {switched} context switches");
-        ensure!(switched >= 5, "only {switched} context switches");
+        group[0].enable()?;
+        for part in &halves {
+            for _ in 0..TURNS {
+                part.run();
+                give_way();
+            }
+        }
+        group[0].disable()?;
         Ok(read_all(&mut group)?)
     })?;
-    let n = first.instructions() + second.instructions();
-    let branches = first.branches() + second.branches();
+    let sum = |of: fn(&Workload) -> u64| TURNS * halves.iter().map(of).sum::<u64>();
+    let n = sum(Workload::instructions);
+    let branches = sum(Workload::branches);
     // At each switch a miss of either kind may be another task's.
     let (_, slots) = truth(n, branches);
     expect_near(
@@ -554,25 +567,27 @@ fn context_switches(ctx: &Ctx) -> Result<()> {
 /// What RDPMC reads goes on after a context switch, on either driver.
 fn rdpmc_across_context_switches(ctx: &Ctx) -> Result<()> {
     let metrics = metrics()?;
-    let workload = workload::branches(5_000_000);
+    let workload = workload::branches(500_000);
     for pmu in [ctx.in_tree()?, ctx.pmu()?] {
-        let gained = with_competitor(|| {
+        let gained = with_competitor(|give_way| {
             let mut group = open(&pmu, metrics, Mode::User)?;
             let _pages = group.iter().map(Page::map).collect::<Result<Vec<_>>>()?;
             group[0].enable()?;
             // SAFETY: the events are mapped, so the kernel allows RDPMC.
             let read = || unsafe { (rdpmc(RDPMC_SLOTS), rdpmc(RDPMC_METRICS)) };
             let retiring = |(slots, fields): (u64, u64)| slots * (fields & ALL) / ALL;
-            let before = (switches()?, read());
-            workload.run();
-            let after = (switches()?, read());
-            let switched = after.0 - before.0;
-            ensure!(switched >= 5, "only {switched} context switches");
-            let slots = after.1 .0.checked_sub(before.1 .0);
+            let before = read();
+            for _ in 0..TURNS {
+                workload.run();
+                give_way();
+            }
+            let after = read();
+            let slots = after.0.checked_sub(before.0);
             let slots = slots.with_context(|| format!("{}: they begin anew", pmu.name))?;
-            Ok([slots, retiring(after.1) - retiring(before.1)])
+            Ok([slots, retiring(after) - retiring(before)])
         })?;
-        let (parts, slots) = truth(workload.instructions(), workload.branches());
+        let n = TURNS * workload.instructions();
+        let (parts, slots) = truth(n, TURNS * workload.branches());
         println!("# {}: {gained:?} of {slots}, {}", pmu.name, parts[0]);
         ensure!(gained[0].abs_diff(slots) <= slots / 100, "{gained:?}");
         ensure!(gained[1].abs_diff(parts[0]) <= slots / 20, "{gained:?}");
