@@ -11,7 +11,8 @@ use super::{
             layout::{
                 Format,
                 Layout,
-                Legacy, //
+                Legacy,
+                SelectRegister, //
             },
             Lbr, //
         },
@@ -118,11 +119,6 @@ pub(super) fn detect(
     if number == BONNELL && signature.stepping < 10 {
         return None;
     }
-    // The threads of a core share LBR_SELECT there (`ERF_NO_HT_SHARING`), which the driver does not
-    // arbitrate.
-    if has_threads && NEHALEM.contains(&number) {
-        return None;
-    }
     let format = match format {
         // These report it wrong. In-tree: `intel_pmu_lbr_init_knl()`.
         1 if KNIGHTS_LANDING.contains(&number) => 3,
@@ -145,21 +141,27 @@ pub(super) fn detect(
         7 => info(false),
         _ => return None,
     };
-    let has_select = model.select != Select::Nothing;
+    let select = match model.select {
+        Select::Nothing => SelectRegister::None,
+        // In-tree: without `ERF_NO_HT_SHARING`.
+        _ if has_threads && NEHALEM.contains(&number) => SelectRegister::PerCore,
+        _ => SelectRegister::PerCpu,
+    };
+    let can_select = select == SelectRegister::PerCpu;
     Some(Lbr {
         depth: model.depth,
         layout: Layout::Legacy(Legacy {
             from: model.from,
             to: model.to,
             format,
-            has_select,
+            select,
             calls_need_jumps: model.select == Select::WithJumps,
             pmi_clears_lbr: version < 4,
             doubles_aborts: HASWELL.contains(&number),
             excludes_pt: BROADWELL.contains(&number) || SKYLAKE.contains(&number),
         }),
-        selects_levels: has_select,
-        selects_kinds: has_select,
+        selects_levels: can_select,
+        selects_kinds: can_select,
         has_call_stack: model.select == Select::CallStack,
         is_lost_in_deep_c: true,
         has_kind: false,

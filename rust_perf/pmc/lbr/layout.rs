@@ -60,8 +60,8 @@ pub(in super::super) struct Legacy {
     pub(in super::super) to: MsrRange,
     /// What else there is in a record.
     pub(in super::super) format: Format,
-    /// Whether LBR_SELECT exists.
-    pub(in super::super) has_select: bool,
+    /// LBR_SELECT.
+    pub(in super::super) select: SelectRegister,
     /// Whether calls are recorded only if jumps are, too: an erratum of Nehalem. In-tree: `nhm_lbr_sel_map`.
     pub(in super::super) calls_need_jumps: bool,
     /// Whether a PMI clears DEBUGCTL.LBR, as on versions 2 and 3. From version 4 on GLOBAL_STATUS.LBR_FRZ
@@ -72,6 +72,17 @@ pub(in super::super) struct Legacy {
     pub(in super::super) doubles_aborts: bool,
     /// Whether an access raises #GP while Intel PT traces. In-tree: without `lbr_pt_coexist`.
     pub(in super::super) excludes_pt: bool,
+}
+
+/// Who has an LBR_SELECT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum SelectRegister {
+    /// Nobody.
+    None,
+    /// Each CPU.
+    PerCpu,
+    /// Each core. It must let through what the events of all threads need.
+    PerCore,
 }
 
 /// What a record has besides addresses (IA32_PERF_CAPABILITIES.LBR_FMT; SDM vol. 3B, "LBR Stack").

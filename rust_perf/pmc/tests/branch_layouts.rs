@@ -5,6 +5,7 @@
 use crate::common::{
     amd, config, count_instructions, instructions, intel_model,
     recorder::{rows, Recorder, Selects, ANY, KERNEL, KINDS, REQUESTS, USER},
+    Cpu,
 };
 use pmc::{
     counter::CounterSet,
@@ -46,11 +47,6 @@ fn each_model_has_its_records() {
             assert!(value.is_ok(), "{config:?} {msr:x?}");
         }
     }
-    // With Hyper-Threading, the threads of a Nehalem's core share LBR_SELECT.
-    let threads = crate::common::Cpuid::new(b"GenuineIntel", 6, 0x1e, 0)
-        .with(0xa, 0, [0x0730_0403, 0, 0, 0x603])
-        .with(0xb, 0, [1, 2, 0x100, 0]);
-    assert!(threads.detect().unwrap().lbr.is_none());
     // Yonah, and a model without a case of its own.
     for model in [0x0e, 0x66] {
         let cpu = crate::common::Cpuid::new(b"GenuineIntel", 6, model, 0).with(
@@ -59,6 +55,42 @@ fn each_model_has_its_records() {
             [0x0730_0404, 0, 0, 0x603],
         );
         assert!(cpu.detect().unwrap().lbr.is_none());
+    }
+}
+
+/// With Hyper-Threading, the threads of a Nehalem's core share LBR_SELECT. It lets all branches through,
+/// whatever the event of a thread needs.
+#[test]
+fn a_register_of_both_threads_selects_nothing() {
+    const LBR_SELECT: u32 = 0x1c8;
+    for model in [0x1e, 0x2c] {
+        let recorder = Recorder::of(Cpu::new(intel_model(model)).with_threads(2));
+        assert_eq!(recorder.lbr().depth, 16);
+        let modes = [(Mode::User, 0x1000), (Mode::Kernel, 0xffff_ffff_8000_1000)];
+        for (request, _) in REQUESTS {
+            // The driver before may have left something.
+            recorder.records().give_back();
+            let wrmsr = |value| {
+                recorder
+                    .driven
+                    .cpu
+                    .pmu
+                    .borrow_mut()
+                    .wrmsr(LBR_SELECT, value)
+            };
+            wrmsr(0x1ff).unwrap();
+            recorder.record(request | USER);
+            for (kind, _) in KINDS {
+                for (mode, from) in modes {
+                    recorder.branch(kind, mode, from);
+                    assert_eq!(
+                        recorder.read()[0],
+                        (from, from + 0x100),
+                        "{kind:?} {mode:?}"
+                    );
+                }
+            }
+        }
     }
 }
 

@@ -16,7 +16,8 @@ use super::{
         },
         layout::{
             Format,
-            Legacy, //
+            Legacy,
+            SelectRegister, //
         },
         record::{
             From,
@@ -74,8 +75,13 @@ impl Legacy {
 
 impl<R: Registers> BranchRecords<'_, R> {
     pub(super) fn record_legacy(self, legacy: &Legacy, control: u64, freezes: bool) {
-        if legacy.has_select {
-            self.select(msr::LBR_SELECT, LbrCtl::from_raw(control).select());
+        match legacy.select {
+            SelectRegister::None => {}
+            SelectRegister::PerCpu => {
+                self.select(msr::LBR_SELECT, LbrCtl::from_raw(control).select())
+            }
+            // It lets all branches through.
+            SelectRegister::PerCore => self.select(msr::LBR_SELECT, 0),
         }
         self.shadow.is_off.set(false);
         self.record_by_debugctl(freezes);
@@ -121,7 +127,7 @@ impl<R: Registers> BranchRecords<'_, R> {
                 self.regs.wrmsr(info.nth(i), 0);
             }
         }
-        if legacy.has_select {
+        if legacy.select != SelectRegister::None {
             self.regs.wrmsr(msr::LBR_SELECT, 0);
         }
     }

@@ -20,7 +20,8 @@ use super::{
     control::is_call_stack,
     layout::{
         Layout,
-        Lbr, //
+        Lbr,
+        SelectRegister, //
     },
     record::Record, //
 };
@@ -62,7 +63,7 @@ pub(super) fn others(lbr: &Lbr) -> impl Iterator<Item = Msr> {
         Layout::Legacy(legacy) => (
             [
                 Some(msr::LBR_TOS),
-                legacy.has_select.then_some(msr::LBR_SELECT),
+                (legacy.select != SelectRegister::None).then_some(msr::LBR_SELECT),
             ],
             legacy.info(),
         ),

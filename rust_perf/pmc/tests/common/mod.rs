@@ -24,6 +24,8 @@ pub struct Cpu {
     pub pmu: RefCell<Pmu>,
     vendor: Vendor,
     signature: Option<Signature>,
+    /// The number of threads of its core.
+    threads: u32,
     reads: Cell<u32>,
     writes: Cell<u32>,
 }
@@ -40,9 +42,16 @@ impl Cpu {
             pmu: RefCell::new(Pmu::with_defect(config, defect).unwrap()),
             vendor: config.vendor,
             signature: config.signature,
+            threads: 1,
             reads: Cell::new(0),
             writes: Cell::new(0),
         }
+    }
+
+    /// A thread of a core that has so many.
+    #[must_use]
+    pub fn with_threads(self, threads: u32) -> Self {
+        Cpu { threads, ..self }
     }
 
     /// What the driver detects.
@@ -82,6 +91,10 @@ impl Cpu {
             },
             (7, 1) => CpuidLeaf {
                 eax: u32::from(pmu.perfmon_ext()) << 8,
+                ..CpuidLeaf::default()
+            },
+            (0xb, 0) => CpuidLeaf {
+                ebx: self.threads,
                 ..CpuidLeaf::default()
             },
             // Linear addresses have 48 bits.
@@ -282,7 +295,11 @@ pub struct Driven {
 
 impl Driven {
     pub fn new(config: Config) -> Self {
-        let cpu = Cpu::new(config);
+        Self::of(Cpu::new(config))
+    }
+
+    /// Drives the counters of a CPU.
+    pub fn of(cpu: Cpu) -> Self {
         let caps = cpu.detect().expect("counters that the driver knows");
         Self::take_over(cpu, caps)
     }

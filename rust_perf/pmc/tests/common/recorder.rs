@@ -48,12 +48,15 @@ pub struct Recorder {
 impl Recorder {
     /// A CPU with this many records.
     pub fn new(config: Config, depth: u8) -> Self {
-        let config = Config {
+        Self::of(Cpu::new(Config {
             lbrs: config.lbrs_with_depth(depth),
             ..config
-        };
+        }))
+    }
+
+    pub fn of(cpu: Cpu) -> Self {
         Recorder {
-            driven: Driven::new(config),
+            driven: Driven::of(cpu),
             shadow: LbrShadow::default(),
             control: Cell::new(0),
         }

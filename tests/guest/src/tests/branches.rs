@@ -17,6 +17,7 @@ mod hardware;
 mod last_event;
 mod logging;
 mod random;
+mod threads;
 
 use self::call_stacks::call_stacks;
 use self::children::call_chains_of_children;
@@ -24,6 +25,7 @@ use self::hardware::{request, Hardware, Selects};
 use self::last_event::last_event_record;
 use self::logging::{logged_counts, logged_event_moves, not_logged};
 use self::random::random_programs;
+use self::threads::both_threads_of_a_core;
 use super::expect;
 use super::sampling::{for_each_sample, RING};
 use crate::ctx::{Ctx, Test};
@@ -53,6 +55,12 @@ pub const TESTS: &[Test] = tests![
 pub const MOVED_TESTS: &[Test] = tests![
     all need [ExactCounts];
     logged_event_moves,
+];
+
+/// On a model whose threads share the register that selects branches.
+pub const TESTS_OF_THREADS: &[Test] = tests![
+    all need [ExactCounts, Root, Msrs];
+    both_threads_of_a_core,
 ];
 
 const ITERATIONS: u64 = 20_000;

@@ -71,6 +71,10 @@ pub const SUITES: &[Suite] = &[
     branches("branches-silvermont", machine::SILVERMONT_DEFAULT).with_all(),
     branches("branches-knights-landing", machine::KNIGHTS_LANDING_DEFAULT).with_all(),
     branches("branches-nehalem", machine::NEHALEM).with_all(),
+    Suite::new("branches-nehalem-threads", &[&[BranchesOfThreads]])
+        .on(machine::NEHALEM_DEFAULT)
+        .hyper_threading()
+        .timing(Timing::Icount),
     branches("branches-ivy-bridge", machine::IVY_BRIDGE).with_all(),
     branches("branches-haswell", machine::HASWELL).with_all(),
     branches("branches-goldmont", machine::GOLDMONT_DEFAULT).with_all(),

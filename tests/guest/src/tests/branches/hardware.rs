@@ -53,11 +53,14 @@ impl Hardware {
         let is_amd = CpuPmu::probe().is_amd();
         let [signature, ..] = cpuid(1, 0);
         let model = ((signature >> 12) & 0xf0) | ((signature >> 4) & 0xf);
+        let [_, threads, ..] = cpuid(0xb, 0);
         let selects = match model {
             _ if is_amd => Selects::Kinds,
             0x0f | 0x16 | 0x17 | 0x1d | 0x1c | 0x26 | 0x27 | 0x35 | 0x36 => Selects::Nothing,
-            // Nehalem, Westmere, Silvermont.
+            // Nehalem, Westmere: the threads of a core share the register.
+            0x1a | 0x1e | 0x2e | 0x25 | 0x2c | 0x2f if threads > 1 => Selects::Nothing,
             0x1a | 0x1e | 0x2e | 0x25 | 0x2c | 0x2f => Selects::WithJumps,
+            // Silvermont.
             0x37 | 0x4a | 0x4c | 0x4d | 0x5a | 0x75 => Selects::WithJumps,
             _ => Selects::Kinds,
         };
