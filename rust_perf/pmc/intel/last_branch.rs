@@ -143,7 +143,8 @@ pub(super) fn detect(
     };
     let select = match model.select {
         Select::Nothing => SelectRegister::None,
-        // In-tree: without `ERF_NO_HT_SHARING`.
+        // In-tree: without `PMU_FL_NO_HT_SHARING`. Of the other models without it, none has both threads and
+        // the register.
         _ if has_threads && NEHALEM.contains(&number) => SelectRegister::PerCore,
         _ => SelectRegister::PerCpu,
     };

@@ -4,7 +4,7 @@
 
 use crate::common::{
     intel_model,
-    recorder::{rows, Recorder, CALL_STACK, KERNEL},
+    recorder::{rows, Recorder, Row, CALL_STACK, KERNEL},
 };
 use pmc::lbr::{BranchRequest, RequestError};
 use pmu_model::{BranchKind, Mode};
@@ -12,9 +12,10 @@ use pmu_model::{BranchKind, Mode};
 /// The calls that a task is in go with it from CPU to CPU.
 #[test]
 fn call_stacks_are_brought_back() {
-    for (config, depth, _) in rows() {
+    for row in rows() {
+        let Row { config, depth, .. } = row;
         for calls in [0, 1, 5, 16, 40] {
-            let here = Recorder::new(config, depth);
+            let here = row.recorder();
             let request = BranchRequest::from_raw(CALL_STACK);
             if here.lbr().control(request) == Err(RequestError::Unsupported) {
                 // From Haswell on.
@@ -31,7 +32,7 @@ fn call_stacks_are_brought_back() {
             let saved = here.registers();
             assert_eq!(saved.len(), (calls as usize).min(depth.into()));
             // Another task has left its calls there.
-            let there = Recorder::new(config, depth);
+            let there = row.recorder();
             there.record(CALL_STACK);
             for from in 100..120 {
                 there.branch(BranchKind::IndirectCall, Mode::User, from);
@@ -58,8 +59,9 @@ fn call_stacks_are_brought_back() {
 /// After a wipe no return finds a call of the task before.
 #[test]
 fn returns_find_no_older_call_after_a_wipe() {
-    for (config, depth, _) in rows() {
-        let recorder = Recorder::new(config, depth);
+    for row in rows() {
+        let Row { config, depth, .. } = row;
+        let recorder = row.recorder();
         let request = BranchRequest::from_raw(CALL_STACK);
         if recorder.lbr().control(request).is_err() {
             continue;

@@ -4,8 +4,7 @@
 
 use crate::common::{
     amd, config, count_instructions, instructions, intel_model,
-    recorder::{rows, Recorder, Selects, ANY, KERNEL, KINDS, REQUESTS, USER},
-    Cpu,
+    recorder::{rows, Recorder, Row, Selects, ANY, CALL_STACK, KERNEL, KINDS, REQUESTS, USER},
 };
 use pmc::{
     counter::CounterSet,
@@ -37,8 +36,9 @@ fn recorded(selects: Selects, request: u64, kinds: u64) -> u64 {
 
 #[test]
 fn each_model_has_its_records() {
-    for (config, depth, _) in rows() {
-        let recorder = Recorder::new(config, depth);
+    for row in rows() {
+        let Row { config, depth, .. } = row;
+        let recorder = row.recorder();
         assert_eq!(recorder.lbr().depth, depth, "{config:?}");
         // Every register that the driver uses exists.
         let lbr = recorder.lbr();
@@ -58,40 +58,39 @@ fn each_model_has_its_records() {
     }
 }
 
-/// With Hyper-Threading, the threads of a Nehalem's core share LBR_SELECT. It lets all branches through,
-/// whatever the event of a thread needs.
+/// The threads of a Nehalem's core share LBR_SELECT. Whatever an event of one of them needs, the register lets
+/// all branches through, and is written once.
 #[test]
 fn a_register_of_both_threads_selects_nothing() {
     const LBR_SELECT: u32 = 0x1c8;
-    for model in [0x1e, 0x2c] {
-        let recorder = Recorder::of(Cpu::new(intel_model(model)).with_threads(2));
-        assert_eq!(recorder.lbr().depth, 16);
-        let modes = [(Mode::User, 0x1000), (Mode::Kernel, 0xffff_ffff_8000_1000)];
-        for (request, _) in REQUESTS {
-            // The driver before may have left something.
-            recorder.records().give_back();
-            let wrmsr = |value| {
-                recorder
-                    .driven
-                    .cpu
-                    .pmu
-                    .borrow_mut()
-                    .wrmsr(LBR_SELECT, value)
-            };
-            wrmsr(0x1ff).unwrap();
-            recorder.record(request | USER);
-            for (kind, _) in KINDS {
-                for (mode, from) in modes {
-                    recorder.branch(kind, mode, from);
-                    assert_eq!(
-                        recorder.read()[0],
-                        (from, from + 0x100),
-                        "{kind:?} {mode:?}"
-                    );
-                }
-            }
-        }
+    let shared = rows().into_iter().find(|row| row.threads == 2).unwrap();
+    let recorder = shared.recorder();
+    // What another driver has left.
+    let wrmsr = |value| {
+        recorder
+            .driven
+            .cpu
+            .pmu
+            .borrow_mut()
+            .wrmsr(LBR_SELECT, value)
+    };
+    wrmsr(0x1ff).unwrap();
+    recorder.records().forget();
+    for (request, _) in REQUESTS {
+        recorder.record(request | USER);
+        let select = recorder.driven.cpu.pmu.borrow().rdmsr(LBR_SELECT);
+        assert_eq!(select, Ok(0), "{request:#x}");
     }
+    // What the register holds is known now.
+    wrmsr(0x1ff).unwrap();
+    recorder.record(ANY);
+    assert_eq!(
+        recorder.driven.cpu.pmu.borrow().rdmsr(LBR_SELECT),
+        Ok(0x1ff)
+    );
+    let request = BranchRequest::from_raw(CALL_STACK);
+    let refused = recorder.lbr().control(request);
+    assert_eq!(refused, Err(RequestError::Unsupported));
 }
 
 #[derive(Clone, Debug)]
@@ -120,8 +119,9 @@ proptest! {
         row in 0..rows().len(),
         steps in prop::collection::vec(step(), 1..200),
     ) {
-        let (config, depth, selects) = rows()[row];
-        let recorder = Recorder::new(config, depth);
+        let row = rows()[row];
+        let Row { depth, selects, .. } = row;
+        let recorder = row.recorder();
         let mut wanted = None;
         let mut expected: Vec<(u64, u64)> = Vec::new();
         for (i, step) in (1u64..).zip(steps) {
@@ -168,20 +168,26 @@ proptest! {
 /// A call of the next instruction is recorded, but for architectural LBRs.
 #[test]
 fn calls_of_the_next_instruction_are_recorded() {
-    for (config, depth, _) in rows() {
-        let recorder = Recorder::new(config, depth);
+    for row in rows() {
+        let Row { config, .. } = row;
+        let recorder = row.recorder();
         recorder.record(ANY);
         recorder.branch(BranchKind::CallOfNext, Mode::User, 7);
         let is_recorded = is_legacy(&config) || config.vendor.is_amd();
-        assert_eq!(recorder.read().len(), is_recorded.into(), "{config:?}");
+        assert_eq!(
+            recorder.read().len(),
+            usize::from(is_recorded),
+            "{config:?}"
+        );
     }
 }
 
 /// A PMI stops recording until the handler has read what there is.
 #[test]
 fn nothing_is_recorded_between_an_overflow_and_its_handler() {
-    for (config, depth, _) in rows() {
-        let recorder = Recorder::new(config, depth);
+    for row in rows() {
+        let Row { config, .. } = row;
+        let recorder = row.recorder();
         recorder.record(ANY);
         let driven = &recorder.driven;
         let counter = count_instructions(driven).into_iter().next().unwrap();
@@ -224,8 +230,9 @@ fn nothing_is_recorded_between_an_overflow_and_its_handler() {
 /// A debug exception stops recording. The driver does not know, but records again.
 #[test]
 fn recording_goes_on_after_a_debug_exception() {
-    for (config, depth, _) in rows() {
-        let recorder = Recorder::new(config, depth);
+    for row in rows() {
+        let Row { config, .. } = row;
+        let recorder = row.recorder();
         recorder.record(ANY);
         recorder.driven.cpu.pmu.borrow_mut().debug_exception();
         assert!(!recorder.records().is_enabled());
@@ -238,8 +245,9 @@ fn recording_goes_on_after_a_debug_exception() {
 /// The registers are given back as they were found, with no record in them.
 #[test]
 fn nothing_is_left_behind() {
-    for (config, depth, _) in rows() {
-        let recorder = Recorder::new(config, depth);
+    for row in rows() {
+        let Row { config, depth, .. } = row;
+        let recorder = row.recorder();
         let others = || -> Vec<_> {
             let pmu = recorder.driven.cpu.pmu.borrow();
             let registers = recorder.lbr().other_registers().map(|it| it.address());
@@ -269,8 +277,9 @@ fn nothing_is_left_behind() {
 /// What else a record tells, where the hardware has it.
 #[test]
 fn predictions_and_cycles_are_decoded() {
-    for (config, depth, _) in rows() {
-        let recorder = Recorder::new(config, depth);
+    for row in rows() {
+        let Row { config, depth, .. } = row;
+        let recorder = row.recorder();
         let lbr = recorder.lbr();
         let model = config.signature.map_or(0, |it| it.model);
         recorder.record(ANY);
@@ -373,11 +382,11 @@ fn amd_refuses_what_it_cannot_do() {
 /// `__amd_pmu_lbr_disable()`.
 #[test]
 fn pmis_stop_recording_after_a_snapshot() {
-    for (config, depth, _) in rows()
+    for row in rows()
         .into_iter()
-        .filter(|(config, ..)| is_legacy(config) || config.vendor.is_amd())
+        .filter(|row| is_legacy(&row.config) || row.config.vendor.is_amd())
     {
-        let recorder = Recorder::new(config, depth);
+        let recorder = row.recorder();
         recorder.record(ANY);
         let debugctl = || recorder.driven.cpu.pmu.borrow().rdmsr(0x1d9).unwrap();
         let before = debugctl();
@@ -390,7 +399,7 @@ fn pmis_stop_recording_after_a_snapshot() {
             .wrmsr(0x1d9, 0)
             .unwrap();
         recorder.records().resume(recorder.control());
-        assert_eq!(debugctl(), before, "{config:?}");
+        assert_eq!(debugctl(), before, "{row:?}");
         assert!(recorder.records().is_enabled());
     }
 }

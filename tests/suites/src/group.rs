@@ -27,7 +27,7 @@ macro_rules! with_test_groups {
             Branches = branches::TESTS, No(MACHINE);
             /// Needs a hybrid CPU with event logging, and the module in the place of the in-tree driver.
             BranchesMoved = branches::MOVED_TESTS, No(MACHINE);
-            /// Needs branch records, and two threads in a core.
+            /// Needs a model whose threads share LBR_SELECT, and two threads in a core.
             BranchesOfThreads = branches::TESTS_OF_THREADS, No(MACHINE);
             /// Programs that optimise by branch records. Needs branch records, and BOLT.
             BranchTools = branch_tools::TESTS, No(MACHINE);

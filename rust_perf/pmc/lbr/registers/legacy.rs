@@ -80,7 +80,8 @@ impl<R: Registers> BranchRecords<'_, R> {
             SelectRegister::PerCpu => {
                 self.select(msr::LBR_SELECT, LbrCtl::from_raw(control).select())
             }
-            // It lets all branches through.
+            // All threads write 0, here and when they give it back. So each shadow is right, whoever wrote
+            // last.
             SelectRegister::PerCore => self.select(msr::LBR_SELECT, 0),
         }
         self.shadow.is_off.set(false);

@@ -48,13 +48,10 @@ pub struct Recorder {
 impl Recorder {
     /// A CPU with this many records.
     pub fn new(config: Config, depth: u8) -> Self {
-        Self::of(Cpu::new(Config {
-            lbrs: config.lbrs_with_depth(depth),
-            ..config
-        }))
+        Self::of(cpu(config, depth))
     }
 
-    pub fn of(cpu: Cpu) -> Self {
+    fn of(cpu: Cpu) -> Self {
         Recorder {
             driven: Driven::of(cpu),
             shadow: LbrShadow::default(),
@@ -112,6 +109,13 @@ impl Recorder {
     }
 }
 
+fn cpu(config: Config, depth: u8) -> Cpu {
+    Cpu::new(Config {
+        lbrs: config.lbrs_with_depth(depth),
+        ..config
+    })
+}
+
 /// How a CPU selects branches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Selects {
@@ -120,8 +124,23 @@ pub enum Selects {
     Kinds,
 }
 
-/// A CPU, its number of records, and how it selects branches.
-pub type Row = (Config, u8, Selects);
+/// A CPU with branch records.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    pub config: Config,
+    /// The number of records.
+    pub depth: u8,
+    pub selects: Selects,
+    /// The number of threads of a core.
+    pub threads: u32,
+}
+
+impl Row {
+    /// The CPU.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::of(cpu(self.config, self.depth).with_threads(self.threads))
+    }
+}
 
 /// One CPU of each kind, by its model.
 pub fn rows() -> Vec<Row> {
@@ -150,5 +169,17 @@ pub fn rows() -> Vec<Row> {
         (config(6, 8, 4, 48), 8, Kinds),
         (config(4, 8, 3, 48), 16, Kinds),
     ];
-    models.into_iter().chain(others).collect()
+    let row = |(config, depth, selects)| Row {
+        config,
+        depth,
+        selects,
+        threads: 1,
+    };
+    // The threads share the register that selects branches.
+    let shared = Row {
+        threads: 2,
+        ..row((intel_model(0x1e), 16, Nothing))
+    };
+    let alone = models.into_iter().chain(others).map(row);
+    alone.chain([shared]).collect()
 }

@@ -25,7 +25,7 @@ use self::hardware::{request, Hardware, Selects};
 use self::last_event::last_event_record;
 use self::logging::{logged_counts, logged_event_moves, not_logged};
 use self::random::random_programs;
-use self::threads::both_threads_of_a_core;
+use self::threads::{both_threads_of_a_core, different_requests_in_a_group};
 use super::expect;
 use super::sampling::{for_each_sample, RING};
 use crate::ctx::{Ctx, Test};
@@ -61,6 +61,7 @@ pub const MOVED_TESTS: &[Test] = tests![
 pub const TESTS_OF_THREADS: &[Test] = tests![
     all need [ExactCounts, Root, Msrs];
     both_threads_of_a_core,
+    different_requests_in_a_group,
 ];
 
 const ITERATIONS: u64 = 20_000;

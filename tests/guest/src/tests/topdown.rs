@@ -503,7 +503,7 @@ fn group_reads_settle_once(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// How often the other task of [`with_competitor`] gets the CPU.
+/// How often a part of a program gives way to the other task of [`with_competitor`].
 const TURNS: u64 = 10;
 
 /// Calls `work` with a function that gives the CPU to another task, and gets it back. Whether the kernel would
@@ -584,7 +584,10 @@ fn rdpmc_across_context_switches(ctx: &Ctx) -> Result<()> {
             let after = read();
             let slots = after.0.checked_sub(before.0);
             let slots = slots.with_context(|| format!("{}: they begin anew", pmu.name))?;
-            Ok([slots, retiring(after) - retiring(before)])
+            let gained = retiring(after).checked_sub(retiring(before));
+            let gained =
+                gained.with_context(|| format!("{}: retiring slots begin anew", pmu.name))?;
+            Ok([slots, gained])
         })?;
         let n = TURNS * workload.instructions();
         let (parts, slots) = truth(n, TURNS * workload.branches());

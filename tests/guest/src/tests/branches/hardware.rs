@@ -57,7 +57,8 @@ impl Hardware {
         let selects = match model {
             _ if is_amd => Selects::Kinds,
             0x0f | 0x16 | 0x17 | 0x1d | 0x1c | 0x26 | 0x27 | 0x35 | 0x36 => Selects::Nothing,
-            // Nehalem, Westmere: the threads of a core share the register.
+            // Nehalem, Westmere. If the threads of a core share the register, rust_pmu has it select nothing.
+            // The in-tree driver does not.
             0x1a | 0x1e | 0x2e | 0x25 | 0x2c | 0x2f if threads > 1 => Selects::Nothing,
             0x1a | 0x1e | 0x2e | 0x25 | 0x2c | 0x2f => Selects::WithJumps,
             // Silvermont.
