@@ -14,13 +14,13 @@ use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 use nix::sys::signal::SigSet;
 use nix::unistd::{getpid, gettid};
 use perf_event::data::Record;
-use perf_event::{Builder, Counter, ReadFormat, SampleFlag};
+use perf_event::{Builder, Counter, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::{bindings, ioctls};
 
-use super::expect;
 use super::sampling::{
     drain, for_each_record, for_each_sample, ioctl, open, record, sampler, with_sample_rate, RING,
 };
+use super::{expect, repeat};
 use crate::bpf::{OverflowCounter, Overflows};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{Event, Pmu};
@@ -782,10 +782,9 @@ fn throttled_counts_are_exact(ctx: &Ctx) -> Result<()> {
             .sample(SampleFlag::READ)
             .read_format(ReadFormat::empty());
         let mut sampler = builder.build()?.sampled(RING)?;
-        workload::tight_loop(30_000_000).measure(&*sampler)?;
-        let count = sampler.read()?;
+        let workload = workload::tight_loop(30_000_000);
         let (mut samples, mut pairs, mut stopped) = (0, 0, false);
-        for_each_record(&mut sampler, |record| {
+        let mut check = |record: Record<'_>| {
             match record {
                 Record::Sample(sample) => {
                     samples += 1;
@@ -804,9 +803,23 @@ fn throttled_counts_are_exact(ctx: &Ctx) -> Result<()> {
                 }
                 other => bail!("unexpected record {other:?}"),
             }
-            Ok(())
+            Ok(pairs > 0)
+        };
+        let mut has_pairs = false;
+        let mut look = |sampler: &mut Sampler| {
+            for_each_record(sampler, |record| {
+                has_pairs = check(record)?;
+                Ok(())
+            })?;
+            Ok(has_pairs)
+        };
+        sampler.enable()?;
+        repeat("THROTTLE and UNTHROTTLE records", || {
+            workload.run();
+            look(&mut sampler)
         })?;
-        ensure!(pairs > 0, "no THROTTLE and UNTHROTTLE records");
-        expect("throttled", "samples", samples, count / PERIOD)
+        sampler.disable()?;
+        look(&mut sampler)?;
+        expect("throttled", "samples", samples, sampler.read()? / PERIOD)
     })
 }

@@ -6,7 +6,7 @@ use anyhow::{ensure, Context, Result};
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
-use super::{expect, measure_alone};
+use super::{expect, has_run, measure_alone, repeat};
 use crate::ctx::{Ctx, Test};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::tests;
@@ -221,12 +221,13 @@ fn moves_to_fixed_counter(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Checks multiplexed events, of which `at_once` count at any time.
+/// Checks multiplexed events, of which `at_once` count at any time, while `truth` branches were taken in
+/// so many rounds.
 ///
 /// However they are scheduled, `at_once` events count each branch. So the sum of
 /// the counts does not depend on the emulator's speed. The scaled counts do, because the
 /// speed varies: rotation.rs has them, where time goes by instructions.
-fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()> {
+fn expect_shared(events: &mut [Counter], at_once: u64, (rounds, truth): (u64, u64)) -> Result<()> {
     let mut sum = 0;
     let mut waited = 0;
     for event in events.iter_mut() {
@@ -247,8 +248,8 @@ fn expect_shared(events: &mut [Counter], at_once: u64, truth: u64) -> Result<()>
     }
     ensure!(waited > 0, "none of the {} was multiplexed", events.len());
     let least = at_once * truth;
-    // The excess is what runs between the ioctls.
-    let most = least + 2_000 * events.len() as u64;
+    // The excess is what runs between the ioctls, and between the rounds.
+    let most = least + 2_000 * (events.len() as u64 + rounds * at_once);
     ensure!(
         (least..=most).contains(&sum),
         "{sum} branches in total, {least} of them in the loops"
@@ -269,11 +270,14 @@ fn multiplexed(ctx: &Ctx) -> Result<()> {
     for event in &mut events {
         event.enable()?;
     }
-    workload.run();
+    let rounds = repeat("the turn of the last event", || {
+        workload.run();
+        has_run(events.last_mut().context("no event")?)
+    })?;
     for event in &mut events {
         event.disable()?;
     }
-    expect_shared(&mut events, general.into(), 100_000_000)
+    expect_shared(&mut events, general.into(), (rounds, rounds * 100_000_000))
 }
 
 /// A group is scheduled as a whole, so the counts of its members always agree.
@@ -288,7 +292,10 @@ fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
     for group in &mut groups {
         group[0].enable()?;
     }
-    workload.run();
+    let rounds = repeat("the turn of the last group", || {
+        workload.run();
+        has_run(&mut groups[2][0])
+    })?;
     for group in &mut groups {
         group[0].disable()?;
     }
@@ -302,7 +309,7 @@ fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
         .into_iter()
         .map(|mut group| group.remove(0))
         .collect();
-    expect_shared(&mut leaders, 1, 100_000_000)
+    expect_shared(&mut leaders, 1, (rounds, rounds * 100_000_000))
 }
 
 /// Pinned events are never multiplexed. A pinned event that gets no counter goes

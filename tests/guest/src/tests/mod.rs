@@ -83,6 +83,7 @@ pub mod watchdog;
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
 use nix::sys::resource::{getrusage, UsageWho};
@@ -185,6 +186,24 @@ fn kernel_period(usual: u64) -> u64 {
         true => 10 * usual,
         false => usual,
     }
+}
+
+/// Calls `round` until it says that the guest's timer has done what the test needs. On a busy host timer
+/// interrupts come late, while the guest's code goes on. Returns how often it was called.
+fn repeat(what: &str, mut round: impl FnMut() -> Result<bool>) -> Result<u64> {
+    const ROUNDS: u64 = 200;
+    for n in 1..=ROUNDS {
+        if round()? {
+            return Ok(n);
+        }
+    }
+    bail!("{what}: not in {ROUNDS} rounds")
+}
+
+/// Whether an event, which is read with its times, has been on a counter.
+fn has_run(event: &mut Counter) -> Result<bool> {
+    let running = event.read_full()?.time_running();
+    Ok(running.context("no time_running")? > Duration::ZERO)
 }
 
 /// The number of context switches of this process.

@@ -18,7 +18,7 @@ use super::compare::case::eventsel::EDGE;
 use super::compare::report::{name, Report};
 use super::sampling::{drain, open, record, FLAGS, RING};
 use super::user_read::{rdpmc, Page};
-use super::{cpus, expect};
+use super::{cpus, expect, has_run, repeat};
 use crate::ctx::{Ctx, Test};
 use crate::msr::{Msrs, PmuMsrs};
 use crate::pmu::{BuilderExt, CpuPmu, Event, Mode, Pmu};
@@ -271,7 +271,10 @@ fn multiplexed(ctx: &Ctx) -> Result<()> {
     for event in &mut events {
         event.enable()?;
     }
-    workload::tight_loop(N).run();
+    let rounds = repeat("the turn of the last pair", || {
+        workload::tight_loop(N).run();
+        has_run(events.last_mut().context("no event")?)
+    })?;
     for event in &mut events {
         event.disable()?;
     }
@@ -281,9 +284,11 @@ fn multiplexed(ctx: &Ctx) -> Result<()> {
         sum += event.read()?;
     }
     ensure!(multiplexed, "none was multiplexed");
-    let least = pairs() as u64 * (2 * N + 1) * per_instruction(ALL);
-    // The excess is what runs between the ioctls.
-    let most = least + events.len() as u64 * 20_000 * per_instruction(ALL);
+    let at_once = pairs() as u64;
+    let least = at_once * rounds * (2 * N + 1) * per_instruction(ALL);
+    // The excess is what runs between the ioctls, and between the rounds.
+    let between = events.len() as u64 + rounds * at_once;
+    let most = least + between * 20_000 * per_instruction(ALL);
     ensure!(
         (least..=most).contains(&sum),
         "{sum} FLOPs in total, {least} of them in the loop"
@@ -327,7 +332,10 @@ fn multiplexed_groups(ctx: &Ctx) -> Result<()> {
         leader.enable()?;
     }
     single.enable()?;
-    workload::tight_loop(50_000_000).run();
+    repeat("the turn of the single event", || {
+        workload::tight_loop(50_000_000).run();
+        has_run(&mut single)
+    })?;
     for [leader, _] in &mut groups {
         leader.disable()?;
     }
