@@ -9,6 +9,7 @@ mod branch_layouts;
 mod branch_logging;
 mod branch_records;
 mod branch_requests;
+mod branch_select;
 mod common;
 mod constraints;
 mod counters;
