@@ -112,18 +112,18 @@ fn hundred_million(ctx: &Ctx) -> Result<()> {
     expect_exact(&pmu, &workload::block(6_666_666))
 }
 
-/// Counts a workload exactly, again and again until ten timer interrupts have come.
+/// Counts a workload exactly, again and again until ten timer interrupts have come meanwhile.
 fn expect_exact_with_interrupts(ctx: &Ctx, workload: &Workload) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let before = interrupts("LOC")?;
     repeat("ten timer interrupts", || {
+        let before = interrupts("LOC")?;
         expect_exact(&pmu, workload)?;
         Ok(interrupts("LOC")? - before >= 10)
     })?;
     Ok(())
 }
 
-/// A loop in which timer interrupts come is counted exactly.
+/// A loop in which ten timer interrupts come, or more, is counted exactly.
 fn timer_interrupts(ctx: &Ctx) -> Result<()> {
     expect_exact_with_interrupts(ctx, &workload::tight_loop(100_000_000))
 }

@@ -541,13 +541,17 @@ fn context_switches(ctx: &Ctx) -> Result<()> {
     let counts = with_competitor(|give_way| {
         let mut group = open(&pmu, metrics, Mode::User)?;
         group[0].enable()?;
+        let before = switches()?;
         for part in &halves {
             for _ in 0..TURNS {
                 part.run();
                 give_way();
             }
         }
+        let switched = switches()? - before;
         group[0].disable()?;
+        println!("# {switched} context switches");
+        ensure!(switched >= 5, "only {switched} context switches");
         Ok(read_all(&mut group)?)
     })?;
     let sum = |of: fn(&Workload) -> u64| TURNS * halves.iter().map(of).sum::<u64>();
@@ -576,12 +580,15 @@ fn rdpmc_across_context_switches(ctx: &Ctx) -> Result<()> {
             // SAFETY: the events are mapped, so the kernel allows RDPMC.
             let read = || unsafe { (rdpmc(RDPMC_SLOTS), rdpmc(RDPMC_METRICS)) };
             let retiring = |(slots, fields): (u64, u64)| slots * (fields & ALL) / ALL;
+            let switched = switches()?;
             let before = read();
             for _ in 0..TURNS {
                 workload.run();
                 give_way();
             }
             let after = read();
+            let switched = switches()? - switched;
+            ensure!(switched >= 5, "only {switched} context switches");
             let slots = after.0.checked_sub(before.0);
             let slots = slots.with_context(|| format!("{}: they begin anew", pmu.name))?;
             let gained = retiring(after).checked_sub(retiring(before));
