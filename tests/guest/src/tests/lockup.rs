@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
@@ -95,13 +96,42 @@ fn cycles_in_a_second() -> Result<u64> {
     Ok((mhz.context("no cpu MHz")?? * 1e6) as u64)
 }
 
-/// Locks up a CPU for so many cycles at least, and returns how many reports of it there are.
-fn reports(cpu: usize, cycles: u64) -> Result<usize> {
+/// How long a CPU is busy.
+#[derive(Clone, Copy)]
+struct Busy {
+    /// Cycles, at least.
+    cycles: u64,
+    /// Time, at least.
+    time: Duration,
+}
+
+impl Busy {
+    /// Somewhat more than two periods of the detector, whose threshold is a second. The detector
+    /// ignores an overflow less than 0.8 seconds after the last one. The period is in cycles, and the
+    /// emulated CPU may be faster than the one that it says it is.
+    fn two_periods() -> Result<Self> {
+        Ok(Self {
+            cycles: cycles_in_a_second()? * 9 / 4,
+            time: Duration::from_millis(2250),
+        })
+    }
+
+    /// A tenth of a period of the detector.
+    fn a_tenth() -> Result<Self> {
+        Ok(Self {
+            cycles: cycles_in_a_second()? / 10,
+            time: Duration::ZERO,
+        })
+    }
+}
+
+/// Locks up a CPU, and returns how many reports of it there are.
+fn reports(cpu: usize, busy: Busy) -> Result<usize> {
     let mut log = Kmsg::from_now()?;
     let _affinity = Affinity::pinned_to(cpu)?;
-    // Each of the loop's two instructions takes a cycle or more.
-    let rounds = CString::new(format!("rounds={}", cycles / 2))?;
-    let result = module::insert_of_tests(&rounds)?;
+    // Each instruction takes a cycle or more.
+    let parameters = format!("instructions={} ms={}", busy.cycles, busy.time.as_millis());
+    let result = module::insert_of_tests(&CString::new(parameters)?)?;
     ensure!(
         result == Err(Errno::ECANCELED),
         "insmod lockup.ko: {result:?}"
@@ -116,20 +146,12 @@ fn reports(cpu: usize, cycles: u64) -> Result<usize> {
     Ok(found)
 }
 
-/// Somewhat more cycles than two periods of the detector.
-fn two_periods(period: u64) -> u64 {
-    period * 9 / 4
-}
-
 /// A CPU is reported if it handles no interrupts for longer than the threshold, that is, while the
-/// detector's event overflows twice. It is not if it does so for a tenth of that. The detector
-/// ignores an overflow less than 0.8 thresholds after the last one, by the clock. The emulated CPU
-/// is slower than the one that it says it is, so there is none.
+/// detector's event overflows twice. It is not if it does so for a tenth of that.
 fn expect_reports(cpu: usize) -> Result<()> {
-    let period = cycles_in_a_second()?;
-    let short = reports(cpu, period / 10)?;
+    let short = reports(cpu, Busy::a_tenth()?)?;
     ensure!(short == 0, "{short} reports of a lockup that was short");
-    let long = reports(cpu, two_periods(period))?;
+    let long = reports(cpu, Busy::two_periods()?)?;
     ensure!(long == 1, "{long} reports of a lockup that was long");
     Ok(())
 }
@@ -138,7 +160,14 @@ fn expect_reports(cpu: usize) -> Result<()> {
 /// once, until an overflow finds that there is none, and the one after a start is not looked at.
 fn forget_the_report(cpu: usize) -> Result<()> {
     let _affinity = Affinity::pinned_to(cpu)?;
-    workload::tight_loop(two_periods(cycles_in_a_second()?) / 2).run();
+    let busy = Busy::two_periods()?;
+    let workload = workload::block(1_000_000);
+    let begin = Instant::now();
+    let mut executed = 0;
+    while executed < busy.cycles || begin.elapsed() < busy.time {
+        workload.run();
+        executed += workload.instructions();
+    }
     Ok(())
 }
 
@@ -149,7 +178,7 @@ fn a_locked_up_cpu_is_reported(ctx: &Ctx) -> Result<()> {
     let threshold = Setting::change(THRESHOLD, 1)?;
     expect_reports(0)?;
     fs::write(SWITCH, "0").context(SWITCH)?;
-    let off = reports(0, two_periods(cycles_in_a_second()?))?;
+    let off = reports(0, Busy::two_periods()?)?;
     ensure!(off == 0, "{off} reports although {SWITCH} is 0");
     fs::write(SWITCH, "1").context(SWITCH)?;
     drop(threshold);

@@ -70,7 +70,7 @@ fn watchdog_comes_back(ctx: &Ctx) -> Result<()> {
         expect_busy(ctx.pmu()?.event(Event::Instructions).build(), "rust_pmu")?;
     }
     let before = interrupts("NMI")?;
-    let workload = workload::tight_loop(20_000_000);
+    let workload = workload::block(3_000_000);
     for _ in 0..1_000 {
         workload.run();
         if interrupts("NMI")? > before {
