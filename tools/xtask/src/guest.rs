@@ -20,7 +20,7 @@ mod wait;
 use anyhow::{Context as _, Result};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{mpsc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use suites::{Suite, SystemEvent};
@@ -37,7 +37,7 @@ use crate::sysrq::Keyboard;
 use command_line::monitor as monitor_of;
 use settings::Settings;
 use start::Start;
-use wait::{wait, Limit};
+use wait::{wait, Ended, Limit};
 
 pub use for_user::{command, shell, UserGuest};
 pub use options::{Options, Pmu};
@@ -110,8 +110,9 @@ pub enum Outcome {
     TimedOut,
     /// The guest was stopped because nobody reads its output, as after `| head`.
     Unread,
-    /// The guest ended before the command did, by a panic or a bad argument of QEMU's.
-    Died,
+    /// The guest ended before the command did, by a panic or a bad argument of QEMU's, or because
+    /// something killed QEMU.
+    Died(ExitStatus),
 }
 
 /// What a guest leaves.
@@ -206,13 +207,13 @@ impl Guest<'_> {
                 eprintln!("cannot save the state of the guest: {error:#}");
             }
         };
-        let stopped = loop {
-            let stopped = wait(child, &mut limit, tell.clone(), &news, &mut save)?;
+        let ended = loop {
+            let ended = wait(child, &mut limit, tell.clone(), &news, &mut save)?;
             let incoming = match &saver {
-                _ if stopped.is_some() => break stopped,
+                _ if matches!(ended, Ended::Stopped(_)) => break ended,
                 Some(saver) if saver.take_saved() => saver.restoring_arguments().to_vec(),
                 _ if start.as_mut().is_some_and(Start::is_refused) => Vec::new(),
-                _ => break None,
+                _ => break ended,
             };
             child = spawn(&incoming)?;
         };
@@ -220,9 +221,9 @@ impl Guest<'_> {
             pump.finish()?;
         }
         let is_asleep = self.suite.is_some_and(|it| it.event == SystemEvent::Sleep);
-        let ended = SystemTime::now();
+        let end = SystemTime::now();
         let is_restored = start.is_some_and(Start::finish);
-        let times = Times::read(run.path(), started, ended, !is_asleep).restored(is_restored);
+        let times = Times::read(run.path(), started, end, !is_asleep).restored(is_restored);
         fs::write(self.logs.times(), format!("{times}\n"))?;
         let saving = saver.map_or(Ok(()), Saver::finish);
         let read = |path: PathBuf| {
@@ -230,12 +231,12 @@ impl Guest<'_> {
             String::from_utf8_lossy(&text).into_owned()
         };
         Ok(End {
-            outcome: match stopped {
-                Some(outcome) => outcome,
-                None => read(run.path().join("status"))
+            outcome: match ended {
+                Ended::Stopped(outcome) => outcome,
+                Ended::Itself(status) => read(run.path().join("status"))
                     .trim()
                     .parse()
-                    .map_or(Outcome::Died, Outcome::Exited),
+                    .map_or(Outcome::Died(status), Outcome::Exited),
             },
             console: read(self.logs.console()),
             times,

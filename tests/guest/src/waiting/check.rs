@@ -109,7 +109,9 @@ pub fn verify(output: &Output) -> Result<()> {
 #[cfg(test)]
 mod unit_tests {
     use super::*;
+    use nix::sys::prctl;
     use std::env;
+    use std::os::unix::process::CommandExt;
 
     /// What the child of [`waits_have_limits`] runs.
     #[test]
@@ -118,11 +120,28 @@ mod unit_tests {
         run().unwrap();
     }
 
+    /// A process that this one has started meanwhile, in its own group, goes on. On the host this is
+    /// `make test`, which starts QEMU.
     #[test]
     fn waits_have_limits() {
+        // The orphans of the child become children of this process.
+        prctl::set_child_subreaper(true).unwrap();
         let mut child = Command::new(env::current_exe().unwrap());
         child.args(["--ignored", "--exact", "--nocapture", "--test-threads=1"]);
-        let output = super::super::output(child.arg("waiting::check::unit_tests::waits_too_long"));
+        child.arg("waiting::check::unit_tests::waits_too_long");
+        // The watchdog takes those orphans for the tests' that are in their group.
+        child.process_group(0);
+        let (output, mut other) = thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                // It must be younger than the child, by a tick.
+                thread::sleep(LIMIT / 2);
+                Running(Command::new("sleep").arg("1003").spawn().unwrap())
+            });
+            let output = super::super::output(&mut child);
+            (output, other.join().unwrap())
+        });
+        prctl::set_child_subreaper(false).unwrap();
         verify(&output.unwrap()).unwrap();
+        assert_eq!(other.0.try_wait().unwrap(), None);
     }
 }

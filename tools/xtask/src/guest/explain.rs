@@ -27,7 +27,9 @@ impl Guest<'_> {
                 self.logs.sysrq().display(),
                 self.logs.threads().display()
             ),
-            Outcome::Died => "the guest ended before its command did".to_owned(),
+            Outcome::Died(status) => {
+                format!("the guest ended before its command did; QEMU: {status}")
+            }
         };
         if let Some(why) = &end.unsaved {
             text += &format!("\n{why}");

@@ -50,7 +50,7 @@ impl Guest<'_> {
                 eprintln!("rust_perf: {}", self.explain(&end));
                 Ok(ExitCode::from(TIMED_OUT))
             }
-            Outcome::Died => bail!("{}", self.explain(&end)),
+            Outcome::Died(_) => bail!("{}", self.explain(&end)),
         }
     }
 }

@@ -5,7 +5,7 @@
 use anyhow::{bail, Context as _, Result};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,8 +49,15 @@ impl Limit {
     }
 }
 
-/// Waits for a child's end. Kills it if that takes too long or nobody reads its output,
-/// and returns which of the two. Calls `save` with its PID before it kills it for taking
+/// How a child ended.
+pub enum Ended {
+    /// It was killed.
+    Stopped(Outcome),
+    /// It ended by itself, or something else killed it.
+    Itself(ExitStatus),
+}
+
+/// Waits for a child's end. Kills it if that takes too long or nobody reads its output. Calls `save` with its PID before it kills it for taking
 /// too long.
 pub fn wait(
     mut child: Child,
@@ -58,7 +65,7 @@ pub fn wait(
     tell: Sender<News>,
     news: &Receiver<News>,
     save: impl FnOnce(u32),
-) -> Result<Option<Outcome>> {
+) -> Result<Ended> {
     let id = child.id();
     let pid = Pid::from_raw(id.try_into()?);
     let waiter = thread::spawn(move || {
@@ -91,7 +98,10 @@ pub fn wait(
         let _ = kill(pid, Signal::SIGKILL);
     }
     match waiter.join() {
-        Ok(status) => status.map(|_| stopped).context("waiting for QEMU"),
+        Ok(status) => {
+            let status = status.context("waiting for QEMU")?;
+            Ok(stopped.map_or(Ended::Itself(status), Ended::Stopped))
+        }
         Err(_) => bail!("the thread that waits for QEMU panicked"),
     }
 }
@@ -115,10 +125,11 @@ mod tests {
             (outcome, state)
         };
         let (outcome, state) = run("60", Duration::from_millis(100));
-        assert!(matches!(outcome, Some(Outcome::TimedOut)));
+        assert!(matches!(outcome, Ended::Stopped(Outcome::TimedOut)));
         assert_eq!(state, "sleep\n");
         let (outcome, state) = run("0", Duration::from_secs(30));
-        assert!(outcome.is_none() && state.is_empty());
+        assert!(matches!(outcome, Ended::Itself(status) if status.success()));
+        assert!(state.is_empty());
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub fn judge(guest: &Guest, end: &End) -> Result<(Results, Option<String>)> {
                 indent(last_lines(&stderr, 15))
             ))
         }
-        Outcome::TimedOut | Outcome::Unread | Outcome::Died => Some(guest.explain(end)),
+        Outcome::TimedOut | Outcome::Unread | Outcome::Died(_) => Some(guest.explain(end)),
     };
     let trouble = trouble.or_else(|| {
         // The kernel may complain after the tests have ended.
