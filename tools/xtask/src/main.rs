@@ -48,7 +48,6 @@ mod source;
 mod step;
 mod sysrq;
 mod test;
-mod tsc;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! QEMU's monitor, and with it the logs of a guest that timed out: what the guest and its QEMU are
-//! doing.
+//! The logs of a guest that timed out: what the guest and its QEMU are doing.
 
-use anyhow::{anyhow, ensure, Context as _, Result};
-use serde_json::{json, Value};
+use anyhow::Result;
+use boot::monitor::Monitor;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -17,64 +15,6 @@ use crate::context::GuestLogs;
 
 /// How long an answer may take. A QEMU that hangs itself gives none.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-
-/// QEMU's monitor, by the protocol QMP (docs/interop/qmp-spec.rst of QEMU).
-pub struct Monitor {
-    answers: BufReader<UnixStream>,
-    socket: UnixStream,
-}
-
-impl Monitor {
-    /// Connects to the socket at `path`. A command fails if its answer takes longer than this.
-    pub fn connect(path: &Path, patience: Option<Duration>) -> Result<Self> {
-        let socket = UnixStream::connect(path).context("QEMU's monitor")?;
-        socket.set_read_timeout(patience)?;
-        socket.set_write_timeout(patience)?;
-        let mut monitor = Self {
-            answers: BufReader::new(socket.try_clone()?),
-            socket,
-        };
-        let greeting = monitor.read()?;
-        ensure!(greeting.get("QMP").is_some(), "not QMP: {greeting}");
-        monitor.execute(&json!({ "execute": "qmp_capabilities" }))?;
-        Ok(monitor)
-    }
-
-    fn read(&mut self) -> Result<Value> {
-        let mut line = String::new();
-        self.answers
-            .read_line(&mut line)
-            .context("QEMU's monitor does not answer")?;
-        ensure!(!line.is_empty(), "QEMU's monitor has closed");
-        Ok(serde_json::from_str(&line)?)
-    }
-
-    /// Runs a command, and returns its answer.
-    pub fn execute(&mut self, command: &Value) -> Result<Value> {
-        // In one piece: QEMU may do it, and close the socket, before the end of the line.
-        self.socket.write_all(format!("{command}\n").as_bytes())?;
-        loop {
-            let answer = self.read()?;
-            if let Some(value) = answer.get("return") {
-                return Ok(value.clone());
-            }
-            if let Some(error) = answer.get("error") {
-                return Err(anyhow!("{command}: {error}"));
-            }
-            // Events come in between.
-        }
-    }
-
-    /// Runs a command of the monitor for humans.
-    pub fn human(&mut self, line: &str) -> Result<String> {
-        let answer = self.execute(&json!({
-            "execute": "human-monitor-command",
-            "arguments": { "command-line": line },
-        }))?;
-        let text = answer.as_str().context("not a text")?;
-        Ok(text.replace("\r\n", "\n"))
-    }
-}
 
 /// Saves the registers of all virtual CPUs, their local APICs and the backtraces of
 /// QEMU's threads. What cannot be had is said in the log instead.
@@ -125,6 +65,8 @@ fn threads(log: &Path, qemu: u32) -> Result<()> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use serde_json::{json, Value};
+    use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
     use std::thread;
 

@@ -7,6 +7,7 @@
 //! the guest. The tests then find a byte at the port.
 
 use anyhow::{bail, Context as _, Result};
+use boot::monitor::Monitor;
 use serde_json::json;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,15 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-use crate::monitor::Monitor;
 
 /// The name of the virtio port at which tests ask.
 const PORT: &str = "save";
-
-/// How often QEMU is asked whether it has saved the guest.
-const INTERVAL: Duration = Duration::from_millis(10);
 
 /// A virtio port, served by a thread.
 pub struct Port {
@@ -152,35 +147,13 @@ impl Server {
         self.is_restored = sent.is_ok() && matches!(port.read(&mut [0]), Ok(1));
         if self.is_restored {
             let mut monitor = Monitor::connect(&self.monitor, None)?;
-            let saved = save(&mut monitor, &self.state);
+            let saved = monitor.save(&self.state);
             self.saved.store(saved.is_ok(), Ordering::Release);
             // It may end before it answers.
             let _ = monitor.execute(&json!({ "execute": "quit" }));
             saved?;
         }
         Ok(())
-    }
-}
-
-/// Saves the guest, which stops at the end.
-pub fn save(monitor: &mut Monitor, state: &Path) -> Result<()> {
-    // Neither the bandwidth nor the time that the guest stands still is to be limited: it writes to
-    // its memory all the time.
-    monitor.execute(&json!({
-        "execute": "migrate-set-parameters",
-        "arguments": { "max-bandwidth": 1_u64 << 40, "downtime-limit": 60_000 },
-    }))?;
-    monitor.execute(&json!({
-        "execute": "migrate",
-        "arguments": { "uri": format!("file:{}", state.display()) },
-    }))?;
-    loop {
-        let answer = monitor.execute(&json!({ "execute": "query-migrate" }))?;
-        match answer["status"].as_str() {
-            Some("completed") => return Ok(()),
-            Some("failed" | "cancelled") => bail!("QEMU cannot save the guest: {answer}"),
-            _ => thread::sleep(INTERVAL),
-        }
     }
 }
 

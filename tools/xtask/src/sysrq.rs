@@ -6,6 +6,7 @@
 //! The kernel listens only while a process has the console open: the guest's script `run` has.
 
 use anyhow::{Context as _, Result};
+use boot::monitor::Monitor;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::json;
@@ -16,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::context::GuestLogs;
-use crate::monitor::{Monitor, PATIENCE};
+use crate::monitor::PATIENCE;
 
 /// The name of QEMU's character device that is the console.
 pub const CONSOLE: &str = "console";

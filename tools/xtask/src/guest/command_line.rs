@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::{start, Guest, Parts};
 use crate::context::Context;
 use crate::sysrq::{self, CONSOLE};
-use crate::tsc;
+use boot::tsc;
 
 /// The socket of QEMU's monitor in the directory of a guest.
 pub fn monitor(run: &Path) -> PathBuf {

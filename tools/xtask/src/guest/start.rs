@@ -11,6 +11,7 @@
 mod tests;
 
 use anyhow::{anyhow, Context as _, Result};
+use boot::monitor::Monitor;
 use serde_json::json;
 use std::env;
 use std::ffi::OsStr;
@@ -29,9 +30,8 @@ use super::command_line::monitor;
 use super::{Guest, Parts};
 use crate::cache::{self, Entry, Key, Making};
 use crate::context::{Context, GuestLogs};
-use crate::monitor::Monitor;
 use crate::packages;
-use crate::saver::{self, Port};
+use crate::saver::Port;
 use crate::signals;
 
 /// The name of the virtio port.
@@ -248,7 +248,7 @@ impl Server {
     /// Saves the guest, which goes on afterwards.
     fn save(&self, making: Making) -> Result<Making> {
         let mut monitor = Monitor::connect(&self.monitor, None)?;
-        let saved = saver::save(&mut monitor, &guest_of(&making));
+        let saved = monitor.save(&guest_of(&making));
         let copied = fs::copy(&self.console, making.path().join(CONSOLE));
         // If it was not saved it may run.
         let _ = monitor.execute(&json!({ "execute": "cont" }));

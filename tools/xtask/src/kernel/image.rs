@@ -3,6 +3,7 @@
 //! The image of a kernel, and its modules.
 
 use anyhow::{Context as _, Result};
+use boot::image::payload;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -96,22 +97,6 @@ pub fn image(ctx: &Context, kernel: &Kernel) -> Result<Image> {
 
 fn vmlinuz(modules: &Path, kernel: &Kernel) -> PathBuf {
     modules.join(&kernel.release).join("vmlinuz")
-}
-
-/// The compressed kernel within an image, by the header of the setup code
-/// (Documentation/arch/x86/boot.rst).
-fn payload(vmlinuz: &[u8]) -> Result<&[u8]> {
-    let long = |at: usize| {
-        let bytes = vmlinuz.get(at..at + 4)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
-    };
-    let payload = || {
-        let setup_sects = usize::from(*vmlinuz.get(0x1f1)?);
-        let start = (setup_sects + 1) * 512 + long(0x248)?;
-        // The four bytes behind the compressed kernel say how long it is uncompressed.
-        vmlinuz.get(start..start + long(0x24c)? - 4)
-    };
-    payload().context("the kernel image has no header of the x86 boot protocol")
 }
 
 /// Removes the modules of devices that no guest has: sound, and of the drivers those that

@@ -3,12 +3,11 @@
 //! Has QEMU log while the guest asks for that.
 
 use anyhow::{ensure, Context as _, Result};
+use boot::monitor::Monitor;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-
-use crate::monitor::Monitor;
 
 /// The files that guest, QEMU and this program share.
 #[derive(Clone)]
