@@ -38,6 +38,7 @@ const CONFIGURATION: &[&str] = &[
     "--enable-virtfs",
     "--enable-attr",
     "--enable-slirp",
+    "--enable-vhost-user",
     "--enable-pixman",
     "--enable-vnc",
     "--enable-curses",
