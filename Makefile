@@ -15,9 +15,9 @@ $(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL K
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test planted fuzz coverage mutants generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update clean clean-cache help
+.PHONY: module demo shell guest test test-counted planted fuzz coverage mutants generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update clean clean-cache help
 
-module demo shell guest test planted fuzz coverage mutants generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update:
+module demo shell guest test test-counted planted fuzz coverage mutants generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -44,6 +44,8 @@ define usage
 |   SUITE='GLOB…'     only these suites, such as 'hw-*'
 |   TEST='GLOB…'      only these guest tests, such as 'sampling::*', on the default
 |                     machine, or in the suites that SUITE= or ALL=1 names
+| make test-counted   the tests of counted: commands in guests; `make test` runs them, too
+|   TEST=name         only those that have this in their names
 | make planted        put each bug of tests/planted in a copy of the checkout, and run the test
 |                     that catches it. The last line is "N caught, N missed"
 |   PLANTED='GLOB…'   only these bugs, such as '0?-*'

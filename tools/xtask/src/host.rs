@@ -9,6 +9,7 @@ use std::process::Command;
 
 use crate::callgraph;
 use crate::context::Context;
+use crate::counted;
 use crate::event_lists;
 use crate::kernel::Kernel;
 use crate::module;
@@ -72,6 +73,17 @@ pub fn test(ctx: &Context, kernel: &Kernel, tally: &mut Tally) -> Result<()> {
     }
     let step = Step::start(ctx, "cargo-test", "host tests")?;
     let ran = step.run(cargo(ctx, "test").args(["--workspace", "--locked", "--no-fail-fast"]));
+    report(step, ran, tally, |it| it.again())?;
+    counted::test(ctx, kernel, None, tally)
+}
+
+/// Says what came of `cargo test`, and counts it. `again` is the command that runs a test alone.
+pub fn report(
+    step: Step,
+    ran: Result<()>,
+    tally: &mut Tally,
+    again: impl Fn(&Failure<'_>) -> String,
+) -> Result<()> {
     let log = fs::read_to_string(step.log())?;
     let (passed, failed) = counts(&log);
     match &ran {
@@ -80,8 +92,9 @@ pub fn test(ctx: &Context, kernel: &Kernel, tally: &mut Tally) -> Result<()> {
         Err(_) => {
             step.end(&format!("{passed} passed, {failed} failed"));
             for failure in failures(&log) {
-                eprintln!("{}", failure.text());
-                tally.again.push(failure.again());
+                let again = again(&failure);
+                eprintln!("{}", failure.text(&again));
+                tally.again.push(again);
             }
         }
     }
@@ -111,7 +124,8 @@ pub fn counts(log: &str) -> (usize, usize) {
 /// A host test that failed.
 #[derive(Debug, PartialEq)]
 pub struct Failure<'a> {
-    name: &'a str,
+    /// Its name.
+    pub name: &'a str,
     /// What it printed.
     pub output: String,
 }
@@ -124,12 +138,11 @@ impl Failure<'_> {
         )
     }
 
-    fn text(&self) -> String {
+    fn text(&self, again: &str) -> String {
         format!(
-            "  not ok: {}\n{}\n  | again: {}",
+            "  not ok: {}\n{}\n  | again: {again}",
             self.name,
-            indent(&self.output),
-            self.again()
+            indent(&self.output)
         )
     }
 }
@@ -190,7 +203,7 @@ mod tests {
                 output: "thread 'a::b' panicked at src/a.rs:5:9:\nassertion failed: x\n".to_owned(),
             }]
         );
-        assert!(failures[0].text().contains("src/a.rs:5:9"));
+        assert!(failures[0].text("").contains("src/a.rs:5:9"));
         assert!(failures[0].again().ends_with("--exact a::b"));
     }
 }

@@ -16,6 +16,7 @@ mod callgraph;
 mod cargo_tool;
 mod context;
 mod copy;
+mod counted;
 mod coverage;
 mod cpus;
 mod deb;
@@ -71,6 +72,8 @@ enum Command {
     Demo(demo::Options),
     /// Run tests.
     Test(test::Options),
+    /// Run the tests of `counted`: commands in guests.
+    TestCounted(counted::Options),
     /// Make generations.md and cpus.md of docs/results from the last full run of the tests.
     Generations,
     /// Run an interactive guest.
@@ -127,6 +130,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Command::Demo(options) => demo::demo(&ctx, &cli.kernel, options),
         Command::Test(options) => test::test(&ctx, &cli.kernel, options),
+        Command::TestCounted(which) => counted::test_counted(&ctx, &cli.kernel, which),
         Command::Generations => generations::make(&ctx),
         Command::Shell(guest) => guest::shell(&ctx, &cli.kernel, guest),
         Command::Guest { cmd, guest } => {
