@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::version::{module_sources, Version};
-use super::{metadata_package, Packages, DKMS, TESTS};
+use super::{metadata_package, Packages, COUNTED, DKMS, TESTS};
 use crate::context::Context;
+use crate::counted;
 use crate::kernel::Kernel;
 use crate::kselftest::Collection;
 use crate::module::Tree;
@@ -19,6 +20,8 @@ use crate::step::Step;
 const PAGE: &str = "rust_pmu.4";
 /// The manual page of the tests.
 const TESTS_PAGE: &str = "rust-perf-tests.1";
+/// The manual page of counted.
+const COUNTED_PAGE: &str = "counted.1";
 
 /// How much time the compression of packages may take.
 #[derive(Clone, Copy, PartialEq)]
@@ -38,9 +41,10 @@ pub fn build(
     compression: Compression,
 ) -> Result<Packages> {
     let tests = Collection::build(ctx, kernel)?;
+    let program = counted::build(ctx)?;
     let title = format!("Debian packages for {}", kernel.release);
     let step = Step::start(ctx, &format!("deb-{}", kernel.release), &title)?;
-    for page in [PAGE, TESTS_PAGE] {
+    for page in [PAGE, TESTS_PAGE, COUNTED_PAGE] {
         check_page(&step, &ctx.top.join("packaging").join(page))?;
     }
 
@@ -56,6 +60,7 @@ pub fn build(
     };
     tree.fill(kdir, version)?;
     tree.tests(&tests)?;
+    tree.counted(&program)?;
     let environment = [
         ("RELEASE", kernel.release.as_str()),
         ("HEADERS_VERSION", of_metadata.as_str()),
@@ -80,6 +85,7 @@ pub fn build(
         dkms: package(DKMS)?,
         metadata: package(&metadata_package(kernel))?,
         tests: package(TESTS)?,
+        counted: package(COUNTED)?,
     };
     step.done();
     Ok(packages)
@@ -194,10 +200,7 @@ impl SourceTree<'_> {
             self.debian(&format!("{DKMS}.install")),
             format!("stage/module/* usr/src/rust-perf-{version}\n"),
         )?;
-        fs::copy(
-            self.ctx.top.join("packaging").join(PAGE),
-            self.path.join(PAGE),
-        )?;
+        self.page(PAGE)?;
         fs::write(
             self.debian(&format!("{DKMS}.manpages")),
             format!("{PAGE}\n"),
@@ -211,10 +214,23 @@ impl SourceTree<'_> {
         collection.lay_out(&stage)?;
         let program = Collection::program_in(&stage);
         self.step.run(Command::new("strip").arg(program))?;
-        fs::copy(
-            self.ctx.top.join("packaging").join(TESTS_PAGE),
-            self.path.join(TESTS_PAGE),
-        )?;
+        self.page(TESTS_PAGE)
+    }
+
+    /// The program counted, and its manual page.
+    fn counted(&self, program: &Path) -> Result<()> {
+        let stage = self.path.join("stage/counted");
+        fs::create_dir_all(&stage)?;
+        let stripped = stage.join("counted");
+        self.step
+            .run(Command::new("strip").arg("-o").arg(stripped).arg(program))?;
+        self.page(COUNTED_PAGE)
+    }
+
+    /// A manual page.
+    fn page(&self, name: &str) -> Result<()> {
+        let page = self.ctx.top.join("packaging").join(name);
+        fs::copy(page, self.path.join(name))?;
         Ok(())
     }
 

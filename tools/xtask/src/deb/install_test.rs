@@ -16,7 +16,9 @@ use super::counting::Counting;
 use super::listing::Listing;
 use super::machine::Machine;
 use super::version::Version;
-use super::{metadata_package, qemu, secure_boot, DKMS, TESTS as TESTS_PACKAGE};
+use super::{
+    counted_trial, metadata_package, qemu, secure_boot, COUNTED, DKMS, TESTS as TESTS_PACKAGE,
+};
 use crate::cache::{self, Entry, Key};
 use crate::context::Context;
 use crate::guest::{self, Parts};
@@ -72,6 +74,7 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
         &of_old.dkms,
         &of_old.metadata,
         &of_old.tests,
+        &of_old.counted,
         &of_new.metadata,
         &of_qemu,
     ];
@@ -82,7 +85,13 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
     let step = Step::start(ctx, "install-packages", &title)?;
     let machine = Machine::copy_of(ctx, &step, &stock, &debs)?;
     let before = Listing::read(machine.root())?;
-    let files = [&of_old.dkms, &of_old.metadata, &of_old.tests, &of_qemu];
+    let files = [
+        &of_old.dkms,
+        &of_old.metadata,
+        &of_old.tests,
+        &of_old.counted,
+        &of_qemu,
+    ];
     let files = files.map(|deb| machine.copy(deb)).into_iter();
     let files = files.collect::<Result<Vec<_>>>()?;
     machine.install(&step, STABLE, &files)?;
@@ -92,8 +101,10 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
         version.contains("with an x86 PMU"),
         step.failure(&format!("{} is {version}", qemu::PROGRAM))
     );
+    machine.install(&step, STABLE, counted_trial::PACKAGES)?;
     step.done();
     test.boot(&machine, &old, PACKAGED_TESTS)?;
+    counted_trial::run(ctx, &machine)?;
 
     let title = format!("kernel {}, upgraded to", kernel.release);
     let step = Step::start(ctx, "install-kernel", &title)?;
@@ -112,13 +123,16 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
     )?;
 
     let step = Step::start(ctx, "install-purge", "packages, purged")?;
-    let ours = [
+    let mut ours = vec![
+        COUNTED.to_owned(),
         DKMS.to_owned(),
         TESTS_PACKAGE.to_owned(),
         metadata_package(&old),
         metadata_package(kernel),
         qemu::PACKAGE.to_owned(),
     ];
+    // perf was there before.
+    ours.extend(["gcc", "rr"].map(str::to_owned));
     machine.purge(&step, &ours)?;
     // What would be left in the folders of the new kernel goes with it.
     for kernel in kernels {
@@ -172,7 +186,7 @@ fn kernel_packages(kernel: &Kernel) -> [String; 2] {
 /// Downloads what apt is going to install.
 fn downloads(ctx: &Context, kernels: [&Kernel; 2], ours: &[&PathBuf]) -> Result<PathBuf> {
     let mut names: Vec<String> = kernels.into_iter().flat_map(kernel_packages).collect();
-    names.push("linux-perf".to_owned());
+    names.extend(counted_trial::PACKAGES.map(str::to_owned));
     let mut key = Key::new(ctx)
         .text(&ctx.fresh.to_string_lossy())
         .texts(&names);

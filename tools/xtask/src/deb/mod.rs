@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Debian packages: the module by DKMS, the Rust metadata that Debian's headers of a kernel lack, the
-//! guest tests, and the patched QEMU.
+//! guest tests, `counted`, and the patched QEMU.
 //!
 //! [`build`] makes the packages, [`trial`] installs them in the build root that this process sees,
 //! which is thrown away when it ends, and [`install_test`] installs them on a Debian that has
 //! nothing else.
 
 mod build;
+mod counted_trial;
 mod counting;
 pub mod install_test;
 mod listing;
@@ -36,6 +37,8 @@ use version::Version;
 const DKMS: &str = "rust-perf-dkms";
 /// The package with the guest tests as a kselftest collection.
 const TESTS: &str = "rust-perf-tests";
+/// The package with the program that runs commands in guests.
+const COUNTED: &str = "counted";
 
 /// The package with the Rust metadata of a kernel's headers.
 fn metadata_package(kernel: &Kernel) -> String {
@@ -47,6 +50,7 @@ struct Packages {
     dkms: PathBuf,
     metadata: PathBuf,
     tests: PathBuf,
+    counted: PathBuf,
 }
 
 /// `make deb`.
@@ -61,7 +65,13 @@ pub fn deb(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
     qemu_trial::run(ctx, &kernel, &of_qemu, &module)?;
     let out = ctx.out.join("deb");
     fs::create_dir_all(&out)?;
-    for deb in [&built.metadata, &built.dkms, &built.tests, &of_qemu] {
+    for deb in [
+        &built.metadata,
+        &built.dkms,
+        &built.tests,
+        &built.counted,
+        &of_qemu,
+    ] {
         let copy = out.join(deb.file_name().unwrap_or_default());
         fs::copy(deb, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
         println!("{}", copy.display());

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::version::Version;
-use super::{metadata_package, Packages, DKMS, TESTS};
+use super::{metadata_package, Packages, COUNTED, DKMS, TESTS};
 use crate::context::Context;
 use crate::kernel::Kernel;
 use crate::packages;
@@ -57,8 +57,20 @@ pub fn install(
 
     install(&built.tests)?;
     step.run(Command::new(TESTS).arg("--list"))?;
+    // It depends on the package of QEMU, which is tried later.
+    step.run(
+        Command::new("dpkg")
+            .args(["--install", "--force-depends"])
+            .arg(&built.counted),
+    )?;
+    step.run(Command::new(COUNTED).arg("--help"))?;
 
-    let ours = [DKMS.to_owned(), metadata_package(kernel), TESTS.to_owned()];
+    let ours = [
+        DKMS.to_owned(),
+        metadata_package(kernel),
+        TESTS.to_owned(),
+        COUNTED.to_owned(),
+    ];
     packages::purge(ctx, &step, &ours)?;
     let sources = format!("/usr/src/linux-headers-{}", kernel.release);
     let left: Vec<PathBuf> = [
@@ -68,6 +80,8 @@ pub fn install(
         format!("{sources}/rust").into(),
         format!("{sources}/scripts/target.json").into(),
         "/usr/share/man/man4/rust_pmu.4.gz".into(),
+        "/usr/bin/counted".into(),
+        "/usr/share/man/man1/counted.1.gz".into(),
         "/usr/bin/rust-perf-tests".into(),
         "/usr/lib/rust-perf-tests".into(),
         "/usr/share/man/man1/rust-perf-tests.1.gz".into(),

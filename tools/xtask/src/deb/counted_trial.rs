@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `counted` on the Debian of the installation test: what `docs/ci.md` shows, and the steps of the
+//! workflows in `examples/ci`, by an ordinary user.
+
+use anyhow::{ensure, Context as _, Result};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::machine::Machine;
+use crate::context::Context;
+use crate::step::Step;
+
+/// What the workflows install besides the packages made here, and the image of a kernel.
+pub const PACKAGES: [&str; 3] = ["linux-perf", "gcc", "rr"];
+
+/// The examples in the checkout.
+const EXAMPLES: &str = "examples/ci";
+
+/// The home of the user.
+const HOME: &str = "/home/ci";
+
+/// Runs the commands of the page and of the workflows.
+pub fn run(ctx: &Context, machine: &Machine<'_>) -> Result<()> {
+    let step = Step::start(ctx, "install-counted", "counted, and workflows for CI")?;
+    let project = machine.path(&Path::new(HOME).join("project"));
+    let examples = project.join(EXAMPLES);
+    fs::create_dir_all(&examples)?;
+    step.run(
+        Command::new("cp")
+            .arg("--recursive")
+            .arg(ctx.top.join(EXAMPLES).join("."))
+            .arg(&examples),
+    )?;
+    machine.output("chown", &["--recursive", "1000:1000", HOME])?;
+    let page = fs::read_to_string(ctx.top.join("docs/ci.md"))?;
+    let shown = of_page(&page).context(step.failure("docs/ci.md shows no commands"))?;
+    script(machine, &step, shown)?;
+    // The page tells people to commit this file. In the guest, an ordinary user may use trace points.
+    let before = format!(
+        "cc -O2 -g -o benchmark {EXAMPLES}/benchmark.c\n\
+         {EXAMPLES}/count.sh --new {EXAMPLES}/instructions ./benchmark\n\
+         counted -- perf stat -e sched:sched_switch true"
+    );
+    script(machine, &step, &before)?;
+    for file in ["github.yml", "gitlab.yml"] {
+        let workflow = fs::read_to_string(ctx.top.join(EXAMPLES).join(file))?;
+        let steps = steps(&workflow);
+        ensure!(
+            steps.len() == 4,
+            step.failure(&format!("{file}: {steps:?}"))
+        );
+        let (install, steps) = steps.split_first().context("no steps")?;
+        for package in PACKAGES {
+            ensure!(
+                install.contains(package),
+                step.failure(&format!("{file} does not install {package}"))
+            );
+        }
+        // rr does not write over what the other workflow has recorded.
+        let steps = format!("rm -rf record\n{}", steps.join("\n"));
+        script(machine, &step, &steps)?;
+    }
+    // As after a change that makes the program slower.
+    let slower = format!(
+        "echo 1000 >{EXAMPLES}/instructions\n{EXAMPLES}/count.sh {EXAMPLES}/instructions true"
+    );
+    let refused = script(machine, &step, &slower).err();
+    ensure!(
+        refused.is_some_and(|it| it.to_string().contains("over 0.5 % more")),
+        step.failure("count.sh takes more instructions for as many")
+    );
+    fs::remove_dir_all(machine.path(Path::new(HOME)))?;
+    step.done();
+    Ok(())
+}
+
+/// Runs a script as an ordinary user.
+fn script(machine: &Machine<'_>, step: &Step, script: &str) -> Result<()> {
+    let script = format!("cd ~/project\n{script}");
+    let output = machine
+        .command("setpriv")
+        .args(["--reuid=1000", "--regid=1000", "--clear-groups"])
+        .args(["env", &format!("HOME={HOME}")])
+        .args(["sh", "-euc", &script])
+        .output()?;
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    ensure!(
+        output.status.success(),
+        step.failure(&format!("{script}\n{}: {text}", output.status))
+    );
+    Ok(())
+}
+
+/// The commands that the page shows first, but for the installation.
+fn of_page(page: &str) -> Option<&str> {
+    let block = page.split("```\n").nth(1)?;
+    block.split_once('\n').map(|(_, commands)| commands)
+}
+
+/// The steps of a workflow: `run:` of GitHub's, and the lists of GitLab's.
+fn steps(workflow: &str) -> Vec<&str> {
+    let lines = workflow.lines().map(str::trim);
+    lines
+        .filter_map(|line| match line.strip_prefix("run: ") {
+            Some(command) => Some(command),
+            None => line
+                .strip_prefix("- ")
+                .filter(|it| !it.starts_with("uses: ") && !it.starts_with("name: ")),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_workflows() {
+        let github = "steps:\n  - uses: a\n  - name: B\n    run: c d\n";
+        assert_eq!(steps(github), ["c d"]);
+        let gitlab = "image: debian\nscript:\n  - a b\n  - c\n";
+        assert_eq!(steps(gitlab), ["a b", "c"]);
+    }
+
+    #[test]
+    fn commands_of_a_page() {
+        let page = "Text\n```\napt install x\na\nb\n```\nmore\n```\nc\n```\n";
+        assert_eq!(of_page(page), Some("a\nb\n"));
+    }
+}
