@@ -230,8 +230,8 @@ impl Streams {
         let (ended, end) = pipe2(OFlag::O_CLOEXEC)?;
         let (reader, port) = (both.master.try_clone()?, port.file()?);
         let unread: [Arc<AtomicBool>; 2] = Default::default();
-        let output =
-            thread::spawn(move || copy_output(&reader, port, &ended, &AtomicBool::new(false)));
+        let [of_terminal, _] = unread.clone();
+        let output = thread::spawn(move || copy_output(&reader, port, &ended, &of_terminal));
         Ok(Self {
             terminal: Some(both.master),
             outputs: vec![output],

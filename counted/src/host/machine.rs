@@ -97,23 +97,30 @@ fn answers_at_once(options: &Options) -> &'static str {
     }
 }
 
-/// The kernel's command line.
-fn kernel_arguments(options: &Options) -> String {
+/// The kernel's command line. A kernel that is restored has read its own, so that the rate of the TSC, which
+/// takes a tenth of a second to measure, is for one that boots.
+fn kernel_arguments(options: &Options, boots: bool) -> String {
     let mut arguments = KERNEL_ARGUMENTS.to_owned();
     if options.module == Some(Place::Primary) {
         arguments += PRIMARY;
     }
     if options.exact {
         arguments += EXACT;
-    } else if let Some(khz) = tsc::khz() {
+    } else if let Some(khz) = boots.then(tsc::khz).flatten() {
         // With `-icount` the guest's TSC counts its instructions.
         arguments += &format!(" tsc_early_khz={khz}");
     }
     arguments
 }
 
-/// The command that runs the guest. Its sockets and logs are in `directory`.
-pub fn command(options: &Options, kernel: &Kernel, initramfs: &Path, directory: &Path) -> Command {
+/// The command that runs the guest, which boots or is restored. Its sockets and logs are in `directory`.
+pub fn command(
+    options: &Options,
+    kernel: &Kernel,
+    boots: bool,
+    initramfs: &Path,
+    directory: &Path,
+) -> Command {
     let quote = |path: &Path| path.display().to_string().replace(',', ",,");
     let mut command = Command::new(&options.qemu);
     let socket = |name: &str| quote(&directory.join(name));
@@ -135,7 +142,7 @@ pub fn command(options: &Options, kernel: &Kernel, initramfs: &Path, directory: 
         .arg(&kernel.image)
         .arg("-initrd")
         .arg(initramfs)
-        .args(["-append", &kernel_arguments(options)])
+        .args(["-append", &kernel_arguments(options, boots)])
         .arg("-serial")
         .arg(format!("file:{}", quote(&directory.join(CONSOLE))));
     if options.exact {

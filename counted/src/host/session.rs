@@ -129,7 +129,8 @@ impl<'a> Session<'a> {
             let job = job(options, has_terminal, input)?;
             fs::write(directory.path().join(JOB), padded(&job)?)?;
         }
-        let mut command = machine::command(options, kernel, &initramfs, directory.path());
+        let boots = saved.is_none();
+        let mut command = machine::command(options, kernel, boots, &initramfs, directory.path());
         command.args(saved.map(State::arguments).iter().flatten());
         Ok(Self {
             options,
