@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use anyhow::{bail, ensure, Context, Result};
 
+use crate::setting::Setting;
 use crate::waiting;
 
 /// The directory with the programs of the kernel's source that xtask has built for this suite.
@@ -37,6 +38,11 @@ impl Perf {
         let mut perf = Self::new("stat");
         perf.0.arg("-x,");
         perf
+    }
+
+    /// `perf record -q` without build IDs, for which perf reads each file that has a sample.
+    pub fn record() -> Self {
+        Self::new("record").args(["-q", "-B"])
     }
 
     /// Adds arguments.
@@ -75,6 +81,12 @@ impl Perf {
         output.stderr = ran.collect::<Vec<_>>().join("\n").into_bytes();
         parse_rows(&output)
     }
+}
+
+/// Hides the kernel's symbols from `perf record`, which reads them whether or not it needs them. On an
+/// emulated CPU that takes two seconds.
+pub fn without_kernel_symbols() -> Result<Setting> {
+    Setting::change("/proc/sys/kernel/kptr_restrict", 2)
 }
 
 /// Turns an exit status other than 0 into an error with what perf printed.

@@ -12,7 +12,7 @@ use super::expect;
 use crate::ctx::{Ctx, Test};
 use crate::program::{Installed, DETOURS, NESTED, NESTED_CALLS, NESTED_LOOP};
 use crate::tests;
-use crate::tool::{output, Perf};
+use crate::tool::{output, without_kernel_symbols, Perf};
 
 pub const TESTS: &[Test] = tests![
     all need [Root, Module, PerfTool, ExactCounts];
@@ -81,9 +81,10 @@ fn taken(program: &Path) -> Result<u64> {
 /// program is missing: then it runs again.
 fn recorded(program: &Installed) -> Result<PathBuf> {
     const ATTEMPTS: u32 = 50;
+    let _hidden = without_kernel_symbols()?;
     let data = program.dir().join("perf.data");
     for _ in 0..ATTEMPTS {
-        let record = Perf::new("record").args(["-q", "-j", "any,u", "-e", TAKEN]);
+        let record = Perf::record().args(["-j", "any,u", "-e", TAKEN]);
         let record = record.args(["-c", &PERIOD.to_string(), "-o"]).args([&data]);
         record.args(["--"]).args([program.path()]).run()?;
         let script = Perf::new("script").args(["-i"]).args([&data]);
@@ -205,7 +206,7 @@ fn call_graph_lbr(_: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let program = NESTED.install()?;
     let data = program.dir().join("perf.data");
-    let record = Perf::new("record").args(["-q", "--call-graph", "lbr"]);
+    let record = Perf::record().args(["--call-graph", "lbr"]);
     let record = record.args(["-e", "rust_pmu/instructions/u"]);
     let record = record.args(["-c", &PERIOD.to_string(), "-o"]).args([&data]);
     record.args(["--"]).args([program.path()]).run()?;

@@ -16,7 +16,7 @@ use crate::pmu::{Event, APART};
 use crate::program::{Installed, Program, LOOP, MIXED, STOPPED_LOOP, THREE_TO_ONE};
 use crate::setting::Affinity;
 use crate::tests;
-use crate::tool::{check, parse_rows, Perf, Row};
+use crate::tool::{check, parse_rows, without_kernel_symbols, Perf, Row};
 use crate::waiting::{self, Waiting};
 
 pub const TESTS: &[Test] = tests![
@@ -333,12 +333,21 @@ fn stat_multiplexed(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Records a program. Returns the path of `perf.data`, which is in the program's
-/// directory.
+/// Records a program, without the symbols of the kernel. Returns the path of `perf.data`, which is in the
+/// program's directory.
 fn record(installed: &Installed, event: &str, options: &[&str]) -> Result<String> {
+    let _hidden = without_kernel_symbols()?;
+    record_with_kernel_symbols(installed, event, options)
+}
+
+fn record_with_kernel_symbols(
+    installed: &Installed,
+    event: &str,
+    options: &[&str],
+) -> Result<String> {
     let data = installed.dir().join("perf.data").display().to_string();
-    Perf::new("record")
-        .args(["-q", "-o", &data, "-e", event])
+    Perf::record()
+        .args(["-o", &data, "-e", event])
         .args(options)
         .args([installed.path()])
         .run()?;
@@ -511,7 +520,7 @@ fn script_shows_addresses(ctx: &Ctx) -> Result<()> {
 fn call_graph(ctx: &Ctx) -> Result<()> {
     let event = ctx.pmu()?.tool_event(Event::Instructions, "");
     let installed = MIXED.install()?;
-    let data = record(&installed, &event, &["-g", "-c", "20011"])?;
+    let data = record_with_kernel_symbols(&installed, &event, &["-g", "-c", "20011"])?;
     expect_samples(&data, None)?;
     let text = Perf::new("script")
         .args(["-i", &data, "-F", "ip,sym"])

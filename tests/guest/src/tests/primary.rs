@@ -19,7 +19,7 @@ use crate::pmu::{self, BuilderExt, CpuPmu, Mode, Pmu, Vendor};
 use crate::program::{LOOP, MIXED};
 use crate::setting::Affinity;
 use crate::tests;
-use crate::tool::{Perf, Row};
+use crate::tool::{without_kernel_symbols, Perf, Row};
 use crate::workload;
 
 pub const TESTS: &[Test] = tests![
@@ -215,8 +215,10 @@ fn software_events(ctx: &Ctx) -> Result<()> {
 fn record_without_events(_: &Ctx) -> Result<()> {
     let program = LOOP.install()?;
     let data = program.dir().join("perf.data");
-    let record = Perf::new("record").args(["-q", "-o"]).args([&data]);
+    let hidden = without_kernel_symbols()?;
+    let record = Perf::record().args(["-o"]).args([&data]);
     record.args([program.path()]).run()?;
+    drop(hidden);
     let script = |fields: &str| -> Result<String> {
         let script = Perf::new("script").args(["-i"]).args([&data]);
         script.args(["-F", fields]).text()

@@ -15,7 +15,7 @@ use crate::pmu::{CpuPmu, Vendor};
 use crate::program::{Running, LOOP};
 use crate::setting::{Affinity, Setting};
 use crate::tests;
-use crate::tool::{output, Perf};
+use crate::tool::{output, without_kernel_symbols, Perf};
 use crate::waiting::Waiting;
 
 pub const TESTS: &[Test] = tests![
@@ -223,7 +223,8 @@ fn bpftrace(_: &Ctx) -> Result<()> {
 fn recorded(options: &[&str], fields: &str) -> Result<String> {
     let program = LOOP.install()?;
     let data = program.dir().join("perf.data");
-    let record = Perf::new("record").args(["-q", "-o"]).args([&data]);
+    let _hidden = without_kernel_symbols()?;
+    let record = Perf::record().args(["-o"]).args([&data]);
     record.args(options).args([program.path()]).run()?;
     let script = Perf::new("script").args(["-i"]).args([&data]);
     script.args(["-F", fields]).text()
@@ -281,10 +282,10 @@ fn spinning(name: &str) -> Result<Running> {
 }
 
 /// `perf top` shows a program that runs meanwhile, by its cycles, on one of its first 60 screens.
-/// Another one with a longer name runs, too.
+/// Another one with a longer name runs, too. Both start after the first screen, before which perf reads
+/// the kernel's symbols.
 fn perf_top(_: &Ctx) -> Result<()> {
     const SCREENS: usize = 60;
-    let _programs = [spinning("spin")?, spinning("spin-for-longer")?];
     let mut top = Perf::new("top").args(["-F", "99", "--stdio", "--delay", "1", "--sort", "comm"]);
     // At the end of its standard input perf would ask for another key, again and again.
     let command = top.command().stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -292,6 +293,7 @@ fn perf_top(_: &Ctx) -> Result<()> {
     let _waiting = Waiting::for_("perf top to show the program");
     let screen = top.0.stdout.take().context("no standard output")?;
     let mut printed = String::new();
+    let mut programs = Vec::new();
     let mut screens = 0;
     for line in BufReader::new(screen).lines() {
         let line = line?;
@@ -300,7 +302,12 @@ fn perf_top(_: &Ctx) -> Result<()> {
             ensure!(printed.contains("cycles"), "{printed}");
             return Ok(());
         }
-        screens += usize::from(line.contains("PerfTop:"));
+        if line.contains("PerfTop:") {
+            screens += 1;
+            if programs.is_empty() {
+                programs = vec![spinning("spin")?, spinning("spin-for-longer")?];
+            }
+        }
         if screens > SCREENS {
             break;
         }
