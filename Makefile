@@ -39,12 +39,12 @@ define usage
 |                     "N passed, N failed"
 |   ALL=1             on all machines; some suites also on Debian's kernel of the series before and
 |                     on KERNEL=debug; and the installation test
-|   CI=true           as CI does: the same set, some suites also on KERNEL=debug, and the
-|                     installation test. No effect with ALL=1, SUITE= or TEST=
+|   CI=true           as CI does: more suites, some also on KERNEL=debug, the tests of counted, and
+|                     the installation test. No effect with ALL=1, SUITE= or TEST=
 |   SUITE='GLOB…'     only these suites, such as 'hw-*'
 |   TEST='GLOB…'      only these guest tests, such as 'sampling::*', on the default
 |                     machine, or in the suites that SUITE= or ALL=1 names
-| make test-counted   the tests of counted: commands in guests; `make test` runs them, too
+| make test-counted   the tests of counted: commands in guests; CI and ALL=1 run them, too
 |   TEST=name         only those that have this in their names
 | make planted        put each bug of tests/planted in a copy of the checkout, and run the test
 |                     that catches it. The last line is "N caught, N missed"

@@ -22,7 +22,7 @@ pub use filter::{nearest, Filter};
 pub use group::{Elsewhere, TestGroup};
 pub use machine::{Counters, Machine, Pmu, Signature, Vendor, BASE_CPU, WITHOUT_IN_TREE};
 pub use pmu_model::{Defect, Fault, Foreign, PmiFault};
-pub use suite::{KernelPrograms, OtherKernel, Suite, SystemEvent, TestModule, Timing};
+pub use suite::{KernelPrograms, OtherKernel, Runs, Suite, SystemEvent, TestModule, Timing};
 pub use table::{find, BENCH, BENCH_CPUS, CPUS, NO_SUITE, NO_SUITE_PRIMARY, SUITES};
 
 /// The titles (`theme::name`) of the tests of each group, by the group's name.

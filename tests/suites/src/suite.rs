@@ -39,12 +39,23 @@ pub struct Suite {
     pub event: SystemEvent,
     /// The tests.
     groups: &'static [&'static [TestGroup]],
-    /// Whether `make test` runs it without `ALL=1`.
-    pub by_default: bool,
+    /// Which runs of `make test` have it.
+    pub runs: Runs,
     /// The suite with another CPU whose tables are the same.
     pub like: Option<&'static str>,
     /// The kernels on which `ALL=1` runs it besides the usual one, and CI if they check themselves.
     also_on: &'static [OtherKernel],
+}
+
+/// Which runs of `make test` have a suite. Each has the suites of those before it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Runs {
+    /// All.
+    Every,
+    /// Those of CI.
+    Ci,
+    /// Those with `ALL=1`.
+    All,
 }
 
 impl Suite {
@@ -63,7 +74,7 @@ impl Suite {
             fault: None,
             event: SystemEvent::None,
             groups,
-            by_default: true,
+            runs: Runs::Every,
             like: None,
             also_on: &[],
         }
@@ -132,7 +143,15 @@ impl Suite {
 
     pub(crate) const fn with_all(self) -> Self {
         Self {
-            by_default: false,
+            runs: Runs::All,
+            ..self
+        }
+    }
+
+    /// A suite that takes long, and whose tests see little that others do not.
+    pub(crate) const fn in_ci(self) -> Self {
+        Self {
+            runs: Runs::Ci,
             ..self
         }
     }

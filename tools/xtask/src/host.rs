@@ -9,7 +9,6 @@ use std::process::Command;
 
 use crate::callgraph;
 use crate::context::Context;
-use crate::counted;
 use crate::event_lists;
 use crate::kernel::Kernel;
 use crate::module;
@@ -73,8 +72,7 @@ pub fn test(ctx: &Context, kernel: &Kernel, tally: &mut Tally) -> Result<()> {
     }
     let step = Step::start(ctx, "cargo-test", "host tests")?;
     let ran = step.run(cargo(ctx, "test").args(["--workspace", "--locked", "--no-fail-fast"]));
-    report(step, ran, tally, |it| it.again())?;
-    counted::test(ctx, kernel, None, tally)
+    report(step, ran, tally, |it| it.again())
 }
 
 /// Says what came of `cargo test`, and counts it. `again` is the command that runs a test alone.

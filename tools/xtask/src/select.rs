@@ -4,7 +4,7 @@
 
 use anyhow::{bail, ensure, Result};
 use std::collections::HashSet;
-use suites::{Filter, Inventory, OtherKernel, Suite, SUITES};
+use suites::{Filter, Inventory, OtherKernel, Runs, Suite, SUITES};
 
 /// Those of `all` whose names match the globs; all of them if there are no globs.
 pub fn chosen<T>(
@@ -48,6 +48,8 @@ pub struct Request {
     pub tests: Option<Filter>,
     /// Whether to run every suite that comes into question.
     pub all: bool,
+    /// Whether it is CI that asks.
+    pub ci: bool,
     /// Whether to leave out those that are not for this kernel besides the usual one.
     pub on: Option<OtherKernel>,
 }
@@ -61,6 +63,14 @@ impl Request {
     /// Whether this is a run of all suites, whole, on the usual kernel.
     pub fn is_full(&self) -> bool {
         self.is_everything() && self.on.is_none()
+    }
+
+    fn runs(&self) -> Runs {
+        match self {
+            Self { all: true, .. } => Runs::All,
+            Self { ci: true, .. } => Runs::Ci,
+            _ => Runs::Every,
+        }
     }
 
     /// The suites to run, in the order of [`SUITES`].
@@ -108,7 +118,7 @@ impl Request {
         let Some(filter) = &self.suites else {
             let wanted = |suite: &&Suite| match self.on {
                 Some(kernel) => suite.is_also_on(kernel),
-                None => suite.by_default || self.all || self.tests.is_some(),
+                None => suite.runs <= self.runs() || self.tests.is_some(),
             };
             return Ok(SUITES.iter().filter(wanted).collect());
         };
@@ -218,6 +228,12 @@ mod tests {
         };
         assert_eq!(names(true).len(), SUITES.len());
         assert!(names(false).contains(&"hw-v3") && !names(false).contains(&"hw-v2-few"));
+        let ci = Request {
+            ci: true,
+            ..Request::default()
+        };
+        let in_ci = ci.suites().unwrap().len();
+        assert!(names(false).len() < in_ci && in_ci < SUITES.len());
         let on_checking = |all| {
             let request = Request {
                 all,

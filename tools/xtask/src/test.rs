@@ -21,6 +21,7 @@ use suites::{Filter, OtherKernel};
 use crate::bolt;
 use crate::cache;
 use crate::context::Context;
+use crate::counted;
 use crate::deb;
 use crate::debug_kernel::Flavour;
 use crate::generations;
@@ -51,8 +52,9 @@ pub struct Options {
     /// Run every suite.
     #[arg(long, env = "RUST_PERF_ALL", value_parser = FalseyValueParser::new())]
     all: bool,
-    /// With CI=true in the environment some suites also run on a kernel that checks itself, and the
-    /// installation test runs. It has no effect with --all, or if suites or tests are named.
+    /// With CI=true in the environment there are more suites, some also run on a kernel that checks
+    /// itself, and the tests of counted and the installation test run. It has no effect with --all, or if
+    /// suites or tests are named.
     #[arg(long, env = "CI", hide = true, value_parser = FalseyValueParser::new())]
     ci: bool,
     #[command(flatten)]
@@ -66,6 +68,7 @@ impl Options {
             suites: filter(&self.suite),
             tests: filter(&self.test),
             all: self.all,
+            ci: self.ci,
             on: None,
         }
     }
@@ -187,6 +190,9 @@ fn asides<'a>(
                 tally.check(|| Err(error));
             }
             if is_whole {
+                if let Err(error) = counted::test(&ctx, usual, None, &mut tally) {
+                    tally.check(|| Err(error));
+                }
                 tally.check_named("installation test", "make install-test", || {
                     deb::install_test::run(&ctx, usual)
                 });

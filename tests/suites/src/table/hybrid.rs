@@ -19,7 +19,8 @@ pub const SUITES: &[Suite] = &[
     Suite::new("lifecycle-hybrid", &[&[Beside]])
         .on(machine::ALDER_LAKE)
         .cpus(4)
-        .unloaded(),
+        .unloaded()
+        .in_ci(),
     Suite::new("models-alder-lake-alone", HYBRID_CPU)
         .on(machine::ALDER_LAKE_ALONE)
         .with_all(),

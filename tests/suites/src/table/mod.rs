@@ -104,6 +104,7 @@ mod tests {
     use super::shared::HARDWARE;
     use super::*;
     use crate::group::TestGroup::{self, *};
+    use crate::suite::Runs;
     use pmu_model::{Defect, Fault};
     use std::collections::HashSet;
 
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(suite.cpu_properties(), "");
         assert_eq!(suite.kernel_command_line(), "");
         assert_eq!(suite.timing.qemu_args(), "");
-        assert!(suite.load_module && suite.by_default);
+        assert!(suite.load_module && suite.runs == Runs::Every);
     }
 
     #[test]
@@ -133,10 +134,10 @@ mod tests {
         assert!(SUITES.iter().filter(numbered).all(|suite| suite.cpus == 1));
     }
 
-    /// `make test` without `ALL=1` runs every group, and `HARDWARE` on each generation.
+    /// CI runs every group, and `HARDWARE` on each generation.
     #[test]
-    fn the_default_set_leaves_out_machines_only() {
-        let by_default = || SUITES.iter().filter(|suite| suite.by_default);
+    fn ci_leaves_out_machines_only() {
+        let in_ci = || SUITES.iter().filter(|suite| suite.runs <= Runs::Ci);
         for group in TestGroup::ALL {
             let group = match group {
                 // The whole of compare.rs has it.
@@ -146,7 +147,7 @@ mod tests {
                 group => group,
             };
             assert!(
-                by_default().any(|suite| suite.has(&[*group])),
+                in_ci().any(|suite| suite.has(&[*group])),
                 "{}",
                 group.name()
             );
@@ -165,7 +166,7 @@ mod tests {
             .filter(with_hardware)
             .map(generation)
             .collect();
-        let some: HashSet<_> = by_default().filter(with_hardware).map(generation).collect();
+        let some: HashSet<_> = in_ci().filter(with_hardware).map(generation).collect();
         // Version 4 is what the default suite runs on, without naming it.
         let missing: Vec<_> = all.difference(&some).collect();
         assert_eq!(missing, [&("GenuineIntel", Some(4))]);

@@ -83,7 +83,9 @@ pub const SUITES: &[Suite] = &[
         .on(machine::CRESTMONT)
         .hyper_threading()
         .with_all(),
-    Suite::new("models-panther-cove", MODEL_HIDES).on(machine::PANTHER_COVE),
+    Suite::new("models-panther-cove", MODEL_HIDES)
+        .on(machine::PANTHER_COVE)
+        .in_ci(),
     Suite::new(
         "processor-penryn",
         &[&[Processor, OverflowWidth, MemoryMap]],

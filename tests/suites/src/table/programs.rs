@@ -72,11 +72,13 @@ pub const SUITES: &[Suite] = &[
     Suite::new("metrics-zen-4", METRICS)
         .on(machine::ZEN_4_DEFAULT)
         .cpus(1)
-        .primary(),
+        .primary()
+        .in_ci(),
     Suite::new("metrics-zen-4-in-tree", &[&[MetricsInTree, Beside]])
         .on(machine::ZEN_4_DEFAULT)
         .cpus(1)
-        .unloaded(),
+        .unloaded()
+        .in_ci(),
     // This tests the model, not the module.
     Suite::new("metrics-zen-4-in-tree-counts", METRICS)
         .on(machine::ZEN_4_DEFAULT)
