@@ -76,24 +76,9 @@ pub fn run(ctx: &Context, machine: &Machine<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs a script as an ordinary user.
+/// Runs a script as an ordinary user, in the project.
 fn script(machine: &Machine<'_>, step: &Step, script: &str) -> Result<()> {
-    let script = format!("cd ~/project\n{script}");
-    let output = machine
-        .command("setpriv")
-        .args(["--reuid=1000", "--regid=1000", "--clear-groups"])
-        .args(["env", &format!("HOME={HOME}")])
-        .args(["sh", "-euc", &script])
-        .output()?;
-    let text = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    ensure!(
-        output.status.success(),
-        step.failure(&format!("{script}\n{}: {text}", output.status))
-    );
+    machine.as_user(step, HOME, &format!("cd ~/project\n{script}"))?;
     Ok(())
 }
 

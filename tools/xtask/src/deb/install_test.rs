@@ -17,7 +17,8 @@ use super::listing::Listing;
 use super::machine::Machine;
 use super::version::Version;
 use super::{
-    counted_trial, metadata_package, qemu, secure_boot, COUNTED, DKMS, TESTS as TESTS_PACKAGE,
+    counted_trial, metadata_package, qemu, secure_boot, vng_trial, COUNTED, DKMS,
+    TESTS as TESTS_PACKAGE,
 };
 use crate::cache::{self, Entry, Key};
 use crate::context::Context;
@@ -102,9 +103,11 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
         step.failure(&format!("{} is {version}", qemu::PROGRAM))
     );
     machine.install(&step, STABLE, counted_trial::PACKAGES)?;
+    machine.install(&step, STABLE, vng_trial::PACKAGES)?;
     step.done();
     test.boot(&machine, &old, PACKAGED_TESTS)?;
     counted_trial::run(ctx, &machine)?;
+    vng_trial::run(ctx, &machine, &old)?;
 
     let title = format!("kernel {}, upgraded to", kernel.release);
     let step = Step::start(ctx, "install-kernel", &title)?;
@@ -131,8 +134,8 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
         metadata_package(kernel),
         qemu::PACKAGE.to_owned(),
     ];
-    // perf was there before.
-    ours.extend(["gcc", "rr"].map(str::to_owned));
+    // perf and busybox were there before.
+    ours.extend(["gcc", "rr", "virtme-ng"].map(str::to_owned));
     machine.purge(&step, &ours)?;
     // What would be left in the folders of the new kernel goes with it.
     for kernel in kernels {
@@ -187,6 +190,7 @@ fn kernel_packages(kernel: &Kernel) -> [String; 2] {
 fn downloads(ctx: &Context, kernels: [&Kernel; 2], ours: &[&PathBuf]) -> Result<PathBuf> {
     let mut names: Vec<String> = kernels.into_iter().flat_map(kernel_packages).collect();
     names.extend(counted_trial::PACKAGES.map(str::to_owned));
+    names.extend(vng_trial::PACKAGES.map(str::to_owned));
     let mut key = Key::new(ctx)
         .text(&ctx.fresh.to_string_lossy())
         .texts(&names);

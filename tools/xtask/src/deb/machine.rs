@@ -138,4 +138,23 @@ impl<'a> Machine<'a> {
         );
         Ok(String::from_utf8(output.stdout)?)
     }
+    /// Runs a script of the shell as an ordinary user with this home. Returns what the script prints.
+    pub fn as_user(&self, step: &Step, home: &str, script: &str) -> Result<String> {
+        let output = self
+            .command("setpriv")
+            .args(["--reuid=1000", "--regid=1000", "--clear-groups"])
+            .args(["env", &format!("HOME={home}")])
+            .args(["sh", "-euc", script])
+            .output()?;
+        let text = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        ensure!(
+            output.status.success(),
+            step.failure(&format!("{script}\n{}: {text}", output.status))
+        );
+        Ok(text)
+    }
 }

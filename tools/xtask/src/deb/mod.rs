@@ -18,6 +18,7 @@ mod qemu_trial;
 mod secure_boot;
 mod trial;
 mod version;
+mod vng_trial;
 
 use anyhow::{Context as _, Result};
 use std::fs;

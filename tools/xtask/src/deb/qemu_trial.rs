@@ -143,22 +143,22 @@ fn script(example: &Example) -> String {
 }
 
 /// The program of the example.
-const LOOP: &str = "loop";
+pub const LOOP: &str = "loop";
 
 /// The example of the manual page: a program, and what perf counts of it.
 #[derive(Debug, PartialEq)]
-struct Example {
+pub struct Example {
     /// The program, for the assembler.
     source: String,
     /// The events that perf is told to count.
     events: String,
     /// The number of each event.
-    counts: Vec<(String, String)>,
+    pub counts: Vec<(String, String)>,
 }
 
 impl Example {
     /// Reads it from the page's source.
-    fn read(page: &str) -> Option<Self> {
+    pub fn read(page: &str) -> Option<Self> {
         let (_, rest) = page.split_once("$ cat loop.s\n")?;
         let (source, rest) = rest.split_once("$ gcc ")?;
         let (_, rest) = rest.split_once("$ perf stat -e ")?;
@@ -176,7 +176,7 @@ impl Example {
     }
 
     /// Builds the program in a directory.
-    fn build(&self, step: &Step, dir: &Path) -> Result<()> {
+    pub fn build(&self, step: &Step, dir: &Path) -> Result<()> {
         fs::write(dir.join("loop.s"), &self.source)?;
         step.run(
             Command::new("gcc-14")
