@@ -73,9 +73,7 @@ fn job(control: &Port, lines: &mut impl BufRead) -> Result<Job> {
     control.say(&ToHost::Ready)?;
     let mut line = String::new();
     lines.read_line(&mut line)?;
-    let job: Job = serde_json::from_str(&line).context("the job")?;
-    mounts::host_files(&job)?;
-    Ok(job)
+    serde_json::from_str(&line).context("the job")
 }
 
 /// Gets the job by its file. The guest never waits for the host: with `--exact` any time passes at once
@@ -84,9 +82,7 @@ fn exact_job(control: &Port) -> Result<Job> {
     control.say(&ToHost::Ready)?;
     wait_for_the_minute()?;
     stop()?;
-    let job: Job = serde_json::from_slice(&firmware_file(JOB_FILE)?).context("the job")?;
-    mounts::host_files(&job)?;
-    Ok(job)
+    serde_json::from_slice(&firmware_file(JOB_FILE)?).context("the job")
 }
 
 /// Reads a file of the firmware up to the zeros at its end. To read a page, the kernel reads all pages
@@ -143,6 +139,7 @@ fn load_rust_perf(parameters: &[String]) -> Result<()> {
 
 /// Makes the guest look like the host.
 fn prepare(job: &Job) -> Result<()> {
+    mounts::host_files(job)?;
     clock_settime(ClockId::CLOCK_REALTIME, TimeSpec::from(job.time)).context("the clock")?;
     mounts::writable(job)?;
     sethostname("counted")?;

@@ -2,6 +2,7 @@
 
 //! QEMU's command line.
 
+use boot::qemu::{self, quoted};
 use boot::tsc;
 use std::path::Path;
 use std::process::Command;
@@ -46,16 +47,7 @@ pub const CONSOLE: &str = "console";
 pub fn hardware(options: &Options) -> Vec<String> {
     let known = CPUS.iter().find(|(name, _)| *name == options.cpu);
     let cpu = known.map_or(options.cpu.as_str(), |(_, of_qemu)| of_qemu);
-    let mut arguments: Vec<String> = [
-        "-nodefaults",
-        "-no-reboot",
-        "-display",
-        "none",
-        "-nic",
-        "none",
-    ]
-    .map(str::to_owned)
-    .into();
+    let mut arguments: Vec<String> = qemu::BARE.map(str::to_owned).into();
     let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     add("-m", options.memory.clone());
     // With `--exact` they would take turns.
@@ -121,22 +113,16 @@ pub fn command(
     initramfs: &Path,
     directory: &Path,
 ) -> Command {
-    let quote = |path: &Path| path.display().to_string().replace(',', ",,");
     let mut command = Command::new(&options.qemu);
-    let socket = |name: &str| quote(&directory.join(name));
     // First, so that it is there when QEMU connects to the sockets of the ports.
-    command.arg("-chardev").arg(format!(
-        "socket,id={MONITOR},path={},server=on,wait=off",
-        socket(MONITOR)
-    ));
+    command.args(qemu::monitor(&directory.join(MONITOR)));
     for name in PORTS {
         command.args([
             "-chardev",
-            &format!("socket,id={name},path={}", socket(name)),
+            &format!("socket,id={name},path={}", quoted(&directory.join(name))),
         ]);
     }
     command
-        .args(["-mon", &format!("chardev={MONITOR},mode=control")])
         .args(hardware(options))
         .arg("-kernel")
         .arg(&kernel.image)
@@ -144,16 +130,16 @@ pub fn command(
         .arg(initramfs)
         .args(["-append", &kernel_arguments(options, boots)])
         .arg("-serial")
-        .arg(format!("file:{}", quote(&directory.join(CONSOLE))));
+        .arg(format!("file:{}", quoted(&directory.join(CONSOLE))));
     if options.exact {
-        let file = quote(&directory.join(JOB));
+        let file = quoted(&directory.join(JOB));
         command.args(["-fw_cfg", &format!("name={JOB_FILE},file={file}")]);
     }
     let at_once = answers_at_once(options);
     let mut share = |path: &Path, tag: &str, access: &str| {
         let of_host = format!(
             "local,id={tag},path={},security_model=none,multidevs=remap{access}",
-            quote(path)
+            quoted(path)
         );
         let device = format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}{at_once}");
         command.args(["-fsdev", &of_host, "-device", &device]);

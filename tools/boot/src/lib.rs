@@ -6,4 +6,5 @@ pub mod image;
 pub mod initramfs;
 pub mod modules;
 pub mod monitor;
+pub mod qemu;
 pub mod tsc;

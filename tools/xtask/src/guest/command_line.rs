@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::{start, Guest, Parts};
 use crate::context::Context;
 use crate::sysrq::{self, CONSOLE};
-use boot::tsc;
+use boot::{qemu, tsc};
 
 /// The socket of QEMU's monitor in the directory of a guest.
 pub fn monitor(run: &Path) -> PathBuf {
@@ -48,14 +48,7 @@ impl Guest<'_> {
         }
         let mut command = parts.qemu.command();
         command
-            .args([
-                "-nodefaults",
-                "-no-reboot",
-                "-display",
-                "none",
-                "-nic",
-                "none",
-            ])
+            .args(qemu::BARE)
             .args(["-m", parts.kernel.memory(), "-smp"])
             .arg(format!("{},threads={}", settings.cpus, settings.threads))
             .args(["-cpu", &settings.cpu])
@@ -73,12 +66,7 @@ impl Guest<'_> {
             ))
             .args(["-serial", &format!("chardev:{CONSOLE}")])
             .args(["-device", "virtio-serial-pci"])
-            .arg("-chardev")
-            .arg(format!(
-                "socket,id=monitor,path={},server=on,wait=off",
-                monitor(run).display()
-            ))
-            .args(["-mon", "chardev=monitor,mode=control"]);
+            .args(qemu::monitor(&monitor(run)));
         if may_be_saved {
             command.args(start::arguments(run));
         }
@@ -91,7 +79,7 @@ impl Guest<'_> {
         ] {
             command.arg("-virtfs").arg(format!(
                 "local,path={},mount_tag={tag},security_model=none,multidevs=remap{access}",
-                path.display().to_string().replace(',', ",,")
+                qemu::quoted(path)
             ));
         }
         Ok(command)
