@@ -10,14 +10,14 @@ ifneq ($$(value $(1)),)
 export RUST_PERF_$(1) = $$(value $(1))
 endif
 endef
-$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS SHARD ALL ROUNDS GENERATIONS BEFORE FROM FUNCTIONS BOLT, \
+$(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL KDIR KERNEL_IMAGE DESTDIR INSTALL_MOD_PATH INSTALL_PATH CLIPPY EXAMPLE SUITE TEST PLANTED FUZZ SECONDS MUTANTS SHARD ALL ROUNDS GENERATIONS BEFORE FROM FUNCTIONS BOLT, \
 	$(eval $(call pass,$(v))))
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test test-counted planted fuzz coverage mutants generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update clean clean-cache help
+.PHONY: module demo shell guest test test-in-tree test-counted planted planted-in-tree fuzz coverage mutants generations bench bench-ci rust-headers install uninstall deb install-test kselftest-install event-lists update clean clean-cache help
 
-module demo shell guest test test-counted planted fuzz coverage mutants generations bench rust-headers install uninstall deb install-test kselftest-install event-lists update:
+module demo shell guest test test-in-tree test-counted planted planted-in-tree fuzz coverage mutants generations bench bench-ci rust-headers install uninstall deb install-test kselftest-install event-lists update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -44,11 +44,18 @@ define usage
 |   SUITE='GLOB…'     only these suites, such as 'hw-*'
 |   TEST='GLOB…'      only these guest tests, such as 'sampling::*', on the default
 |                     machine, or in the suites that SUITE= or ALL=1 names
+| make test-in-tree   the tests with the kernel's own driver, arch/x86/events: docs/in-tree.md
+|   KDIR=dir          build and test this kernel source (default: out/in-tree)
+|   KERNEL_IMAGE=file test this bzImage
+|   SUITE=, TEST=, ALL=1   as for make test
 | make test-counted   the tests of counted: commands in guests; CI and ALL=1 run them, too
 |   TEST=name         only those that have this in their names
 | make planted        put each bug of tests/planted in a copy of the checkout, and run the test
 |                     that catches it. The last line is "N caught, N missed"
 |   PLANTED='GLOB…'   only these bugs, such as '0?-*'
+| make planted-in-tree   reintroduce faults that the kernel's driver once had, and run the test that
+|                     finds each. The last line is "N found, N missed"
+|   PLANTED='GLOB…'   only these, such as '0?-*'
 | make fuzz           have libFuzzer look for inputs on which a target of tests/fuzz fails
 |   FUZZ='GLOB…'      only these targets, such as attributes
 |   SECONDS=n         for so long each (default: 60)
@@ -65,6 +72,8 @@ define usage
 |                     guest-tests in PATH
 |   EXAMPLE=name      for shell and guest: load out/name.ko as well, built from
 |                     rust_perf/examples/name.rs
+| make bench-ci       what counted costs and counts, beside cachegrind: the table of docs/ci.md
+|   ROUNDS=n          count each program n times (default: 10)
 | make generations    make generations.md and cpus.md of docs/results from the last
 |                     `make test ALL=1`
 | make module         build out/rust_perf.ko

@@ -45,10 +45,12 @@ fn insert_file_with(path: &Path, parameters: &CStr) -> Result<Result<(), Errno>>
     Ok(finit_module(&file, parameters, ModuleInitFlags::empty()))
 }
 
-/// Loads the module that is for the tests of the suite alone.
+/// The environment variable with the path of the module that is for the tests of the suite alone.
+pub const OF_TESTS: &str = "RUST_PERF_TEST_KO";
+
+/// Loads that module.
 pub fn insert_of_tests(parameters: &CStr) -> Result<Result<(), Errno>> {
-    const VARIABLE: &str = "RUST_PERF_TEST_KO";
-    let path = env::var_os(VARIABLE).with_context(|| format!("{VARIABLE} is not set"))?;
+    let path = env::var_os(OF_TESTS).with_context(|| format!("{OF_TESTS} is not set"))?;
     insert_file_with(Path::new(&path), parameters)
 }
 

@@ -13,6 +13,7 @@ use nix::sys::utsname::uname;
 use nix::unistd::geteuid;
 
 use crate::ctx::{in_tree_name, skip, Ctx, RUST_PMU};
+use crate::module;
 use crate::msr;
 use crate::pmu::{CpuPmu, Pmu, Vendor};
 use crate::trace::has_kcfi;
@@ -85,6 +86,8 @@ pub enum Need {
     Msrs,
     /// The perf tool is in PATH.
     PerfTool,
+    /// There is the suite's module that is for tests alone.
+    TestModule,
 }
 
 /// Skips the test unless all needs are met.
@@ -162,6 +165,7 @@ impl Need {
                 Err(error) => (false, format!("{error:#}")),
             },
             Self::PerfTool => (is_in_path("perf"), String::new()),
+            Self::TestModule => (env::var_os(module::OF_TESTS).is_some(), String::new()),
         };
         match (met, has.as_str()) {
             (true, _) => None,
@@ -200,7 +204,8 @@ impl Need {
             | Self::Module
             | Self::Root
             | Self::Msrs
-            | Self::PerfTool => false,
+            | Self::PerfTool
+            | Self::TestModule => false,
         }
     }
 }
@@ -236,6 +241,7 @@ impl fmt::Display for Need {
             Self::Root => f.write_str("root"),
             Self::Msrs => f.write_str("access to MSRs"),
             Self::PerfTool => f.write_str("the perf tool"),
+            Self::TestModule => f.write_str("the suite's module for tests"),
         }
     }
 }

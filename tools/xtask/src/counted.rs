@@ -24,6 +24,29 @@ pub struct Options {
     test: Option<String>,
 }
 
+/// What it takes to run `counted` in the build root.
+pub struct Provided {
+    /// The program.
+    pub program: PathBuf,
+    /// QEMU, for its option `--qemu`.
+    pub qemu: PathBuf,
+    /// The kernel of the guests.
+    pub image: Image,
+}
+
+impl Provided {
+    /// Makes what is missing. Some of it is in `dir`.
+    pub fn new(ctx: &Context, kernel: &Kernel, dir: &Path) -> Result<Self> {
+        let image = kernel::image(ctx, kernel)?;
+        install_modules(kernel, &image)?;
+        Ok(Self {
+            program: build(ctx)?,
+            qemu: wrapper_of(&Qemu::patched(ctx)?, dir)?,
+            image,
+        })
+    }
+}
+
 /// Builds the program as the package has it. It is linked statically, because it is the first process of
 /// the guest, too.
 pub fn build(ctx: &Context) -> Result<PathBuf> {
@@ -51,21 +74,17 @@ pub fn test_counted(ctx: &Context, options: &kernel::Options, which: &Options) -
 
 /// Runs the tests, or those that have `name` in their names.
 pub fn test(ctx: &Context, kernel: &Kernel, name: Option<&str>, tally: &mut Tally) -> Result<()> {
-    let program = build(ctx)?;
-    let image = kernel::image(ctx, kernel)?;
-    let qemu = Qemu::patched(ctx)?;
     let dir = tempfile::tempdir()?;
-    let wrapper = wrapper_of(&qemu, dir.path())?;
-    install_modules(kernel, &image)?;
+    let provided = Provided::new(ctx, kernel, dir.path())?;
     let step = Step::start(ctx, "counted-test", "tests of counted")?;
     let mut command = cargo(ctx, "test");
     command
         .args(["--package", "counted", "--test", "commands", "--locked"])
         .args(["--", "--ignored", "--test-threads=2"])
         .args(name)
-        .env("COUNTED", program)
-        .env("COUNTED_QEMU", wrapper)
-        .env("COUNTED_KERNEL", &image.vmlinuz);
+        .env("COUNTED", &provided.program)
+        .env("COUNTED_QEMU", &provided.qemu)
+        .env("COUNTED_KERNEL", &provided.image.vmlinuz);
     let ran = step.run(&mut command);
     report(step, ran, tally, |failure| {
         format!("make test-counted TEST={}", failure.name)

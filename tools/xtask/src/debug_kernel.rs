@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kernels that check themselves, built from Debian's source: `KERNEL=debug` finds memory errors
+//! Kernels that are built from Debian's source. Two check themselves: `KERNEL=debug` finds memory errors
 //! (KASAN), errors of locking (lockdep), leaks and undefined behaviour, `KERNEL=debug-kcsan` finds
-//! data races and indirect calls of functions of another type (kCFI).
+//! data races and indirect calls of functions of another type (kCFI). `KERNEL=plain` has no checks, and
+//! keeps what was built: it is there to be changed and built again, see [`in_tree`](crate::in_tree).
 //!
-//! Unlike Debian's kernel, the first one has no IBT, and the second one exports what the module can
+//! Unlike Debian's kernel, `debug` has no IBT, and `debug-kcsan` exports what the module can
 //! make use of: so the module is built and tested in these cases, too.
 //!
 //! They are built by clang, as Rust and KASAN need. Their configuration is `allnoconfig` and the
@@ -51,10 +52,12 @@ pub enum Flavour {
     Kasan,
     /// KCSAN.
     Kcsan,
+    /// No checks.
+    Plain,
 }
 
 impl Flavour {
-    const ALL: [Self; 2] = [Self::Kasan, Self::Kcsan];
+    const ALL: [Self; 3] = [Self::Kasan, Self::Kcsan, Self::Plain];
 
     /// The flavour that `KERNEL=` names.
     pub fn named(name: &str) -> Option<Self> {
@@ -66,6 +69,7 @@ impl Flavour {
         match self {
             Self::Kasan => "debug",
             Self::Kcsan => "debug-kcsan",
+            Self::Plain => "plain",
         }
     }
 
@@ -74,13 +78,14 @@ impl Flavour {
         match self {
             Self::Kasan => include_str!("../kernel/debug.config"),
             Self::Kcsan => include_str!("../kernel/debug-kcsan.config"),
+            Self::Plain => include_str!("../kernel/plain.config"),
         }
     }
 
     /// The lines that are added to files of the source.
     fn additions(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Kasan => &[],
+            Self::Kasan | Self::Plain => &[],
             Self::Kcsan => &[
                 (
                     "kernel/events/core.c",
@@ -118,7 +123,7 @@ fn entry(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Entry<'static> {
     }
 }
 
-/// The build tree of a debug kernel, which has its image.
+/// The build tree of such a kernel, which has its image.
 pub fn tree(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
     let source = || source::get(ctx, kernel);
     entry(ctx, kernel, flavour).get_from(ctx, source, |step, tree, source| {
@@ -139,8 +144,11 @@ pub fn tree(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf>
         let file = tree.join("wanted.config");
         fs::write(&file, &wanted)?;
         let make = || {
-            let mut make = Command::new("make");
-            make.arg("-C").arg(tree).args(MAKE_ARGS);
+            let mut make = match flavour {
+                Flavour::Plain => make_at_one_place(tree),
+                Flavour::Kasan | Flavour::Kcsan => make_at_its_place(tree),
+            };
+            make.args(MAKE_ARGS);
             make.args([kernel::QUICK_MACROS, &format!("-j{}", kernel::jobs())]);
             make
         };
@@ -165,11 +173,32 @@ pub fn tree(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf>
             release.trim() == kernel.release,
             step.failure(&format!("the tree says it is {}", release.trim()))
         );
-        remove_objects(step, tree)
+        match flavour {
+            Flavour::Plain => Ok(()),
+            Flavour::Kasan | Flavour::Kcsan => remove_objects(step, tree),
+        }
     })
 }
 
-/// The image of a debug kernel. It has no modules.
+/// Runs make in a tree.
+pub fn make_at_its_place(tree: &Path) -> Command {
+    let mut make = Command::new("make");
+    make.arg("-C").arg(tree);
+    make
+}
+
+/// Runs make in a tree or in a copy of it, at the same path. The commands that build objtool contain
+/// the path. If they change, objtool is built again, and then every object that it has checked.
+pub fn make_at_one_place(tree: &Path) -> Command {
+    const SCRIPT: &str =
+        "place=/usr/src/linux; mkdir -p $place; busybox mount -o bind \"$0\" $place; \
+        exec make -C $place \"$@\"";
+    let mut make = Command::new("unshare");
+    make.args(["--mount", "sh", "-ec", SCRIPT]).arg(tree);
+    make
+}
+
+/// The image of such a kernel. It has no modules.
 pub fn image(ctx: &Context, kernel: &Kernel, flavour: Flavour) -> Result<Image> {
     let tree = tree(ctx, kernel, flavour)?;
     Ok(Image {

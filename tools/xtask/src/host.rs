@@ -10,6 +10,7 @@ use std::process::Command;
 use crate::callgraph;
 use crate::context::Context;
 use crate::event_lists;
+use crate::in_tree;
 use crate::kernel::Kernel;
 use crate::module;
 use crate::planted;
@@ -63,6 +64,7 @@ pub fn test(ctx: &Context, kernel: &Kernel, tally: &mut Tally) -> Result<()> {
         Ok(())
     });
     tally.check(|| planted::check(ctx));
+    tally.check(|| in_tree::check(ctx));
     tally.check(|| module::lint(ctx, kernel));
     tally.check(|| callgraph::check(&module::for_kernel(ctx, kernel)?));
 

@@ -14,7 +14,7 @@ use crate::kernel::{Image, Kernel};
 /// The first process of the guest.
 const INIT: &str = include_str!("../guest/init");
 
-/// The modules that init loads, after those they depend on. Debug kernels have them built in.
+/// The modules that init loads, after those they depend on. Kernels that are built here have them built in.
 const MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
 
 /// Makes the initramfs for a kernel.
@@ -32,11 +32,10 @@ pub fn initramfs(ctx: &Context, kernel: &Kernel, image: &Image) -> Result<PathBu
         megabytes: 20,
     }
     .get(ctx, |_, dir| {
-        let needed = match kernel.flavour {
-            Some(_) => &[],
-            None => MODULES,
+        let mut files = match kernel.flavour {
+            Some(_) => Vec::new(),
+            None => modules::read(&image.modules.join(&kernel.release), MODULES)?,
         };
-        let mut files = modules::read(&image.modules.join(&kernel.release), needed)?;
         let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
         let init = INIT.replace("@MODULES@", &names.join(" "));
         files.push(("init".to_owned(), init.into_bytes()));

@@ -136,8 +136,8 @@ impl Kernel {
     /// The memory that a guest needs, for QEMU.
     pub fn memory(&self) -> &'static str {
         match self.flavour {
-            Some(_) => "3G",
-            None => "1G",
+            Some(Flavour::Kasan | Flavour::Kcsan) => "3G",
+            Some(Flavour::Plain) | None => "1G",
         }
     }
 
@@ -151,8 +151,8 @@ impl Kernel {
         }
     }
 
-    /// The debug kernel that is built from this kernel's source.
-    fn with_checks(self, flavour: Flavour) -> Self {
+    /// The kernel of a flavour that is built from this kernel's source.
+    pub fn with_flavour(self, flavour: Flavour) -> Self {
         let upstream = self.release.split('+').next().unwrap_or_default();
         Self {
             release: flavour.release(upstream),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bench_ci;
 mod bolt;
 mod cache;
 mod callgraph;
@@ -29,6 +30,7 @@ mod guest;
 mod guest_tests;
 mod hints;
 mod host;
+mod in_tree;
 mod initramfs;
 mod install;
 mod kernel;
@@ -72,6 +74,10 @@ enum Command {
     Demo(demo::Options),
     /// Run tests.
     Test(test::Options),
+    /// Run the tests with the kernel's own driver.
+    TestInTree(in_tree::Options),
+    /// Check that the tests catch faults that the kernel's own driver has had.
+    PlantedInTree(in_tree::PlantedOptions),
     /// Run the tests of `counted`: commands in guests.
     TestCounted(counted::Options),
     /// Make generations.md and cpus.md of docs/results from the last full run of the tests.
@@ -113,6 +119,8 @@ enum Command {
     Mutants(mutants::Options),
     /// Measure what the emulated PMU costs.
     Bench(bench::Options),
+    /// Compare what `counted` counts and costs with cachegrind.
+    BenchCi(bench_ci::Options),
     /// Look for a newer kernel in the package index.
     Update,
     /// Run a command in the build root, in the current directory.
@@ -130,6 +138,8 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Command::Demo(options) => demo::demo(&ctx, &cli.kernel, options),
         Command::Test(options) => test::test(&ctx, &cli.kernel, options),
+        Command::TestInTree(options) => in_tree::test_in_tree(&ctx, &cli.kernel, options),
+        Command::PlantedInTree(options) => in_tree::planted_in_tree(&ctx, &cli.kernel, options),
         Command::TestCounted(which) => counted::test_counted(&ctx, &cli.kernel, which),
         Command::Generations => generations::make(&ctx),
         Command::Shell(guest) => guest::shell(&ctx, &cli.kernel, guest),
@@ -152,6 +162,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Coverage => coverage::coverage(&ctx, &cli.kernel),
         Command::Mutants(options) => mutants::mutants(&ctx, &cli.kernel, options),
         Command::Bench(options) => bench::bench(&ctx, &cli.kernel, options),
+        Command::BenchCi(rounds) => bench_ci::bench_ci(&ctx, &cli.kernel, rounds),
         Command::Update => kernel::update(&ctx, &cli.kernel),
         Command::Run { argv } => {
             let status = std::process::Command::new(&argv[0])

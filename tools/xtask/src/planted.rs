@@ -4,7 +4,8 @@
 //! test that is to catch it.
 
 mod bug;
-mod outcome;
+pub mod header;
+pub mod outcome;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
@@ -27,7 +28,8 @@ use crate::select::{self, Selected};
 use crate::signals;
 use crate::step::{indent, Step};
 use crate::test;
-use bug::{Bug, HostTests, Sign, Test};
+use bug::{Bug, HostTests, Test};
+use header::Sign;
 use outcome::{first_lines, of_guest, of_host, Outcome, Verdict};
 
 /// Where the table of bugs is.
@@ -109,7 +111,7 @@ pub fn check(ctx: &Context) -> Result<()> {
 }
 
 /// The command that applies a patch, each hunk exactly.
-fn patch(top: &Path, patch: &Path) -> Command {
+pub fn patch(top: &Path, patch: &Path) -> Command {
     let mut command = Command::new("patch");
     command
         .args([

@@ -11,7 +11,6 @@ use anyhow::{ensure, Result};
 use clap::builder::FalseyValueParser;
 use clap::Args;
 use std::collections::hash_map::Entry;
-use std::collections::HashMap;
 use std::panic;
 use std::process::ExitCode;
 use std::thread::{self, ScopedJoinHandle};
@@ -33,10 +32,9 @@ use crate::kernel_programs;
 use crate::module;
 use crate::qemu::{Choice, Qemu};
 use crate::select::Request;
-use reporter::Reporter;
-use runner::Runner;
 
-pub use runner::{guests_at_a_time, tests_with};
+pub use reporter::Reporter;
+pub use runner::{guests_at_a_time, tests_with, Built, Runner};
 pub use tally::Tally;
 pub use verdict::{judge, read_results, Ran};
 
@@ -249,26 +247,24 @@ fn run_on(
     let selected = request.select(&guest_tests::inventory(&program)?)?;
     let module = module::for_kernel(ctx, &parts.kernel)?;
     let mut on_debian_qemu = None;
-    let mut examples = HashMap::new();
-    let mut test_modules = HashMap::new();
-    let mut kernel_programs = HashMap::new();
-    let mut bolt = None;
+    let mut built = Built::default();
     for selected in &selected {
         if let Some(name) = selected.suite.example {
+            let examples = &mut built.examples;
             examples.insert(name, module::example(ctx, &parts.kernel, name)?);
         }
         if let Some(it) = selected.suite.test_module() {
-            if let Entry::Vacant(entry) = test_modules.entry(it) {
+            if let Entry::Vacant(entry) = built.test_modules.entry(it) {
                 entry.insert(module::of_tests(ctx, &parts.kernel, it)?);
             }
         }
         if let Some(it) = selected.suite.kernel_programs() {
-            if let Entry::Vacant(entry) = kernel_programs.entry(it) {
+            if let Entry::Vacant(entry) = built.kernel_programs.entry(it) {
                 entry.insert(kernel_programs::build(ctx, &parts.kernel, it)?);
             }
         }
-        if selected.suite.has_bolt() && bolt.is_none() {
-            bolt = Some(bolt::get(ctx)?);
+        if selected.suite.has_bolt() && built.bolt.is_none() {
+            built.bolt = Some(bolt::get(ctx)?);
         }
         let choice = options.guest.qemu(Some(selected.suite))?;
         if choice == Choice::Debian && on_debian_qemu.is_none() {
@@ -279,19 +275,14 @@ fn run_on(
         }
     }
     let runner = Runner {
-        ctx,
         other_kernel: request.on.map(|_| parts.kernel.release.as_str()),
-        parts,
         on_debian_qemu: on_debian_qemu.as_ref(),
-        examples: &examples,
-        test_modules: &test_modules,
-        kernel_programs: &kernel_programs,
-        bolt: bolt.as_deref(),
-        program: &program,
-        module: &module,
-        user: &options.guest,
+        built,
+        module: Some(&module),
+        ..Runner::new(ctx, parts, &program, &options.guest)
     };
     let reporter = Reporter {
+        command: "make test".to_owned(),
         user: &options.guest,
         kernel,
     };

@@ -29,7 +29,7 @@ use crate::tests;
 use crate::trace::has_kcfi;
 
 pub const TESTS: &[Test] = tests![
-    all need [InTree, Root, Msrs];
+    all need [InTree, Root, Msrs, TestModule];
     same_counters,
 ];
 

@@ -31,6 +31,7 @@ pub const TESTS: &[Test] = tests![
     equal_events,
     different_events,
     counts: [ExactCounts, General(2)],
+    every_member_counts: [ExactCounts],
 ];
 
 /// Both drivers know the model, and have the same name for it, which is also the name of
@@ -311,6 +312,42 @@ fn counts(ctx: &Ctx) -> Result<()> {
         Ok(())
     })?;
     println!("# {} events that some counters cannot count", bound.len());
+    report.finish()
+}
+
+/// Every member of the largest group of an event counts as the others do: none is on a counter that cannot
+/// count it. Events that some counters cannot count are instructions here.
+fn every_member_counts(ctx: &Ctx) -> Result<()> {
+    const UMASK_1: u64 = 0x0100;
+    let mut report = Report::new(ctx);
+    let general = CpuPmu::probe().general as usize;
+    let pmu = ctx.pmu()?;
+    let workload = workload::branches(1_000);
+    holding(&pmu, || {
+        // A fixed counter counts some events of 0xc0 that general counters do not.
+        for event in (1..=0xff).filter(|event| *event != 0xc0) {
+            let config = UMASK_1 | event;
+            let mut group = Group::new(&pmu);
+            let errno = group.add(config)?;
+            report.called(errno);
+            if errno != 0 {
+                continue;
+            }
+            while group.add(config)? == 0 {}
+            workload.measure(&group.events[0])?;
+            let counts = group.events.iter_mut().map(|event| Ok(event.read()?));
+            let counts: Vec<u64> = counts.collect::<Result<_>>()?;
+            let is_bound = counts.len() < general && event != 0x3c && !OF_KIND.contains(&config);
+            let want = match is_bound {
+                true => workload.instructions(),
+                false => counts[0],
+            };
+            if counts.iter().any(|count| *count != want) {
+                report.wrong(format!("{config:#06x}: {counts:?}, not {want}"));
+            }
+        }
+        Ok(())
+    })?;
     report.finish()
 }
 

@@ -24,6 +24,7 @@ pub const TESTS: &[Test] = tests![
     while_nothing_counts,
     while_the_task_counts,
     while_the_cpu_counts,
+    while_another_cpu_counts,
     group_of_a_cpu_that_was_offline: [Module, General(2)],
     in_tree_driver_afterwards: [Module, InTreeCounts],
     the_last_event_is_closed_meanwhile: [Module, InTreeCounts],
@@ -104,15 +105,35 @@ fn while_the_task_counts(ctx: &Ctx) -> Result<()> {
     counts_and_samples_on_all_cpus(ctx)
 }
 
-fn count_cpu_1(pmu: &Pmu) -> Result<Counter> {
+fn count_cpu(pmu: &Pmu, cpu: usize) -> Result<Counter> {
     let mut event = pmu.event(Event::Instructions);
-    Ok(event.any_pid().one_cpu(1).enabled(true).build()?)
+    Ok(event.any_pid().one_cpu(cpu).enabled(true).build()?)
+}
+
+/// A CPU-wide event counts on after another CPU was offline.
+fn while_another_cpu_counts(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    let _affinity = Affinity::pinned_to(0)?;
+    let workload = workload::tight_loop(100_000);
+    let mut counter = count_cpu(&pmu, 0)?;
+    // No event is enabled before the count is read: that could start all counters again.
+    replug(|| Ok(()))?;
+    let before = counter.read()?;
+    workload.run();
+    let counted = counter.read()? - before;
+    // Other tasks of the CPU are counted, too.
+    ensure!(
+        counted >= workload.instructions(),
+        "{counted} of {} instructions were counted",
+        workload.instructions()
+    );
+    Ok(())
 }
 
 /// A CPU-wide event stops when its CPU goes offline.
 fn while_the_cpu_counts(ctx: &Ctx) -> Result<()> {
     let pmu = ctx.pmu()?;
-    let mut counter = count_cpu_1(&pmu)?;
+    let mut counter = count_cpu(&pmu, 1)?;
     replug(|| {
         let (first, second) = (counter.read()?, counter.read()?);
         expect("CPU offline", "instructions", second, first)
@@ -158,12 +179,12 @@ fn in_tree_driver_afterwards(ctx: &Ctx) -> Result<()> {
     let (pmu, in_tree) = (ctx.pmu()?, ctx.in_tree()?);
     let workload = workload::tight_loop(10_000);
     let affinity = Affinity::save()?;
-    let counter = count_cpu_1(&pmu)?;
+    let counter = count_cpu(&pmu, 1)?;
     replug(|| {
         drop(counter);
         Ok(())
     })?;
-    let counter = count_cpu_1(&pmu)?;
+    let counter = count_cpu(&pmu, 1)?;
     replug(|| Ok(()))?;
     drop(counter);
     for cpu in 0..cpus()? {
@@ -201,7 +222,7 @@ fn the_last_event_is_closed_meanwhile(ctx: &Ctx) -> Result<()> {
     replug(|| Ok(()))?;
     let replugged = begin.elapsed();
     for round in 0..rounds {
-        let counter = count_cpu_1(&pmu)?;
+        let counter = count_cpu(&pmu, 1)?;
         let online = online(1)?;
         let ready = Barrier::new(2);
         thread::scope(|scope| {

@@ -25,14 +25,14 @@ use crate::workload::{self, Workload};
 
 /// For a guest with [`suites::Fault::delay`].
 pub const TESTS: &[Test] = tests![
-    all need [Amd, EmulatedPmu, Root, NoChecks];
+    all need [Amd, EmulatedPmu, Root, NoChecks, TestModule];
     a_late_pmi_after_two_other_nmis,
     the_nmi_of_another_is_left_to_it,
 ];
 
 /// For a guest with a [`suites::Fault::delay`] that outlasts several overflows.
 pub const LONG: &[Test] = tests![
-    all need [Amd, EmulatedPmu, Root, NoChecks];
+    all need [Amd, EmulatedPmu, Root, NoChecks, TestModule];
     several_late_pmis_after_other_nmis,
 ];
 

@@ -11,6 +11,7 @@ use nix::sched::sched_getcpu;
 use perf_event::{Builder, Counter, SampleFlag};
 
 use super::compare::alike::set_period;
+use super::compare::case::eventsel::CMASK_1;
 use super::compare::case::Cpu;
 use super::compare::differences;
 use super::compare::report::{name, Report};
@@ -31,6 +32,7 @@ pub const TESTS: &[Test] = tests![
     files,
     short_periods,
     first_periods,
+    low_frequencies: [Counters],
     data_sources: [Intel],
 ];
 
@@ -175,7 +177,6 @@ fn short_periods(ctx: &Ctx) -> Result<()> {
     // INST_RETIRED.ALL, for which there are errata, and an event like any other.
     const CODES: [u64; 2] = [0x01c0, 0x0149];
     // On some models a fixed counter counts the former, but not with a counter mask.
-    const CMASK_1: u64 = 1 << 24;
     // One sample in 2 is one in 1 for us: see docs/differences.md.
     let periods = || (2..=300).chain([1023, 1024, 4097, LONG]);
     let (ours, theirs) = (ctx.pmu()?, ctx.in_tree()?);
@@ -241,6 +242,22 @@ fn started(msrs: &Msrs, addresses: &PmuMsrs) -> Result<Vec<u64>> {
         }
     }
     Ok(values)
+}
+
+/// An event may have any frequency, when it is opened and later. The model's shortest period does not apply
+/// to frequencies.
+fn low_frequencies(ctx: &Ctx) -> Result<()> {
+    let pmu = ctx.pmu()?;
+    for config in [0xc4, 0x01c0 | CMASK_1] {
+        for frequency in [1, 2, 20, 31] {
+            let open = |frequency| pmu.raw(config).sample_frequency(frequency).build();
+            let what = || format!("{config:#x}, {frequency} Hz");
+            open(frequency).with_context(what)?;
+            let errno = set_period(&open(100)?, frequency);
+            ensure!(errno == 0, "{}: set later: {}", what(), name(errno));
+        }
+    }
+    Ok(())
 }
 
 /// Events that are sampled at a frequency start at the same period on both drivers: raw events, and

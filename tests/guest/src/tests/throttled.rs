@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Events that perf has throttled keep their counts while other events come and go.
 
+use std::mem;
+
 use anyhow::{ensure, Result};
 use nix::unistd::gettid;
+use suites::log::Machine;
 
+use super::repeat;
 use super::user_read::Page;
 use crate::ctx::{Ctx, Test};
+use crate::kmsg::{check_clean, Kmsg};
 use crate::pmu::{Event, Mode};
 use crate::setting::{pin, SampleRate};
 use crate::tests;
@@ -15,6 +20,7 @@ pub const TESTS: &[Test] = tests![
     all need [Root, General(4)];
     other_events_come,
     counts_are_hidden: [InTree],
+    member_that_is_disabled,
 ];
 
 /// perf stops a group that takes too many samples, without reading it. Then another event is put
@@ -96,4 +102,37 @@ fn counts_are_hidden(ctx: &Ctx) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// perf stops and starts a group with a member that has never been enabled. That member counts nothing, and
+/// the kernel has nothing to complain of.
+fn member_that_is_disabled(ctx: &Ctx) -> Result<()> {
+    const STARTS: u32 = 2;
+    let _rate = SampleRate::fixed(100)?;
+    pin(gettid(), 0)?;
+    let mut log = Kmsg::from_now()?;
+    let pmu = ctx.pmu()?;
+    let workload = workload::branches(20_000);
+    let mut leader = pmu.event(Event::Branches).sample_period(1_000).build()?;
+    let mut member = pmu.event(Event::Branches).build_with_group(&mut leader)?;
+    leader.enable()?;
+    let (mut count, mut is_stopped, mut starts) = (0, false, 0);
+    repeat("a group that perf stops and starts twice", || {
+        workload.run();
+        let before = mem::replace(&mut count, leader.read()?);
+        starts += u32::from(is_stopped && count > before);
+        is_stopped = count == before;
+        Ok(starts == STARTS)
+    })?;
+    leader.disable()?;
+    let counted = member.read()?;
+    ensure!(
+        counted == 0,
+        "a disabled event has counted {counted} branches"
+    );
+    let machine = match ctx.suite.is_guest() {
+        true => Machine::Guest,
+        false => Machine::Any,
+    };
+    check_clean(&mut log, machine)
 }

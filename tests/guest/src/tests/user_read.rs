@@ -53,6 +53,7 @@ pub const TESTS: &[Test] = tests![
     dirty_counters_are_cleared_for_children: [InTree],
     dirty_counters_are_cleared_for_threads: [InTree],
     dirty_counters_of_in_tree_driver: [InTreeCounts, ExactCounts],
+    closing_keeps_the_counts_of_others: [InTree, ExactCounts, General(4)],
     follows_rdpmc_setting: [Root, InTree, ExactCounts],
 ];
 
@@ -542,6 +543,44 @@ pub(super) fn dirty_counters_are_cleared(ctx: &Ctx) -> Result<()> {
         expect_cleared(&counters, Some(page.index()?))
     })?;
     other.check()
+}
+
+/// When an event is closed, others keep their counts, even if the kernel then allows RDPMC, for which it
+/// clears the counters that events have left.
+fn closing_keeps_the_counts_of_others(ctx: &Ctx) -> Result<()> {
+    const ROUNDS: u32 = 20;
+    pin(gettid(), 0)?;
+    let pmu = ctx.pmu()?;
+    let workload = workload::branches(1_000);
+    let enabled = || -> Result<Counter> {
+        let mut event = pmu.open(Event::Branches, Mode::User)?;
+        event.enable()?;
+        Ok(event)
+    };
+    // It is not enabled.
+    let other = pmu.open(Event::Branches, Mode::User)?;
+    // Repeated, because a context switch in between programs all events anew.
+    for _ in 0..ROUNDS {
+        let earlier = (0..4).map(|_| enabled()).collect::<Result<Vec<_>>>()?;
+        workload.run();
+        drop(earlier);
+        let first = enabled()?;
+        let mut leader = pmu.open(Event::Branches, Mode::User)?;
+        let mut member = pmu
+            .event(Event::Branches)
+            .exclude_kernel(true)
+            .enabled(true)
+            .build_with_group(&mut leader)?;
+        leader.enable()?;
+        workload.run();
+        drop(first);
+        let _page = Page::map(&other)?;
+        workload.run();
+        leader.disable()?;
+        let (of_leader, of_member) = (leader.read()?, member.read()?);
+        expect("a member", "branches", of_member, of_leader)?;
+    }
+    Ok(())
 }
 
 /// A child inherits the permission for RDPMC. It finds no count of others, even after its

@@ -57,7 +57,7 @@ fn newest_of(index: &Index, series: &[&str], release: Option<&str>) -> Result<Op
 pub fn resolve(ctx: &Context, options: &Options) -> Result<Kernel> {
     let name = options.kernel.as_deref();
     let kernel = match name.and_then(Flavour::named) {
-        Some(flavour) => recorded(ctx, None)?.with_checks(flavour),
+        Some(flavour) => recorded(ctx, None)?.with_flavour(flavour),
         None => recorded(ctx, name)?,
     };
     kernel.announce();

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use suites::Suite;
 
 use crate::context::Context;
+use crate::planted::header::{Header, Sign};
 use crate::select;
 
 /// The folder of the patches.
@@ -28,31 +29,6 @@ pub struct Bug {
     pub test: Test,
     /// How the test shows it: in one of these ways. More than one if that depends on timing.
     pub signs: Vec<Sign>,
-}
-
-/// How a test shows a bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
-    /// It fails.
-    Failure,
-    /// It does not end.
-    Hang,
-    /// It passes, but afterwards there is a complaint in the kernel log of the guest.
-    KernelLog,
-}
-
-impl Sign {
-    const ALL: [Self; 3] = [Self::Failure, Self::Hang, Self::KernelLog];
-}
-
-impl fmt::Display for Sign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Failure => "failure",
-            Self::Hang => "hang",
-            Self::KernelLog => "kernel log",
-        })
-    }
 }
 
 /// A test that catches bugs.
@@ -151,53 +127,16 @@ impl Test {
     }
 }
 
-/// The signs of a list such as `failure or kernel log`.
-fn signs(text: &str) -> Result<Vec<Sign>> {
-    let sign = |text| {
-        let mut all = Sign::ALL.into_iter();
-        all.find(|sign: &Sign| sign.to_string() == text)
-            .with_context(|| format!("Expect: {text}: a sign is {}", list(&Sign::ALL)))
-    };
-    text.split(" or ").map(sign).collect()
-}
-
-/// A list of signs, as a header has it.
-pub fn list(signs: &[Sign]) -> String {
-    let signs: Vec<_> = signs.iter().map(Sign::to_string).collect();
-    signs.join(" or ")
-}
-
 impl Bug {
     /// Reads a patch. Its header has lines `Bug:`, `Test:` and perhaps `Expect:`, with one or
     /// more [`Sign`]s. A line that begins with a space continues the one before.
     fn parse(patch: &Path, text: &str) -> Result<Self> {
-        let (header, diff) = text
-            .split_once("\n--- ")
-            .context("there is no diff after the header")?;
-        let mut fields: Vec<(&str, String)> = Vec::new();
-        for line in header.lines().filter(|line| !line.is_empty()) {
-            match (
-                line.strip_prefix(' '),
-                line.split_once(": "),
-                &mut fields[..],
-            ) {
-                (Some(more), _, [.., (_, field)]) => *field += &format!(" {}", more.trim()),
-                (None, Some((name, field)), _) => fields.push((name, field.trim().to_owned())),
-                _ => bail!("a line of the header is not \"Name: text\": {line}"),
-            }
-        }
-        let mut take = |name: &str| {
-            let at = fields.iter().position(|(it, _)| *it == name)?;
-            Some(fields.remove(at).1)
-        };
-        take("SPDX-License-Identifier").context("the header has no SPDX line")?;
-        let what = take("Bug").context("the header has no line \"Bug: …\"")?;
-        let test = take("Test").context("the header has no line \"Test: …\"")?;
-        let test = Test::parse(&test)?;
-        let signs = take("Expect").map_or(Ok(vec![Sign::Failure]), |text| signs(&text))?;
-        if let Some((name, _)) = fields.first() {
-            bail!("the header has a line \"{name}:\" that means nothing");
-        }
+        let (mut header, diff) = Header::parse(text)?;
+        header.take("SPDX-License-Identifier")?;
+        let what = header.take("Bug")?;
+        let test = Test::parse(&header.take("Test")?)?;
+        let signs = header.signs()?;
+        header.finish()?;
         // QEMU is linked with the model of the checkout.
         let files = diff.lines().filter_map(|line| line.strip_prefix("+++ b/"));
         if let (Test::Guest(..), Some(file)) = (

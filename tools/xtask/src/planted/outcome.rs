@@ -2,7 +2,7 @@
 
 //! What a run of tests came to, and whether that is how a bug is to show.
 
-use super::bug::{self, Sign};
+use super::header::{list, Sign};
 use crate::host;
 use crate::ktap;
 use crate::test::Ran;
@@ -46,7 +46,7 @@ impl Outcome {
         } else {
             Err(format!(
                 "{sign}, but the header of the patch expects: {}\n{why}",
-                bug::list(expected)
+                list(expected)
             ))
         }
     }

@@ -12,6 +12,8 @@ use crate::step::indent;
 
 /// Writes what the user reads about suites.
 pub struct Reporter<'a> {
+    /// The command that runs suites.
+    pub command: String,
     /// What the user chose about the guests.
     pub user: &'a guest::Options,
     /// The kernel, by the name that the user chose it by.
@@ -21,7 +23,7 @@ pub struct Reporter<'a> {
 impl Reporter<'_> {
     /// The command that runs tests of a suite again.
     fn command(&self, suite: &Suite, tests: &[&str]) -> String {
-        let mut command = format!("make test SUITE={}", suite.name);
+        let mut command = format!("{} SUITE={}", self.command, suite.name);
         if !tests.is_empty() {
             // No title has a character that a shell would expand.
             let quote = if tests.len() > 1 { "'" } else { "" };
@@ -92,6 +94,7 @@ mod tests {
 
     fn with_reporter(user: guest::Options, check: impl FnOnce(&Reporter)) {
         check(&Reporter {
+            command: "make test".to_owned(),
             user: &user,
             kernel: &kernel::Options::default(),
         });

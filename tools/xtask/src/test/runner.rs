@@ -18,6 +18,7 @@ use super::verdict::{judge, Ran, Verdict};
 use crate::context::Context;
 use crate::generations;
 use crate::guest::{self, Guest, LimitOf, Outcome, Parts};
+use crate::in_tree::Record;
 use crate::kernel;
 use crate::module;
 use crate::qemu::Choice;
@@ -32,17 +33,29 @@ pub struct Runner<'a> {
     pub other_kernel: Option<&'a str>,
     /// `parts` with Debian's QEMU, if any suite needs it.
     pub on_debian_qemu: Option<&'a Parts>,
-    /// The modules of the examples that suites need, by name.
-    pub examples: &'a HashMap<&'static str, PathBuf>,
-    /// The other modules that the tests of suites load.
-    pub test_modules: &'a HashMap<TestModule, PathBuf>,
-    /// The programs of the kernel's source that suites need.
-    pub kernel_programs: &'a HashMap<KernelPrograms, PathBuf>,
-    /// The directory with BOLT, if any suite needs it.
-    pub bolt: Option<&'a Path>,
+    /// What some suites need besides.
+    pub built: Built,
     pub program: &'a Path,
-    pub module: &'a Path,
+    /// rust_perf.ko, if there is to be one.
+    pub module: Option<&'a Path>,
+    /// The PMU to test, if it is not the module's.
+    pub pmu: Option<&'a str>,
+    /// What the results are compared with, if they are.
+    pub record: Option<&'a Record>,
     pub user: &'a guest::Options,
+}
+
+/// What was built for the suites that need it.
+#[derive(Default)]
+pub struct Built {
+    /// The modules of examples, by name.
+    pub examples: HashMap<&'static str, PathBuf>,
+    /// The other modules that tests load.
+    pub test_modules: HashMap<TestModule, PathBuf>,
+    /// The programs of the kernel's source.
+    pub kernel_programs: HashMap<KernelPrograms, PathBuf>,
+    /// The directory with BOLT.
+    pub bolt: Option<PathBuf>,
 }
 
 /// How many guests run at the same time: one a core, less what runs beside. Most guests have two CPUs, so
@@ -64,22 +77,15 @@ pub fn tests_with(
     user: &guest::Options,
     selected: &Selected,
 ) -> Result<Ran> {
-    let mut test_modules = HashMap::new();
+    let mut built = Built::default();
     if let Some(it) = selected.suite.test_module() {
-        test_modules.insert(it, module::of_tests(ctx, &parts.kernel, it)?);
+        let module = module::of_tests(ctx, &parts.kernel, it)?;
+        built.test_modules.insert(it, module);
     }
     Runner {
-        ctx,
-        parts,
-        other_kernel: None,
-        on_debian_qemu: None,
-        examples: &HashMap::new(),
-        test_modules: &test_modules,
-        kernel_programs: &HashMap::new(),
-        bolt: None,
-        program,
-        module,
-        user,
+        built,
+        module: Some(module),
+        ..Runner::new(ctx, parts, program, user)
     }
     .suite(selected)
 }
@@ -90,7 +96,28 @@ enum Report {
     Beside(Tally),
 }
 
-impl Runner<'_> {
+impl<'a> Runner<'a> {
+    /// With the usual kernel and QEMU, without a module and all that only some suites need.
+    pub fn new(
+        ctx: &'a Context,
+        parts: &'a Parts,
+        program: &'a Path,
+        user: &'a guest::Options,
+    ) -> Self {
+        Self {
+            ctx,
+            parts,
+            other_kernel: None,
+            on_debian_qemu: None,
+            built: Built::default(),
+            program,
+            module: None,
+            pmu: None,
+            record: None,
+            user,
+        }
+    }
+
     /// Runs suites and reports each when it ends. `beside` takes the place of a guest until it ends.
     /// Returns whether no suite failed.
     pub fn run(
@@ -148,12 +175,15 @@ impl Runner<'_> {
     /// Runs a suite, and takes what keeps it from running for a failure.
     fn verdict(&self, selected: &Selected) -> Verdict {
         let started = Instant::now();
-        let ran = self.suite(selected).unwrap_or_else(|error| Ran {
+        let mut ran = self.suite(selected).unwrap_or_else(|error| Ran {
             trouble: Some(format!("{error:#}")),
             ..Ran::default()
         });
         // After a signal the guest was killed, and no other may start.
         signals::park_if_interrupted();
+        if let Some(record) = self.record {
+            record.compare(selected, &mut ran);
+        }
         Verdict {
             results: ran.results,
             trouble: ran.trouble,
@@ -163,7 +193,7 @@ impl Runner<'_> {
     }
 
     /// Runs a suite.
-    fn suite(&self, selected: &Selected) -> Result<Ran> {
+    pub fn suite(&self, selected: &Selected) -> Result<Ran> {
         let suite = selected.suite;
         let mut name = generations::log_name(suite);
         if let Some(kernel) = self.other_kernel {
@@ -171,25 +201,28 @@ impl Runner<'_> {
         }
         let logs = self.ctx.guest_logs(&name)?;
         let mut command = "exec guest-tests".to_owned();
+        if let Some(pmu) = self.pmu {
+            command = format!("{command} --pmu {pmu}");
+        }
         for title in selected.tests.iter().flatten() {
             command = format!("{command} {title}");
         }
         let guest = Guest {
             logs: &logs,
-            module: Some(self.module),
+            module: self.module,
             example: suite
                 .example
-                .and_then(|name| self.examples.get(name))
+                .and_then(|name| self.built.examples.get(name))
                 .map(PathBuf::as_path),
             test_module: suite
                 .test_module()
-                .and_then(|it| self.test_modules.get(&it))
+                .and_then(|it| self.built.test_modules.get(&it))
                 .map(PathBuf::as_path),
             kernel_programs: suite
                 .kernel_programs()
-                .and_then(|it| self.kernel_programs.get(&it))
+                .and_then(|it| self.built.kernel_programs.get(&it))
                 .map(PathBuf::as_path),
-            bolt: self.bolt.filter(|_| suite.has_bolt()),
+            bolt: self.built.bolt.as_deref().filter(|_| suite.has_bolt()),
             command: Some(&command),
             suite: Some(suite),
             tests: Some(self.program),
