@@ -123,5 +123,5 @@ define usage
 |                     `make test`, seconds without a result
 | For all: KERNEL=release, a Debian kernel such as 7.3.4+deb13-amd64. For guest, shell, test and
 |                     module also a kernel that checks itself and is built from Debian's source:
-|                     KERNEL=debug (KASAN, lockdep, kmemleak, UBSAN) or debug-kcsan
+|                     KERNEL=debug (KASAN, lockdep, kmemleak, UBSAN), debug-kcsan, or plain (no checks)
 endef

@@ -402,7 +402,12 @@ fn record_system_wide(ctx: &Ctx) -> Result<()> {
     const PERIOD: u64 = 100_003;
     let event = user_instructions(ctx)?;
     let installed = LOOP.install()?;
-    let data = record(&installed, &event, &["-a", "-c", &PERIOD.to_string()])?;
+    // perf on one CPU, and the program on another: each time that perf runs in between, the program can
+    // have a sample more or less.
+    let _affinity = Affinity::pinned_to(0)?;
+    let (period, last) = (PERIOD.to_string(), (cpus()? - 1).to_string());
+    let options = ["-a", "-c", &period, "--", "taskset", "-c", &last];
+    let data = record(&installed, &event, &options)?;
     expect_samples(&data, None)?;
     let text = Perf::new("script")
         .args(["-i", &data, "--comms", "loop", "-F", "comm,ip"])
