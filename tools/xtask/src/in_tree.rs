@@ -12,7 +12,6 @@ mod tree;
 use anyhow::{ensure, Result};
 use clap::builder::FalseyValueParser;
 use clap::Args;
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -69,38 +68,23 @@ pub struct Options {
 impl Options {
     /// The suites and tests to run.
     fn select(&self, inventory: &Inventory) -> Result<Vec<Selected>> {
-        let names = |wanted: fn(&&Suite) -> bool| {
-            let suites = suites::SUITES.iter().filter(wanted);
-            suites.map(|it| it.name).collect::<Vec<_>>().join(" ")
-        };
-        let anywhere = self.all || self.test.is_some();
-        let globs = match &self.suite {
-            Some(globs) => globs.clone(),
-            None if anywhere => names(|suite| needs_the_driver_alone(suite)),
-            None => SUITES.to_owned(),
+        let suites = match &self.suite {
+            None if self.all || self.test.is_some() => None,
+            globs => Some(globs.as_deref().unwrap_or(SUITES)),
         };
         let request = Request {
-            suites: Some(Filter::new(&globs)),
+            suites: suites.map(Filter::new),
             tests: self.test.as_deref().map(Filter::new),
+            all: self.all,
+            only: Some(needs_the_driver_alone),
             ..Request::default()
         };
-        let mut selected = request.select(inventory)?;
-        selected.retain(|it| needs_the_driver_alone(it.suite));
+        let selected = request.select(inventory)?;
         ensure!(
             !selected.is_empty(),
             "these suites need the module, a program or a machine that {COMMAND} does not have.\n  \
              try: SUITE='{SUITES}'"
         );
-        // As with make test, a test runs in the first suite that has it, unless suites are named.
-        if self.suite.is_none() && !self.all {
-            let mut seen = HashSet::new();
-            for it in &mut selected {
-                if let Some(tests) = &mut it.tests {
-                    tests.retain(|title| seen.insert(title.clone()));
-                }
-            }
-            selected.retain(|it| it.tests.as_ref().is_none_or(|it| !it.is_empty()));
-        }
         Ok(selected)
     }
 
@@ -140,14 +124,19 @@ impl Options {
     /// Builds the kernel.
     fn parts(&self, ctx: &Context, kernel: &kernel::Options) -> Result<Parts> {
         let qemu = Qemu::patched(ctx)?;
-        let tree = match (&self.kernel_image, &self.kdir) {
-            (Some(image), _) => return tree::parts_of_image(ctx, qemu, image),
-            (None, Some(tree)) => tree.clone(),
-            // What was changed in out/in-tree is not Debian's.
-            (None, None) if self.bless => {
-                return tree::parts(ctx, qemu, &tree::built(ctx, kernel)?)
+        if let Some(image) = &self.kernel_image {
+            return tree::parts_of_image(ctx, qemu, image);
+        }
+        let tree = match &self.kdir {
+            Some(tree) => tree.clone(),
+            None => {
+                let built = tree::built(ctx, kernel)?;
+                // What was changed in out/in-tree is not Debian's.
+                if self.bless {
+                    return tree::parts(ctx, qemu, &built);
+                }
+                tree::own(ctx, &built, "in-tree")?
             }
-            (None, None) => tree::own(ctx, kernel, "in-tree")?,
         };
         tree::build(ctx, &tree)?;
         tree::parts(ctx, qemu, &tree)
@@ -195,17 +184,7 @@ pub fn test_in_tree(
     if options.bless {
         record.write(ctx, options.all && options.suite.is_none())?;
     }
-    if !tally.again.is_empty() {
-        println!("To run what failed again:\n  {}", tally.again.join("\n  "));
-    }
-    if let Some(text) = tally.where_time_went(started.elapsed()) {
-        println!("{text}");
-    }
-    println!("{} passed, {} failed", tally.passed, tally.failed);
-    Ok(match tally.failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(tally.finish(started.elapsed()))
 }
 
 /// What runs suites with the kernel's own driver.

@@ -7,7 +7,7 @@ mod bug;
 pub mod header;
 pub mod outcome;
 
-use anyhow::{bail, ensure, Context as _, Result};
+use anyhow::{ensure, Context as _, Result};
 use clap::Args;
 use std::collections::HashMap;
 use std::fs;
@@ -26,11 +26,11 @@ use crate::module;
 use crate::qemu::Qemu;
 use crate::select::{self, Selected};
 use crate::signals;
-use crate::step::{indent, Step};
+use crate::step::Step;
 use crate::test;
 use bug::{Bug, HostTests, Test};
-use header::Sign;
-use outcome::{first_lines, of_guest, of_host, Outcome, Verdict};
+use header::{check_table, Sign};
+use outcome::{of_guest, of_host, sum, tell, Outcome, Verdict};
 
 /// Where the table of bugs is.
 const PAGE: &str = "docs/results/planted-bugs.md";
@@ -73,20 +73,10 @@ pub fn planted(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Re
             Some(Outcome::Passed) => bench.with_bug(bug)?,
             other => Err(format!("does not pass without the bug: {other:?}")),
         };
-        let (word, why) = match &verdict {
-            Ok(why) => ("caught", why),
-            Err(why) => ("MISSED", why),
-        };
         missed += usize::from(verdict.is_err());
-        let seconds = started.elapsed().as_secs();
-        println!("{:38} {word} {seconds:4} s  {}", bug.name, bug.test);
-        println!("{}", indent(&first_lines(why)));
+        tell(&bug.name, "caught", &verdict, started, &bug.test);
     }
-    println!("{} caught, {missed} missed", bugs.len() - missed);
-    Ok(match missed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(sum("caught", bugs.len(), missed))
 }
 
 /// Checks that all patches apply, and that the table in the documentation is theirs.
@@ -96,16 +86,7 @@ pub fn check(ctx: &Context) -> Result<()> {
     for bug in &bugs {
         step.run(patch(&ctx.top, &bug.patch).arg("--dry-run"))?;
     }
-    let table = bug::table(&bugs);
-    if !fs::read_to_string(ctx.top.join(PAGE))?.contains(&table) {
-        let file = ctx.logs.join("planted-table.md");
-        fs::write(&file, table)?;
-        bail!(
-            "the table of planted bugs in {PAGE} is not that of the patches' headers.\n  \
-             try: put the table of {} there",
-            file.display()
-        );
-    }
+    check_table(ctx, PAGE, "planted bugs", &bug::table(&bugs))?;
     step.done();
     Ok(())
 }

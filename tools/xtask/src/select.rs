@@ -50,6 +50,8 @@ pub struct Request {
     pub all: bool,
     /// Whether it is CI that asks.
     pub ci: bool,
+    /// Which suites come into question at all; any without.
+    pub only: Option<fn(&Suite) -> bool>,
     /// Whether to leave out those that are not for this kernel besides the usual one.
     pub on: Option<OtherKernel>,
 }
@@ -115,6 +117,13 @@ impl Request {
 
     /// The suites that come into question.
     pub fn suites(&self) -> Result<Vec<&'static Suite>> {
+        let mut suites = self.named()?;
+        suites.retain(|suite| self.only.is_none_or(|only| only(suite)));
+        Ok(suites)
+    }
+
+    /// The suites that are named, or those of such a run.
+    fn named(&self) -> Result<Vec<&'static Suite>> {
         let Some(filter) = &self.suites else {
             let wanted = |suite: &&Suite| match self.on {
                 Some(kernel) => suite.is_also_on(kernel),

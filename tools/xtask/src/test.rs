@@ -67,6 +67,7 @@ impl Options {
             tests: filter(&self.test),
             all: self.all,
             ci: self.ci,
+            only: None,
             on: None,
         }
     }
@@ -86,17 +87,7 @@ pub fn test(ctx: &Context, kernel: &kernel::Options, options: &Options) -> Resul
     if let Err(error) = run(ctx, kernel, options, &mut tally) {
         tally.check(|| Err(error));
     }
-    if !tally.again.is_empty() {
-        println!("To run what failed again:\n  {}", tally.again.join("\n  "));
-    }
-    if let Some(text) = tally.where_time_went(started.elapsed()) {
-        println!("{text}");
-    }
-    println!("{} passed, {} failed", tally.passed, tally.failed);
-    Ok(match tally.failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(tally.finish(started.elapsed()))
 }
 
 fn run(

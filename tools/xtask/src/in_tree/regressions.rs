@@ -5,7 +5,7 @@
 //!
 //! The faults are the patches of tests/regressions. The header of each names the commit that mended it.
 
-use anyhow::{bail, Context as _, Result};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
@@ -20,13 +20,12 @@ use crate::context::Context;
 use crate::guest;
 use crate::guest_tests;
 use crate::kernel;
-use crate::planted::header::{Header, Sign};
-use crate::planted::outcome::{first_lines, of_guest, Outcome, Verdict};
+use crate::planted::header::{check_table, read_all, Header, Sign};
+use crate::planted::outcome::{of_guest, sum, tell, Outcome, Verdict};
 use crate::planted::patch;
 use crate::qemu::Qemu;
 use crate::select::{self, Selected};
 use crate::signals;
-use crate::step::indent;
 
 /// The folder of the patches.
 const FOLDER: &str = "tests/regressions";
@@ -114,33 +113,12 @@ fn table(faults: &[Regression]) -> String {
 
 /// Checks that the table in the documentation is that of the patches.
 pub fn check(ctx: &Context) -> Result<()> {
-    let table = table(&all(ctx)?);
-    if !fs::read_to_string(ctx.top.join(PAGE))?.contains(&table) {
-        let file = ctx.logs.join("in-tree-table.md");
-        fs::write(&file, table)?;
-        bail!(
-            "the table of faults in {PAGE} is not that of the patches' headers.\n  \
-             try: put the table of {} there",
-            file.display()
-        );
-    }
-    Ok(())
+    check_table(ctx, PAGE, "faults", &table(&all(ctx)?))
 }
 
 /// All faults, by their names.
 fn all(ctx: &Context) -> Result<Vec<Regression>> {
-    let folder = ctx.top.join(FOLDER);
-    let mut patches: Vec<PathBuf> = fs::read_dir(&folder)
-        .with_context(|| folder.display().to_string())?
-        .filter_map(|file| Some(file.ok()?.path()))
-        .filter(|path| path.extension() == Some("patch".as_ref()))
-        .collect();
-    patches.sort();
-    let read = |patch: &PathBuf| {
-        let text = fs::read_to_string(patch)?;
-        Regression::parse(patch, &text).with_context(|| patch.display().to_string())
-    };
-    patches.iter().map(read).collect()
+    read_all(&ctx.top.join(FOLDER), Regression::parse)
 }
 
 /// `make planted-in-tree`.
@@ -152,12 +130,13 @@ pub fn planted_in_tree(
     let globs = options.planted.as_deref();
     let faults = select::chosen("fault", all(ctx)?, globs, |it| &it.name)?;
     let _lock = cache::lock(&ctx.out.join(".lock-planted"), "make planted-in-tree")?;
+    let clean = tree::built(ctx, kernel)?;
     let bench = Bench {
         ctx,
         program: guest_tests::build(ctx)?,
         qemu: Qemu::patched(ctx)?,
-        clean: tree::built(ctx, kernel)?,
-        tree: tree::own(ctx, kernel, "in-tree-planted")?,
+        tree: tree::own(ctx, &clean, "in-tree-planted")?,
+        clean,
     };
     // An interrupted run may have left any of them.
     let files = all(ctx)?.into_iter().flat_map(|it| it.files);
@@ -171,23 +150,11 @@ pub fn planted_in_tree(
             other => Err(format!("does not pass without the fault: {other:?}")),
         };
         signals::park_if_interrupted();
-        let (word, why) = match &verdict {
-            Ok(why) => ("found", why),
-            Err(why) => ("MISSED", why),
-        };
         missed += usize::from(verdict.is_err());
-        let seconds = started.elapsed().as_secs();
-        println!(
-            "{:38} {word} {seconds:4} s  {} {}",
-            fault.name, fault.suite, fault.title
-        );
-        println!("{}", indent(&first_lines(why)));
+        let test = format!("{} {}", fault.suite, fault.title);
+        tell(&fault.name, "found", &verdict, started, &test);
     }
-    println!("{} found, {missed} missed", faults.len() - missed);
-    Ok(match missed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(sum("found", faults.len(), missed))
 }
 
 /// What the faults are put into.

@@ -37,10 +37,9 @@ const ORIGIN: &str = ".copy-of";
 /// The file that is there while a tree is built.
 const BUILDING: &str = ".building";
 
-/// A copy of Debian's source in `out`, configured and built once. It is made if it is missing.
-pub fn own(ctx: &Context, options: &kernel::Options, name: &str) -> Result<PathBuf> {
+/// A copy in `out` of Debian's source as it was [`built`]. It is made if it is missing.
+pub fn own(ctx: &Context, built: &Path, name: &str) -> Result<PathBuf> {
     let tree = ctx.out.join(name);
-    let built = built(ctx, options)?;
     if tree.is_dir() {
         let origin = fs::read_to_string(tree.join(ORIGIN)).unwrap_or_default();
         ensure!(
@@ -59,7 +58,7 @@ pub fn own(ctx: &Context, options: &kernel::Options, name: &str) -> Result<PathB
     step.run(
         Command::new("cp")
             .args(["--archive", "--reflink=auto"])
-            .args([&built, &new]),
+            .args([built, &new]),
     )?;
     fs::write(new.join(ORIGIN), built.to_string_lossy().as_bytes())?;
     fs::rename(&new, &tree)?;

@@ -2,15 +2,14 @@
 
 //! The bugs of `tests/planted`: each is a patch whose header names the test that catches it.
 
-use anyhow::{bail, ensure, Context as _, Result};
+use anyhow::{bail, ensure, Result};
 use std::collections::HashSet;
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use suites::Suite;
 
 use crate::context::Context;
-use crate::planted::header::{Header, Sign};
+use crate::planted::header::{read_all, Header, Sign};
 use crate::select;
 
 /// The folder of the patches.
@@ -186,22 +185,7 @@ impl Bug {
 
 /// All bugs, by their names.
 pub fn all(ctx: &Context) -> Result<Vec<Bug>> {
-    let folder = ctx.top.join(FOLDER);
-    let mut patches: Vec<PathBuf> = fs::read_dir(&folder)
-        .with_context(|| folder.display().to_string())?
-        .filter_map(|file| Some(file.ok()?.path()))
-        .filter(|path| path.extension() == Some("patch".as_ref()))
-        .collect();
-    patches.sort();
-    let bugs: Vec<_> = patches
-        .iter()
-        .map(|patch| {
-            let text = fs::read_to_string(patch)?;
-            Bug::parse(patch, &text)
-        })
-        .zip(&patches)
-        .map(|(bug, patch)| bug.with_context(|| patch.display().to_string()))
-        .collect::<Result<_>>()?;
+    let bugs = read_all(&ctx.top.join(FOLDER), Bug::parse)?;
     let numbers: HashSet<_> = bugs.iter().map(|bug| bug.name.split('-').next()).collect();
     ensure!(
         numbers.len() == bugs.len(),

@@ -4,6 +4,10 @@
 
 use anyhow::{bail, ensure, Context as _, Result};
 use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::context::Context;
 
 /// How a test shows a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,37 @@ impl fmt::Display for Sign {
             Self::KernelLog => "kernel log",
         })
     }
+}
+
+/// Reads the patches of a folder, in the order of their names. `parse` is given the path and the text of each.
+pub fn read_all<T>(folder: &Path, parse: impl Fn(&Path, &str) -> Result<T>) -> Result<Vec<T>> {
+    let mut patches: Vec<PathBuf> = fs::read_dir(folder)
+        .with_context(|| folder.display().to_string())?
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|path| path.extension() == Some("patch".as_ref()))
+        .collect();
+    patches.sort();
+    let read = |patch: &PathBuf| {
+        let text = fs::read_to_string(patch)?;
+        parse(patch, &text).with_context(|| patch.display().to_string())
+    };
+    patches.iter().map(read).collect()
+}
+
+/// Checks that a page has the table that is made of the headers of patches.
+pub fn check_table(ctx: &Context, page: &str, what: &str, table: &str) -> Result<()> {
+    if !fs::read_to_string(ctx.top.join(page))?.contains(table) {
+        let file = ctx
+            .logs
+            .join(format!("{}-table.md", what.replace(' ', "-")));
+        fs::write(&file, table)?;
+        bail!(
+            "the table of {what} in {page} is not that of the patches' headers.\n  \
+             try: put the table of {} there",
+            file.display()
+        );
+    }
+    Ok(())
 }
 
 /// The lines `Name: text`. A line that begins with a space continues the one before.

@@ -2,9 +2,14 @@
 
 //! What a run of tests came to, and whether that is how a bug is to show.
 
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::time::Instant;
+
 use super::header::{list, Sign};
 use crate::host;
 use crate::ktap;
+use crate::step::indent;
 use crate::test::Ran;
 
 /// How many lines of the reason for a verdict are shown.
@@ -52,8 +57,28 @@ impl Outcome {
     }
 }
 
+/// Prints the verdict on a bug that was tried since then. `found` is the word for one that the test has found.
+pub fn tell(name: &str, found: &str, verdict: &Verdict, started: Instant, test: &impl Display) {
+    let (word, why) = match verdict {
+        Ok(why) => (found, why),
+        Err(why) => ("MISSED", why),
+    };
+    let seconds = started.elapsed().as_secs();
+    println!("{name:38} {word} {seconds:4} s  {test}");
+    println!("{}", indent(&first_lines(why)));
+}
+
+/// Prints how many bugs were found and missed, and returns the exit status.
+pub fn sum(found: &str, all: usize, missed: usize) -> ExitCode {
+    println!("{} {found}, {missed} missed", all - missed);
+    match missed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
 /// The first lines of a reason. That of a host test begins behind the place of the panic.
-pub fn first_lines(why: &str) -> String {
+fn first_lines(why: &str) -> String {
     let of_panic = why
         .split_once(" panicked at ")
         .map_or(why, |(_, rest)| rest);

@@ -3,6 +3,7 @@
 //! The sum of all results.
 
 use anyhow::Result;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::guest::Times;
@@ -39,8 +40,23 @@ impl Tally {
         self.times += times;
     }
 
+    /// Prints the sum of a run that took so long, and returns the exit status.
+    pub fn finish(&self, elapsed: Duration) -> ExitCode {
+        if !self.again.is_empty() {
+            println!("To run what failed again:\n  {}", self.again.join("\n  "));
+        }
+        if let Some(text) = self.where_time_went(elapsed) {
+            println!("{text}");
+        }
+        println!("{} passed, {} failed", self.passed, self.failed);
+        match self.failed {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        }
+    }
+
     /// Where the time of a run went that took so long, if it had guests.
-    pub fn where_time_went(&self, elapsed: Duration) -> Option<String> {
+    fn where_time_went(&self, elapsed: Duration) -> Option<String> {
         let guests = match self.guests {
             0 => return None,
             1 => "a guest".to_owned(),
