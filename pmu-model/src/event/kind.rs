@@ -57,6 +57,8 @@ pub enum Event {
     StoreMisses,
     /// Misses of what each instruction does once.
     Misses,
+    /// Misses in the second-level TLB, which are page walks. Each follows a miss in the first level.
+    PageWalks,
     /// References to the last-level cache.
     LlcReferences,
     /// Misses in the last-level cache.
@@ -111,6 +113,7 @@ impl Event {
             Event::LoadMisses => loads / REFERENCES_PER_MISS,
             Event::StoreMisses => stores / REFERENCES_PER_MISS,
             Event::Misses => instructions / REFERENCES_PER_MISS,
+            Event::PageWalks => Event::Misses.total(totals) / REFERENCES_PER_MISS,
             Event::LlcReferences => instructions / INSTRUCTIONS_PER_LLC_REFERENCE,
             Event::LlcMisses => Event::LlcReferences.total(totals) / LLC_REFERENCES_PER_MISS,
             Event::Cycles => {

@@ -17,6 +17,7 @@
 //! | misses of loads       | loads / 64                                          |
 //! | misses of stores      | stores / 64                                         |
 //! | other misses          | `I / 64`                                            |
+//! | page walks            | `I / 4096`                                          |
 //! | LLC references        | `I / 256`                                           |
 //! | LLC misses            | `I / 4096`                                          |
 //! | core cycles           | `I + 15 * mispredicted branches + 100 * LLC misses` |
@@ -36,7 +37,8 @@
 //! event FFFH, which counts nothing itself. See `pair.rs`.
 //!
 //! Misses are a part of the references that they belong to: those of the loads, of the stores, and of
-//! whatever else each instruction does once. `processor/` has the events that are misses.
+//! whatever else each instruction does once. A page walk is a miss in a second-level TLB, to which each miss
+//! in a first-level TLB is a reference. `processor/` has the events that are misses.
 //!
 //! Responses are the events that a register describes, such as MSR_OFFCORE_RSP_0 that of
 //! OFFCORE_RESPONSE_0. `processor/intel/msrs.rs` has the registers. They have one bit for each request

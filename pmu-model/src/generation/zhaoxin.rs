@@ -53,6 +53,13 @@ impl Generation for Zhaoxin {
             (0x1a, 0x05) => Some(Event::LlcMisses),
             (0x00, 0x07) | (0x28, 0x00) => Some(Event::Branches),
             (0x09, 0x07) | (0x29, 0x00) => Some(Event::BranchMisses),
+            (0x42, 0x00) | (0x68, 0x05) => Some(Event::Loads),
+            (0x43, 0x00) | (0x69, 0x06) => Some(Event::Stores),
+            (0x38 | 0x4b | 0x2c, 0x05) => Some(Event::LoadMisses),
+            (0x62 | 0x30, 0x05) => Some(Event::StoreMisses),
+            // Fetches, and misses in the cache and the TLB of instructions.
+            (0x00, 0x03) => Some(Event::Instructions),
+            (0x01, 0x03) | (0x34, 0x05) => Some(Event::Misses),
             _ => None,
         }
     }

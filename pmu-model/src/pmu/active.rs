@@ -115,7 +115,7 @@ impl Pmu {
         });
         let of_model = self
             .processor
-            .and_then(|it| it.retired(event))
+            .and_then(|it| it.listed(event))
             .or_else(|| self.responses(event))
             .or_else(|| self.generation.event(eventsel));
         match self.processor.and_then(|it| it.constraint(event)) {

@@ -47,15 +47,37 @@ const LBR_STACK: Lbrs = Lbrs::Amd(AmdLbrs {
     freeze: true,
 });
 
-/// Accesses to the data cache, and misses in the data cache, by prefetches, in the instruction cache, in
-/// the instruction TLB and in the data TLB.
-const FAMILY_15H: &[(u64, Event)] = &[
+/// The codes by which Linux's driver counts perf's cache events up to Family 16h (`amd_hw_cache_event_ids` in
+/// arch/x86/events/amd/core.c), but for those of the L2, which `crate::generation` has: accesses to the data
+/// cache and misses in it, what its prefetcher tries and cancels, fetches of instructions and misses in their
+/// cache, and misses in both TLBs.
+///
+/// Some of them count what is dispatched. Here each instruction has one access, one fetch and one try.
+const LEGACY_CACHES: &[(u64, Event)] = &[
     (0x0040, Event::Instructions),
     (0x0141, Event::Misses),
+    (0x0267, Event::Instructions),
     (0x0167, Event::Misses),
+    (0x0080, Event::Instructions),
     (0x0081, Event::Misses),
     (0x0385, Event::Misses),
     (0x0746, Event::Misses),
+];
+
+/// The codes by which Linux's driver counts perf's cache events from Family 17h on
+/// (`amd_hw_cache_event_ids_f17h`): accesses to the data cache and misses in it, fetches of instructions and
+/// misses in their cache, what the second-level TLBs are asked for, and page walks.
+///
+/// PMCx040 counts stores, too. perf takes it for loads, and so does the model.
+const ZEN_CACHES: &[(u64, Event)] = &[
+    (0x0040, Event::Loads),
+    (0xc860, Event::LoadMisses),
+    (0x0080, Event::Instructions),
+    (0x0081, Event::Misses),
+    (0xff45, Event::Misses),
+    (0xf045, Event::PageWalks),
+    (0x0084, Event::Misses),
+    (0xff85, Event::PageWalks),
 ];
 
 const ZEN_RETIRED: &[(u64, Event)] =
@@ -79,6 +101,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &[],
         constraints: &[],
         retired: &[],
+        caches: LEGACY_CACHES,
     },
     // Bulldozer to Excavator.
     Processor {
@@ -87,7 +110,8 @@ pub(super) const PROCESSORS: &[Processor] = &[
         lbrs: None,
         msrs: &[],
         constraints: constraint::FAMILY_15H,
-        retired: FAMILY_15H,
+        retired: &[],
+        caches: LEGACY_CACHES,
     },
     // Zen 1 to 3, and Hygon's Dhyana.
     Processor {
@@ -101,6 +125,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &[],
         constraints: &[],
         retired: ZEN_RETIRED,
+        caches: ZEN_CACHES,
     },
     // Zen 4 and 5.
     Processor {
@@ -113,5 +138,6 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &[],
         constraints: &[],
         retired: ZEN_RETIRED,
+        caches: ZEN_CACHES,
     },
 ];

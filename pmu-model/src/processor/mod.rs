@@ -101,6 +101,8 @@ pub(crate) struct Processor {
     /// The events of kinds of instructions that are not architectural, by what EVENTSEL has for each:
     /// the event select and the unit masks.
     retired: &'static [(u64, Event)],
+    /// The events of caches and TLBs, by what EVENTSEL has for each.
+    caches: &'static [(u64, Event)],
 }
 
 /// A register that exists on some processors only.
@@ -238,10 +240,10 @@ impl Processor {
         self.counters.metrics_clear
     }
 
-    /// The event of a kind of instructions, `None` if it is not one.
-    pub(crate) fn retired(&self, eventsel: EventSel) -> Option<Event> {
+    /// The event of a kind of instructions, or of a cache. `None` if it is no such event.
+    pub(crate) fn listed(&self, eventsel: EventSel) -> Option<Event> {
         const CODE: u64 = 0xffff | EventSel::EVENT_HIGH | EventSel::UMASK2;
-        let mut events = self.retired.iter();
+        let mut events = self.retired.iter().chain(self.caches);
         let (_, event) = events.find(|(code, _)| *code == eventsel.0 & CODE)?;
         Some(*event)
     }

@@ -5,6 +5,7 @@
 //! `intel_pmu_init()` in Linux's driver (arch/x86/events/intel/core.c) says which models have the
 //! same PMU. What a PMU has is in the files beside this one, and in `constraint.rs`.
 
+mod caches;
 mod counters;
 mod lbrs;
 mod msrs;
@@ -20,6 +21,7 @@ pub(super) const COYOTE_COVE: Processor = Processor {
     msrs: &msrs::PANTHER_COVE_MSRS,
     constraints: constraint::PANTHER_COVE,
     retired: retired::PANTHER_COVE,
+    caches: caches::PANTHER_COVE,
 };
 
 /// Arctic Wolf, which no processor has without other cores.
@@ -30,6 +32,7 @@ pub(super) const ARCTIC_WOLF: Processor = Processor {
     msrs: &msrs::ARCTIC_WOLF_MSRS,
     constraints: constraint::ARCTIC_WOLF,
     retired: retired::ARCTIC_WOLF,
+    caches: caches::ARCTIC_WOLF,
 };
 
 /// Lion Cove.
@@ -40,6 +43,7 @@ const LION_COVE_PROCESSOR: Processor = Processor {
     msrs: &msrs::both_ocr(0xfff_ffff_ffff),
     constraints: constraint::LION_COVE,
     retired: retired::LION_COVE,
+    caches: caches::GOLDEN_COVE,
 };
 
 /// Goldmont.
@@ -50,6 +54,7 @@ const GOLDMONT_PROCESSOR: Processor = Processor {
     msrs: &msrs::atom_rsp(0x76_0005_ffbf, 0x36_0005_ffbf),
     constraints: &[],
     retired: retired::GOLDMONT,
+    caches: caches::GOLDMONT,
 };
 
 /// Darkmont.
@@ -60,6 +65,7 @@ const DARKMONT_PROCESSOR: Processor = Processor {
     msrs: &msrs::CRESTMONT_MSRS,
     constraints: &[],
     retired: retired::PANTHER_COVE,
+    caches: caches::GOLDMONT_PLUS,
 };
 
 /// Skymont, which no processor has without other cores.
@@ -77,6 +83,7 @@ const CRESTMONT_PROCESSOR: Processor = Processor {
     msrs: &msrs::CRESTMONT_MSRS,
     constraints: &[],
     retired: retired::GRACEMONT,
+    caches: caches::GOLDMONT_PLUS,
 };
 
 /// Crestmont of Meteor Lake, which came before event logging.
@@ -97,6 +104,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &[],
         constraints: constraint::CORE,
         retired: &[],
+        caches: &[],
     },
     // Core 2.
     Processor {
@@ -106,6 +114,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &[],
         constraints: constraint::CORE_2,
         retired: &[],
+        caches: caches::CORE_2,
     },
     // Nehalem.
     Processor {
@@ -120,6 +129,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         ],
         constraints: constraint::NEHALEM,
         retired: retired::NEHALEM,
+        caches: caches::NEHALEM,
     },
     // Westmere.
     Processor {
@@ -136,7 +146,8 @@ pub(super) const PROCESSORS: &[Processor] = &[
             msrs::LD_LAT,
         ],
         constraints: constraint::WESTMERE,
-        retired: retired::WESTMERE,
+        retired: retired::NEHALEM,
+        caches: caches::WESTMERE,
     },
     // Sandy Bridge.
     Processor {
@@ -146,6 +157,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::SANDY_BRIDGE_MSRS,
         constraints: constraint::SANDY_BRIDGE,
         retired: retired::SANDY_BRIDGE,
+        caches: caches::SANDY_BRIDGE,
     },
     Processor {
         signatures: &[(6, These(&[0x2d]))],
@@ -154,6 +166,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::SANDY_BRIDGE,
         retired: retired::SANDY_BRIDGE,
+        caches: caches::SANDY_BRIDGE,
     },
     // Ivy Bridge.
     Processor {
@@ -163,6 +176,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::SANDY_BRIDGE_MSRS,
         constraints: constraint::IVY_BRIDGE,
         retired: retired::SANDY_BRIDGE,
+        caches: caches::IVY_BRIDGE,
     },
     Processor {
         signatures: &[(6, These(&[0x3e]))],
@@ -171,6 +185,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::IVY_BRIDGE,
         retired: retired::SANDY_BRIDGE,
+        caches: caches::IVY_BRIDGE,
     },
     // Haswell.
     Processor {
@@ -180,6 +195,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::HASWELL,
         retired: retired::SANDY_BRIDGE,
+        caches: caches::HASWELL,
     },
     // Broadwell.
     Processor {
@@ -189,6 +205,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::SANDY_BRIDGE_SERVER_MSRS,
         constraints: constraint::BROADWELL,
         retired: retired::SANDY_BRIDGE,
+        caches: caches::HASWELL,
     },
     // Skylake, Cascade Lake, Cooper Lake, Kaby Lake, Coffee Lake and Comet Lake.
     Processor {
@@ -198,6 +215,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::both_offcore_rsp(0x3f_ffff_8fff, [msrs::LD_LAT, msrs::FRONTEND_SKYLAKE]),
         constraints: constraint::SKYLAKE,
         retired: retired::SANDY_BRIDGE,
+        caches: caches::SKYLAKE,
     },
     // Ice Lake, Rocket Lake and Tiger Lake.
     Processor {
@@ -207,6 +225,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::both_offcore_rsp(0x3f_ffff_bfff, [msrs::LD_LAT, msrs::FRONTEND_SKYLAKE]),
         constraints: constraint::ICE_LAKE,
         retired: retired::ICE_LAKE,
+        caches: caches::SKYLAKE,
     },
     // Golden Cove, Raptor Cove and Redwood Cove.
     Processor {
@@ -220,7 +239,8 @@ pub(super) const PROCESSORS: &[Processor] = &[
         lbrs: lbrs::ARCHITECTURAL,
         msrs: &msrs::both_ocr(0x3f_ffff_ffff),
         constraints: constraint::GOLDEN_COVE,
-        retired: retired::GOLDEN_COVE,
+        retired: retired::ICE_LAKE,
+        caches: caches::GOLDEN_COVE,
     },
     // Lunar Lake and Arrow Lake.
     LION_COVE_PROCESSOR,
@@ -228,6 +248,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
     Processor {
         signatures: &[(6, These(&[0xcc, 0xd5]))],
         retired: retired::PANTHER_COVE,
+        caches: caches::PANTHER_COVE,
         ..LION_COVE_PROCESSOR
     },
     // Panther Cove: Diamond Rapids.
@@ -244,6 +265,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &[],
         constraints: &[],
         retired: &[],
+        caches: caches::BONNELL,
     },
     // Silvermont and Airmont.
     Processor {
@@ -253,12 +275,14 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::atom_rsp(0x76_8005_ffff, 0x36_8005_ffff),
         constraints: &[],
         retired: retired::SILVERMONT,
+        caches: caches::SILVERMONT,
     },
     GOLDMONT_PROCESSOR,
     // Goldmont Plus.
     Processor {
         signatures: &[(6, These(&[0x7a]))],
         lbrs: lbrs::GOLDMONT_PLUS,
+        caches: caches::GOLDMONT_PLUS,
         ..GOLDMONT_PROCESSOR
     },
     // Tremont.
@@ -269,6 +293,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::atom_rsp(0x800f_f0ff_ffff_9fff, 0x000f_f0ff_ffff_9fff),
         constraints: &[],
         retired: retired::TREMONT,
+        caches: caches::GOLDMONT_PLUS,
     },
     // Gracemont.
     Processor {
@@ -278,6 +303,7 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::GRACEMONT_MSRS,
         constraints: &[],
         retired: retired::GRACEMONT,
+        caches: caches::GOLDMONT_PLUS,
     },
     CRESTMONT_PROCESSOR,
     // Clearwater Forest.
@@ -290,5 +316,6 @@ pub(super) const PROCESSORS: &[Processor] = &[
         msrs: &msrs::unit_mask_rsp(0x79_9ffb_b6e7, 0x39_9ffb_ffe7),
         constraints: &[],
         retired: retired::KNIGHTS_LANDING,
+        caches: caches::SILVERMONT,
     },
 ];

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The codes of kinds of instructions and of misses.
+//! The codes of kinds of instructions.
 //!
 //! They are from Intel's event lists: BR_INST_RETIRED.CONDITIONAL, .COND, .JCC and so on,
-//! MEM_INST_RETIRED and MEM_UOPS_RETIRED. Each load or store has one micro-operation here. Misses
-//! are those that only some counters count.
+//! MEM_INST_RETIRED and MEM_UOPS_RETIRED. Each load or store has one micro-operation here.
 
 use crate::event::Event;
 
@@ -12,23 +11,10 @@ use crate::event::Event;
 const LOADS: (u64, Event) = (0x81d0, Event::Loads);
 const STORES: (u64, Event) = (0x82d0, Event::Stores);
 
-/// L1D and L1D_PREFETCH.MISS, too.
 pub(super) const NEHALEM: &[(u64, Event)] = &[
     (0x01c4, Event::ConditionalBranches),
     (0x010b, Event::Loads),
     (0x020b, Event::Stores),
-    (0x0151, Event::LoadMisses),
-    (0x0251, Event::StoreMisses),
-    (0x024e, Event::Misses),
-];
-
-/// L1D, too.
-pub(super) const WESTMERE: &[(u64, Event)] = &[
-    (0x01c4, Event::ConditionalBranches),
-    (0x010b, Event::Loads),
-    (0x020b, Event::Stores),
-    (0x0151, Event::LoadMisses),
-    (0x0251, Event::StoreMisses),
 ];
 
 pub(super) const SANDY_BRIDGE: &[(u64, Event)] = &[
@@ -39,7 +25,6 @@ pub(super) const SANDY_BRIDGE: &[(u64, Event)] = &[
     STORES,
 ];
 
-/// L1D.REPLACEMENT, and DTLB_LOAD_MISSES and DTLB_STORE_MISSES, too.
 pub(super) const ICE_LAKE: &[(u64, Event)] = &[
     (0x11c4, Event::ConditionalBranches),
     (0x01c4, Event::ConditionalTaken),
@@ -47,23 +32,6 @@ pub(super) const ICE_LAKE: &[(u64, Event)] = &[
     (0x20c4, Event::NearTaken),
     LOADS,
     STORES,
-    (0x0151, Event::LoadMisses),
-    (0x0e08, Event::LoadMisses),
-    (0x0e49, Event::StoreMisses),
-];
-
-/// Golden Cove counts misses by other events: L2_RQSTS.ALL_DEMAND_DATA_RD, which misses in the first
-/// level, and DTLB_LOAD_MISSES and DTLB_STORE_MISSES.
-pub(super) const GOLDEN_COVE: &[(u64, Event)] = &[
-    (0x11c4, Event::ConditionalBranches),
-    (0x01c4, Event::ConditionalTaken),
-    (0x10c4, Event::NotTaken),
-    (0x20c4, Event::NearTaken),
-    LOADS,
-    STORES,
-    (0xe124, Event::LoadMisses),
-    (0x0e12, Event::LoadMisses),
-    (0x0e13, Event::StoreMisses),
 ];
 
 /// Some have a second unit mask.

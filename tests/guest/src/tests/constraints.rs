@@ -247,12 +247,11 @@ fn equal_events(ctx: &Ctx) -> Result<()> {
     report.finish()
 }
 
-/// What the emulated PMU of some model counts of its kind only: MEM_INST_RETIRED.ALL_LOADS and
-/// .ALL_STORES (kinds.rs), and the misses of Nehalem, Ice Lake, Golden Cove and AMD's family 15H,
-/// which are one in 64 of what misses.
-const OF_KIND: [u64; 15] = [
-    0x81d0, 0x82d0, 0x0151, 0x0251, 0x024e, 0x0e08, 0x0e49, 0xe124, 0x0e12, 0x0e13, 0x0141, 0x0167,
-    0x0081, 0x0385, 0x0746,
+/// What the emulated PMU of some model does not count once in each instruction: loads and stores, and what
+/// misses in a cache or a TLB.
+const OF_KIND: [u64; 24] = [
+    0x81d0, 0x82d0, 0x0f40, 0x0f41, 0xf1d0, 0xf2d0, 0x0151, 0x0251, 0x024e, 0x0283, 0x0e08, 0x0e49,
+    0x2085, 0x0e85, 0xe124, 0xe424, 0x0e11, 0x0e12, 0x0e13, 0x0141, 0x0167, 0x0081, 0x0385, 0x0746,
 ];
 
 /// Events that not all counters can count are on counters that can: they count, alone and
