@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keeps a CPU from interrupts while it executes a number of instructions, and for some time, as a
- * lock-up would. Loading the module does this, and then fails with ECANCELED, so that nothing has to
- * be unloaded. The module is for the tests alone.
+ * Keeps a CPU from interrupts, as a lock-up would: while it executes a number of instructions, several
+ * times, with some time in between. Loading the module does this, and then fails with ECANCELED, so that
+ * nothing has to be unloaded. The module is for the tests alone.
  */
 
 #include <linux/errno.h>
 #include <linux/irqflags.h>
 #include <linux/ktime.h>
+#include <linux/math.h>
 #include <linux/module.h>
 #include <linux/timekeeping.h>
 
 /* QEMU executes NOPs faster than anything else. */
 #define NOPS 998
 #define INSTRUCTIONS (NOPS + 2)
-#define ROUNDS 1000
 
 static unsigned long instructions;
 module_param(instructions, ulong, 0);
-MODULE_PARM_DESC(instructions, "How many instructions a loop executes at least");
+MODULE_PARM_DESC(instructions, "How many instructions a loop executes at least, each time");
+
+static unsigned int times = 1;
+module_param(times, uint, 0);
+MODULE_PARM_DESC(times, "How many times the loop runs");
 
 static unsigned long ms;
 module_param(ms, ulong, 0);
-MODULE_PARM_DESC(ms, "How many milliseconds the loop takes at least");
+MODULE_PARM_DESC(ms, "How many milliseconds pass at least before the loop runs again");
 
 static void execute(unsigned long rounds)
 {
@@ -35,20 +39,26 @@ static void execute(unsigned long rounds)
 		     : "+r"(rounds) : "i"(NOPS) : "cc");
 }
 
+static void pass(unsigned long ms)
+{
+	u64 end = ktime_get_mono_fast_ns() + ms * NSEC_PER_MSEC;
+
+	while (ktime_get_mono_fast_ns() < end)
+		execute(1);
+}
+
 static int __init lockup_init(void)
 {
-	unsigned long executed = 0;
 	unsigned long flags;
-	u64 end;
 
-	if (!instructions)
+	if (!instructions || !times)
 		return -EINVAL;
 	local_irq_save(flags);
-	end = ktime_get_mono_fast_ns() + ms * NSEC_PER_MSEC;
-	do {
-		execute(ROUNDS);
-		executed += ROUNDS * INSTRUCTIONS;
-	} while (executed < instructions || ktime_get_mono_fast_ns() < end);
+	execute(DIV_ROUND_UP(instructions, INSTRUCTIONS));
+	while (--times) {
+		pass(ms);
+		execute(DIV_ROUND_UP(instructions, INSTRUCTIONS));
+	}
 	local_irq_restore(flags);
 	return -ECANCELED;
 }

@@ -3,7 +3,8 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
@@ -99,20 +100,24 @@ fn cycles_in_a_second() -> Result<u64> {
 /// How long a CPU is busy.
 #[derive(Clone, Copy)]
 struct Busy {
-    /// Cycles, at least.
+    /// Cycles each time, at least.
     cycles: u64,
-    /// Time, at least.
-    time: Duration,
+    /// How many times.
+    times: u32,
 }
 
 impl Busy {
-    /// Somewhat more than two periods of the detector, whose threshold is a second. The detector
-    /// ignores an overflow less than 0.8 seconds after the last one. The period is in cycles, and the
-    /// emulated CPU may be faster than the one that it says it is.
-    fn two_periods() -> Result<Self> {
+    /// The time from one to the next. The detector ignores an overflow that comes less than 0.8 seconds
+    /// after the last one that it has looked at, with a threshold of a second.
+    const APART: Duration = Duration::from_millis(850);
+
+    /// So long that the detector looks at two overflows, however fast the emulated CPU is: it may be slower
+    /// or faster than it says, and change while it runs. Each time its event overflows. The detector looks at
+    /// the second overflow or has looked at another one since the first, and likewise for the third.
+    fn two_looks() -> Result<Self> {
         Ok(Self {
-            cycles: cycles_in_a_second()? * 9 / 4,
-            time: Duration::from_millis(2250),
+            cycles: cycles_in_a_second()? * 9 / 8,
+            times: 3,
         })
     }
 
@@ -120,7 +125,7 @@ impl Busy {
     fn a_tenth() -> Result<Self> {
         Ok(Self {
             cycles: cycles_in_a_second()? / 10,
-            time: Duration::ZERO,
+            times: 1,
         })
     }
 }
@@ -130,7 +135,9 @@ fn reports(cpu: usize, busy: Busy) -> Result<usize> {
     let mut log = Kmsg::from_now()?;
     let _affinity = Affinity::pinned_to(cpu)?;
     // Each instruction takes a cycle or more.
-    let parameters = format!("instructions={} ms={}", busy.cycles, busy.time.as_millis());
+    let Busy { cycles, times } = busy;
+    let apart = Busy::APART.as_millis();
+    let parameters = format!("instructions={cycles} times={times} ms={apart}");
     let result = module::insert_of_tests(&CString::new(parameters)?)?;
     ensure!(
         result == Err(Errno::ECANCELED),
@@ -146,27 +153,29 @@ fn reports(cpu: usize, busy: Busy) -> Result<usize> {
     Ok(found)
 }
 
-/// A CPU is reported if it handles no interrupts for longer than the threshold, that is, while the
-/// detector's event overflows twice. It is not if it does so for a tenth of that.
+/// A CPU is reported if it handles no interrupts while the detector looks at two overflows of its event. It is
+/// not if it does so for a tenth of a period.
 fn expect_reports(cpu: usize) -> Result<()> {
     let short = reports(cpu, Busy::a_tenth()?)?;
     ensure!(short == 0, "{short} reports of a lockup that was short");
-    let long = reports(cpu, Busy::two_periods()?)?;
+    let long = reports(cpu, Busy::two_looks()?)?;
     ensure!(long == 1, "{long} reports of a lockup that was long");
     Ok(())
 }
 
-/// Lets a CPU handle its interrupts while the detector's event overflows twice. A lock-up is reported
-/// once, until an overflow finds that there is none, and the one after a start is not looked at.
+/// Lets a CPU handle its interrupts while the detector looks at two overflows of its event. A lock-up is
+/// reported once, until an overflow finds that there is none, and the one after a start is not looked at.
 fn forget_the_report(cpu: usize) -> Result<()> {
     let _affinity = Affinity::pinned_to(cpu)?;
-    let busy = Busy::two_periods()?;
+    let Busy { cycles, times } = Busy::two_looks()?;
     let workload = workload::block(1_000_000);
-    let begin = Instant::now();
-    let mut executed = 0;
-    while executed < busy.cycles || begin.elapsed() < busy.time {
-        workload.run();
-        executed += workload.instructions();
+    for _ in 0..times {
+        let mut executed = 0;
+        while executed < cycles {
+            workload.run();
+            executed += workload.instructions();
+        }
+        thread::sleep(Busy::APART);
     }
     Ok(())
 }
@@ -178,7 +187,7 @@ fn a_locked_up_cpu_is_reported(ctx: &Ctx) -> Result<()> {
     let threshold = Setting::change(THRESHOLD, 1)?;
     expect_reports(0)?;
     fs::write(SWITCH, "0").context(SWITCH)?;
-    let off = reports(0, Busy::two_periods()?)?;
+    let off = reports(0, Busy::two_looks()?)?;
     ensure!(off == 0, "{off} reports although {SWITCH} is 0");
     fs::write(SWITCH, "1").context(SWITCH)?;
     drop(threshold);
