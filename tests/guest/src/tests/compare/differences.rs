@@ -381,7 +381,25 @@ const SLOTS: &str = "`events/slots` with a fixed counter for it, but without PER
 const CACHE_EVENTS: &str = "`events/NAME`, for each NAME of perf's cache events";
 const MEM_EVENTS: &str = "`events/mem-loads`, `events/mem-stores` on hybrid CPUs";
 const NO_ANY_THREAD: &str = "`format/any` below version 3";
+const BRANCHES: &str =
+    "`caps/branches`, `caps/branch_counter_nr`, `caps/branch_counter_width` on version 6";
 const HYGON: &str = "`events/cache-*`, `events/stalled-cycles-*` on Hygon's CPUs";
+
+fn in_tree_has_branches() -> bool {
+    let pmus = ["cpu", "cpu_core"].map(Pmu::find).into_iter().flatten();
+    pmus.map(|pmu| pmu.dir().join("caps/branches"))
+        .any(|file| file.exists())
+}
+
+/// A file about branch records, which rust_pmu does not have beside the in-tree driver on version 6.
+const fn of_branches(file: &'static str) -> FileDifference {
+    FileDifference {
+        what: BRANCHES,
+        on: |cpu| cpu.is_version(6..) && in_tree_has_branches(),
+        file,
+        ours: None,
+    }
+}
 
 /// An event that has another code on a Zen 1 than on a K7.
 const fn of_zen_1(file: &'static str, terms: &'static str) -> FileDifference {
@@ -437,6 +455,9 @@ pub static FILES: &[FileDifference] = &[
         file: "format/any",
         ours: None,
     },
+    of_branches("caps/branches"),
+    of_branches("caps/branch_counter_nr"),
+    of_branches("caps/branch_counter_width"),
     // PPR family 17H, models 00H to 0FH.
     of_zen_1("events/cache-references", "event=0x60,umask=0xff\n"),
     of_zen_1("events/cache-misses", "event=0x64,umask=0x09\n"),
