@@ -152,7 +152,6 @@ fn needs_the_driver_alone(suite: &Suite) -> bool {
         && !suite.has_bolt()
         && suite.event == SystemEvent::None
         && suite.machine.pmu.is_some()
-        && suite.machine.efficient == 0
 }
 
 /// `make test-in-tree`.

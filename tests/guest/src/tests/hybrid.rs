@@ -17,7 +17,7 @@ use super::{
     codes, constraints, expect, expect_exact, extra_registers, model_events, random_groups,
     topdown, user_read,
 };
-use crate::ctx::{in_tree_name, Ctx, Skipped, Test, RUST_PMU};
+use crate::ctx::{in_tree_name, Ctx, Skipped, Test, IN_TREE, RUST_PMU};
 use crate::generic_events::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use crate::kmsg::{set_judged, Kmsg};
 use crate::ktap::about_cores;
@@ -42,7 +42,7 @@ pub const TESTS: &[Test] = tests![
     counts_a_task_that_moves,
     samples_on_each_cpu,
     events_of_cpus,
-    no_pmu_of_a_core,
+    no_pmu_of_a_core: [Module],
     groups_of_two_types,
     group_on_the_wrong_cpu,
     generic_events_as_in_tree,
@@ -51,7 +51,7 @@ pub const TESTS: &[Test] = tests![
     system_wide_with_the_tool,
     a_task_with_the_tool,
     hotplug_of_an_efficient_core,
-    type_that_was_offline_when_loaded,
+    type_that_was_offline_when_loaded: [Module],
 ];
 
 pub const CPU: &[Test] = tests![
@@ -78,6 +78,8 @@ struct Kind {
     core_type: CoreType,
     name: &'static str,
     suffix: &'static str,
+    /// What the names of the PMUs under test begin with.
+    driver: &'static str,
     cpus: Vec<usize>,
 }
 
@@ -92,6 +94,10 @@ impl Kind {
             core_type,
             name,
             suffix,
+            driver: match ctx.is_rust_pmu() {
+                true => RUST_PMU,
+                false => IN_TREE,
+            },
             cpus: (from as usize..to as usize).collect(),
         };
         let mut kinds = vec![
@@ -115,9 +121,9 @@ impl Kind {
         kinds
     }
 
-    /// The name of the module's PMU.
+    /// The name of the PMU under test.
     fn ours(&self) -> String {
-        format!("{RUST_PMU}_{}", self.suffix)
+        format!("{}_{}", self.driver, self.suffix)
     }
 
     fn in_tree(&self) -> Result<Pmu> {
