@@ -15,9 +15,9 @@ $(foreach v,CMD SHARE QEMU_ARGS SMP APPEND TIMEOUT CPU PMU QEMU PRIMARY KERNEL K
 
 xtask := tools/bootstrap
 
-.PHONY: module demo shell guest test test-in-tree test-counted planted planted-in-tree fuzz coverage mutants generations bench bench-ci rust-headers install uninstall deb install-test kselftest-install event-lists update clean clean-cache help
+.PHONY: module demo shell guest test test-in-tree test-counted planted planted-in-tree fuzz coverage mutants generations bench bench-ci rust-headers install uninstall deb tarball install-test kselftest-install event-lists update clean clean-cache help
 
-module demo shell guest test test-in-tree test-counted planted planted-in-tree fuzz coverage mutants generations bench bench-ci rust-headers install uninstall deb install-test kselftest-install event-lists update:
+module demo shell guest test test-in-tree test-counted planted planted-in-tree fuzz coverage mutants generations bench bench-ci rust-headers install uninstall deb tarball install-test kselftest-install event-lists update:
 	@$(xtask) $@
 
 # These two must work without a build root.
@@ -89,6 +89,8 @@ define usage
 | make deb            build Debian packages in out/deb: the module by DKMS, the Rust metadata of the
 |                     kernel's headers, the tests, and QEMU with a PMU. They are installed and purged
 |                     in a throw-away root
+| make tarball        make a tarball of counted in out, with QEMU and a kernel, for other distributions,
+|                     and try it on another release of Debian
 | make install-test   install these packages on a fresh Debian 13 with the older supported kernel, boot
 |                     it, upgrade to the newer kernel, boot it, also with Secure Boot, and purge them
 | make kselftest-install

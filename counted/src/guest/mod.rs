@@ -14,7 +14,7 @@ use nix::time::{clock_gettime, clock_nanosleep, clock_settime, ClockId, ClockNan
 use nix::unistd::{sethostname, sync};
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::{BufRead, BufReader, ErrorKind, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -27,6 +27,9 @@ pub const PROGRAM: &str = "/init";
 
 /// The directory of the initramfs with the modules to load. Their names are in the order to load them.
 pub const MODULES: &str = "/modules";
+
+/// The file of the initramfs with rust_perf, if the host has it in no place where modprobe looks.
+pub const RUST_PERF: &str = "/rust_perf.ko";
 
 /// Settings of the kernel for programs that measure: who may use perf is the host's business.
 const SETTINGS: [(&str, &str); 4] = [
@@ -124,8 +127,11 @@ fn wait_for_the_minute() -> Result<()> {
     Ok(())
 }
 
-/// Loads the module that is installed for this kernel.
-fn load_rust_perf(parameters: &[String]) -> Result<()> {
+/// Loads rust_perf: that of the initramfs, or the one that is installed for this kernel.
+fn load_rust_perf(own: Option<&File>, parameters: &[String]) -> Result<()> {
+    if let Some(own) = own {
+        return mounts::load_module(own, &parameters.join(" ")).context("cannot load rust_perf");
+    }
     let mut modprobe = Command::new("/sbin/modprobe");
     let output = modprobe.arg("rust_perf").args(parameters).output();
     let output = output.context("cannot run modprobe")?;
@@ -139,13 +145,18 @@ fn load_rust_perf(parameters: &[String]) -> Result<()> {
 
 /// Makes the guest look like the host.
 fn prepare(job: &Job) -> Result<()> {
+    // Afterwards the root is another.
+    let rust_perf = match File::open(RUST_PERF) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        file => Some(file.context(RUST_PERF)?),
+    };
     mounts::host_files(job)?;
     clock_settime(ClockId::CLOCK_REALTIME, TimeSpec::from(job.time)).context("the clock")?;
     mounts::writable(job)?;
     sethostname("counted")?;
     network::loopback()?;
     if let Some(parameters) = &job.module {
-        load_rust_perf(parameters)?;
+        load_rust_perf(rust_perf.as_ref(), parameters)?;
     }
     for (name, value) in SETTINGS {
         // A kernel may lack one.

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use nix::kmod::{finit_module, ModuleInitFlags};
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 use nix::unistd::{chdir, chroot};
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -39,11 +40,16 @@ pub fn load_modules() -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
     modules.sort();
     for path in modules {
-        let file = File::open(&path)?;
-        finit_module(&file, c"", ModuleInitFlags::empty())
+        load_module(&File::open(&path)?, "")
             .with_context(|| format!("cannot load {}", path.display()))?;
     }
     Ok(())
+}
+
+/// Loads a module that is not compressed.
+pub fn load_module(file: &File, parameters: &str) -> Result<()> {
+    let parameters = CString::new(parameters)?;
+    Ok(finit_module(file, &parameters, ModuleInitFlags::empty())?)
 }
 
 /// Mounts the files of the host below an overlay, and makes that the root.

@@ -22,12 +22,17 @@ const EXACT_TIME: u64 = 1_767_225_600;
 pub fn job(options: &Options, has_terminal: bool, input: Option<&Path>) -> Result<Job> {
     let bytes = |text: &OsStr| text.as_bytes().to_vec();
     let id = |user: u32| if options.root { 0 } else { user };
+    let directory = env::current_dir().context("the current directory")?;
+    ensure!(
+        directory.to_str().is_some(),
+        "the name of the current directory is not UTF-8"
+    );
     Ok(Job {
         command: options.command.iter().map(|it| bytes(it)).collect(),
         environment: env::vars_os()
             .map(|(name, value)| (name.into_vec(), value.into_vec()))
             .collect(),
-        directory: env::current_dir().context("the current directory")?,
+        directory,
         user: id(Uid::effective().as_raw()),
         group: id(Gid::effective().as_raw()),
         groups: getgroups()?.into_iter().map(Gid::as_raw).collect(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel of the guest: one that is installed on the host.
+//! The kernel of the guest: one that is installed on the host, or that of the tarball.
 
 use anyhow::{ensure, Context as _, Result};
 use boot::image::release;
@@ -8,17 +8,11 @@ use boot::{initramfs, modules};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::guest::{MODULES, PROGRAM};
+use super::tarball;
+use crate::guest::{MODULES, PROGRAM, RUST_PERF};
 
-/// The modules that a guest needs, unless they are built in.
-const NEEDED: [&str; 6] = [
-    "virtio_pci",
-    "virtio_console",
-    "9pnet_virtio",
-    "9p",
-    "overlay",
-    "qemu_fw_cfg",
-];
+/// The directory with the modules of the kernels that are installed.
+const INSTALLED: &str = "/lib/modules";
 
 /// A kernel.
 pub struct Kernel {
@@ -26,11 +20,18 @@ pub struct Kernel {
     pub image: PathBuf,
     /// The directory with its modules.
     modules: PathBuf,
+    /// rust_perf for this kernel, if the host's modprobe cannot find it.
+    rust_perf: Option<PathBuf>,
 }
 
 impl Kernel {
-    /// The kernel with this image, or the newest in /boot.
+    /// The kernel with this image. By default that of the tarball, or the newest in /boot.
     pub fn find(image: Option<&Path>) -> Result<Self> {
+        if let (None, Some(image)) = (image, tarball::find(tarball::KERNEL)) {
+            let modules = tarball::find(tarball::MODULES)
+                .context("the tarball is incomplete: unpack it again")?;
+            return Self::new(image, &modules, tarball::find(tarball::RUST_PERF));
+        }
         let image = match image {
             Some(image) => image.to_owned(),
             None => newest()?.context(
@@ -38,6 +39,11 @@ impl Kernel {
                  name one by --kernel",
             )?,
         };
+        Self::new(image, Path::new(INSTALLED), None)
+    }
+
+    /// The kernel with this image. `all` is the directory with the modules of all kernels.
+    fn new(image: PathBuf, all: &Path, rust_perf: Option<PathBuf>) -> Result<Self> {
         // Some distributions let only root read it.
         File::open(&image).with_context(|| {
             format!(
@@ -46,14 +52,25 @@ impl Kernel {
             )
         })?;
         let release = release(&image).with_context(|| image.display().to_string())?;
-        let modules = modules_of(&release);
+        let modules = all.join(&release);
         ensure!(
             modules.join("modules.dep").exists(),
             "{} is {release}, whose modules are not in {}",
             image.display(),
             modules.display()
         );
-        Ok(Self { image, modules })
+        Ok(Self {
+            image,
+            modules,
+            rust_perf,
+        })
+    }
+
+    /// The files by which a guest with this kernel differs from one with another.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let modules = self.modules.join("modules.dep");
+        let files = [self.image.clone(), modules].into_iter();
+        files.chain(self.rust_perf.clone()).collect()
     }
 
     /// Writes an initramfs: this program, and the modules that it loads.
@@ -61,16 +78,15 @@ impl Kernel {
         let relative = |path: &str| path.trim_start_matches('/').to_owned();
         let program = fs::read("/proc/self/exe").context("this program")?;
         let mut files = vec![(relative(PROGRAM), program)];
-        let modules = modules::read(&self.modules, &NEEDED)?;
+        let modules = modules::read(&self.modules, &modules::FOR_HOST_FILES)?;
         for (i, (name, contents)) in modules.into_iter().enumerate() {
             files.push((format!("{}/{i:02}-{name}", relative(MODULES)), contents));
         }
+        if let Some(rust_perf) = &self.rust_perf {
+            files.push((relative(RUST_PERF), fs::read(rust_perf)?));
+        }
         initramfs::write(&[&relative(MODULES)], files, path).context("the initramfs")
     }
-}
-
-fn modules_of(release: &str) -> PathBuf {
-    Path::new("/lib/modules").join(release)
 }
 
 /// The newest image in /boot that has modules.
@@ -83,7 +99,11 @@ fn newest() -> Result<Option<PathBuf>> {
         let Some(release) = name.strip_prefix("vmlinuz-") else {
             continue;
         };
-        if modules_of(release).join("modules.dep").exists() {
+        if Path::new(INSTALLED)
+            .join(release)
+            .join("modules.dep")
+            .exists()
+        {
             let changed = fs::metadata(&path)?.modified()?;
             newest = newest.max(Some((changed, path)));
         }

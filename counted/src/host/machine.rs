@@ -113,7 +113,7 @@ pub fn command(
     initramfs: &Path,
     directory: &Path,
 ) -> Command {
-    let mut command = Command::new(&options.qemu);
+    let mut command = Command::new(options.qemu());
     // First, so that it is there when QEMU connects to the sockets of the ports.
     command.args(qemu::monitor(&directory.join(MONITOR)));
     for name in PORTS {

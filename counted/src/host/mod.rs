@@ -9,10 +9,12 @@ mod options;
 mod ports;
 mod session;
 mod state;
+mod tarball;
 mod terminal;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::Parser as _;
+use std::env;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -84,15 +86,21 @@ fn in_guest(options: &mut Options) -> Result<u8> {
     }
 }
 
+/// Whether a file of the host is where the guest has its own.
+fn is_hidden(path: &Path) -> bool {
+    ["/dev", "/proc", "/sys"]
+        .iter()
+        .any(|it| path.starts_with(it))
+}
+
 /// The real path of a directory that the guest is to write.
 fn writable(directory: &Path) -> Result<PathBuf> {
-    /// The guest has its own.
-    const OF_THE_GUEST: [&str; 3] = ["/dev", "/proc", "/sys"];
     let real = directory.canonicalize()?;
+    ensure!(real.to_str().is_some(), "its name is not UTF-8");
     ensure!(real.is_dir(), "it is no directory");
     ensure!(real != Path::new("/"), "name directories below /");
     ensure!(
-        !OF_THE_GUEST.iter().any(|it| real.starts_with(it)),
+        !is_hidden(&real),
         "the guest has its own {}",
         real.display()
     );
@@ -103,6 +111,16 @@ fn writable(directory: &Path) -> Result<PathBuf> {
 /// pieces, at times that depend on the host.
 fn whole_input() -> Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("counted-").tempfile()?;
-    io::copy(&mut io::stdin(), &mut file).context("standard input")?;
+    ensure!(
+        file.path().to_str().is_some(),
+        "the name of {} is not UTF-8: set TMPDIR to another directory",
+        env::temp_dir().display()
+    );
+    let length = io::copy(&mut io::stdin(), &mut file).context("standard input")?;
+    ensure!(
+        length == 0 || !is_hidden(&file.path().canonicalize()?),
+        "the guest does not see standard input, because it has its own {}: set TMPDIR to another directory",
+        env::temp_dir().display()
+    );
     Ok(file)
 }

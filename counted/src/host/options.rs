@@ -6,6 +6,8 @@ use clap::{Parser, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::tarball;
+
 /// Runs a command in a guest whose CPU has performance counters.
 ///
 /// It needs neither root, nor KVM, nor counters of the host. The guest sees the files of the host, in the
@@ -14,7 +16,7 @@ use std::path::PathBuf;
 #[command(version, about, after_help = AFTER)]
 pub struct Options {
     /// The CPU: skylake, sapphire-rapids, zen4 and others, or what QEMU's -cpu takes
-    #[arg(long, value_name = "CPU", default_value = "max")]
+    #[arg(long, value_name = "CPU", default_value = "skylake")]
     pub cpu: String,
     /// How many CPUs the guest has [default: 2, or 1 with --exact]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -22,7 +24,7 @@ pub struct Options {
     /// The guest's memory, as QEMU's -m takes it
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub memory: String,
-    /// The image of the guest's kernel [default: the newest in /boot]
+    /// The image of the guest's kernel [default: that of the tarball, or the newest in /boot]
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
     /// A directory where the command may change the files of the host. May be given several times
@@ -51,12 +53,21 @@ pub struct Options {
     /// After so many seconds the command is stopped, and the exit status is 124
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: Option<u64>,
-    /// QEMU
-    #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-x86_64-pmu")]
-    pub qemu: PathBuf,
+    /// QEMU [default: qemu-system-x86_64-pmu beside this program, or in PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    pub qemu: Option<PathBuf>,
     /// The command, and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+impl Options {
+    /// The program of QEMU, which may have to be looked for in PATH.
+    pub fn qemu(&self) -> PathBuf {
+        let beside = || tarball::find(tarball::QEMU);
+        let named = self.qemu.clone().or_else(beside);
+        named.unwrap_or_else(|| "qemu-system-x86_64-pmu".into())
+    }
 }
 
 /// Where rust_perf is.
@@ -75,5 +86,5 @@ is not a program; 127 if it does not exist; 128 and its number if a signal ended
 
 Examples:
   counted -- perf stat ls
-  counted --exact --cpu skylake -- perf stat -e instructions:u ./benchmark
+  counted --exact --cpu zen4 -- perf stat -e instructions:u ./benchmark
   counted --rw . -- perf record -o perf.data ./program";

@@ -345,7 +345,7 @@ fn start_qemu(mut command: Command, directory: &Path, tell: Sender<Event>) -> Re
     unsafe { command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?)) };
     let mut child = command.spawn().with_context(|| {
         format!(
-            "cannot run {}: is the package qemu-system-x86-pmu installed?",
+            "cannot run {}: install the package qemu-system-x86-pmu, or name QEMU by --qemu",
             command.get_program().to_string_lossy()
         )
     })?;

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use super::kernel::Kernel;
 use super::machine::hardware;
 use super::options::{Options, Place};
+use super::tarball;
 
 /// How many saved guests there may be. Each takes 100 to 200 MB.
 const MOST: usize = 8;
@@ -58,12 +59,13 @@ impl State {
         hardware(options).hash(&mut hasher);
         options.rw.len().hash(&mut hasher);
         (options.module == Some(Place::Primary)).hash(&mut hasher);
-        // Kernel and initramfs were made of these.
-        for file in [
-            Path::new("/proc/self/exe"),
-            &kernel.image,
-            &program(&options.qemu),
-        ] {
+        // What is in the guest was made of these.
+        let program_of_qemu = tarball::find(tarball::QEMU_PROGRAM);
+        let qemu = [program(&options.qemu())]
+            .into_iter()
+            .chain(program_of_qemu);
+        let programs = ["/proc/self/exe".into()].into_iter().chain(qemu);
+        for file in programs.chain(kernel.files()) {
             let metadata = fs::metadata(file).ok()?;
             (metadata.dev(), metadata.ino(), metadata.len()).hash(&mut hasher);
             (metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);

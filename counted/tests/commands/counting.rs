@@ -56,6 +56,31 @@ fn user_instructions_are_exact() {
     }
 }
 
+/// On each CPU perf's events of the data cache count loads, one in 64 of which misses.
+#[test]
+#[ignore = "needs a guest: make test-counted"]
+fn caches_have_misses() {
+    // The misses of each CPU follow from its own loads.
+    let of_each: [&[&str]; 3] = [
+        &["--smp", "1"],
+        &["--smp", "1", "--cpu", "sapphire-rapids"],
+        &["--smp", "1", "--cpu", "zen4"],
+    ];
+    for options in of_each {
+        let events = "L1-dcache-loads:u,L1-dcache-load-misses:u";
+        let counts = counts(options, events, &["ls", "/"]);
+        let [loads, misses] = counts[..] else {
+            panic!("{options:?}: {counts:?}");
+        };
+        assert!(loads > 10_000, "{options:?}: {counts:?}");
+        // Where the rule begins to count is not known.
+        assert!(
+            (64 * misses).abs_diff(loads) < 64,
+            "{options:?}: {counts:?}"
+        );
+    }
+}
+
 /// Four processes, pipes and files: each run has the same instructions, those of the kernel included.
 #[test]
 #[ignore = "needs a guest: make test-counted"]

@@ -2,7 +2,10 @@
 
 //! What goes wrong has a clear message, and leaves nothing behind.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::mount::{mount, umount, MsFlags};
@@ -27,6 +30,37 @@ fn no_such_directory_to_write() {
     expect_refused(&["--rw", "/etc/passwd"], "it is no directory");
     expect_refused(&["--rw", "/"], "name directories below /");
     expect_refused(&["--rw", "/dev/shm"], "the guest has its own");
+}
+
+/// A name that is not UTF-8 cannot be told to the guest.
+#[test]
+#[ignore = "needs a guest: make test-counted"]
+fn directory_is_not_utf8() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path().join(OsStr::from_bytes(b"n\xe4me"));
+    fs::create_dir(&directory).unwrap();
+    let counted = Counted::new(&[]).command(&["true"]);
+    let output = counted.with(|it| it.current_dir(&directory)).run();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("current directory is not UTF-8"), "{said}");
+}
+
+/// With `--exact` standard input is a file, which must not be where the guest has files of its own. Without
+/// any input it does not matter.
+#[test]
+#[ignore = "needs a guest: make test-counted"]
+fn input_in_a_directory_of_the_guest() {
+    let shared = tempfile::tempdir_in("/dev/shm").unwrap();
+    let start = || {
+        let counted = Counted::new(&["--exact"]).command(&["cat"]);
+        counted.with(|it| it.env("TMPDIR", shared.path()))
+    };
+    expect(&start().run(), 0, "", "");
+    let mut cat = start().start();
+    cat.child.stdin.take().unwrap().write_all(b"x").unwrap();
+    assert_eq!(cat.end(), Some(125));
+    assert!(fs::read_dir(shared.path()).unwrap().next().is_none());
 }
 
 #[test]

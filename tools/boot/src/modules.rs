@@ -7,6 +7,17 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// What a guest needs to use the files of the host by 9p below an overlay, and to talk to the host by virtio
+/// ports and by files of the firmware.
+pub const FOR_HOST_FILES: [&str; 6] = [
+    "virtio_pci",
+    "virtio_console",
+    "9pnet_virtio",
+    "9p",
+    "overlay",
+    "qemu_fw_cfg",
+];
+
 /// Gets modules and those they depend on, in the order to load them: names, and contents that are not
 /// compressed. Modules that are built in are left out. `directory` has modules.dep.
 pub fn read(directory: &Path, needed: &[&str]) -> Result<Vec<(String, Vec<u8>)>> {

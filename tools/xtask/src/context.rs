@@ -19,6 +19,8 @@ pub struct Context {
     pub root: PathBuf,
     /// A Debian with nothing else, an entry of the cache that is there for `make install-test`.
     pub fresh: PathBuf,
+    /// Another release of Debian, an entry of the cache that is there for `make tarball`.
+    pub other: PathBuf,
     /// What this checkout builds.
     pub out: PathBuf,
     /// The logs of this run. No other run writes there.
@@ -52,6 +54,7 @@ impl Context {
             cache: dir("RUST_PERF_CACHE")?,
             root: dir("RUST_PERF_ROOT")?,
             fresh: dir("RUST_PERF_FRESH")?,
+            other: dir("RUST_PERF_OTHER")?,
             logs: dir("RUST_PERF_LOGS")?,
             out: top.join("out"),
             top,

@@ -50,6 +50,7 @@ mod signals;
 mod source;
 mod step;
 mod sysrq;
+mod tarball;
 mod test;
 
 use anyhow::{Context as _, Result};
@@ -98,6 +99,8 @@ enum Command {
     RustHeaders,
     /// Build Debian packages, and try them.
     Deb,
+    /// Make a tarball of `counted` that needs no distribution, and try it.
+    Tarball,
     /// Build the module for a kernel of this machine, and install it.
     Install(install::Options),
     /// Remove the module that was installed.
@@ -152,6 +155,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Module(options) => module::module(&ctx, &cli.kernel, options),
         Command::RustHeaders => kernel::rust_headers(&ctx, &cli.kernel),
         Command::Deb => deb::deb(&ctx, &cli.kernel),
+        Command::Tarball => tarball::tarball(&ctx, &cli.kernel),
         Command::Install(options) => install::install(&ctx, options),
         Command::Uninstall(options) => install::uninstall(&ctx, options),
         Command::KselftestInstall(options) => kselftest::install(&ctx, &cli.kernel, options),

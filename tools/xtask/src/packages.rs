@@ -189,12 +189,24 @@ pub fn unpack(
     version: &Version,
     dir: &Path,
 ) -> Result<()> {
+    let names = names.iter().map(|name| format!("{name}={version}"));
+    unpack_newest(ctx, step, names, dir)
+}
+
+/// Downloads binary packages and unpacks them into `dir`. A name may be `name=version`; otherwise the newest
+/// version is taken.
+pub fn unpack_newest<T: AsRef<OsStr>>(
+    ctx: &Context,
+    step: &Step,
+    names: impl IntoIterator<Item = T>,
+    dir: &Path,
+) -> Result<()> {
     let debs = tempfile::tempdir_in(dir)?;
     step.run(
         apt_get(ctx)
             .current_dir(debs.path())
             .arg("download")
-            .args(names.iter().map(|name| format!("{name}={version}"))),
+            .args(names),
     )?;
     for deb in fs::read_dir(debs.path())? {
         step.run(Command::new("dpkg-deb").arg("-x").arg(deb?.path()).arg(dir))?;

@@ -245,6 +245,16 @@ impl Built {
             source: built_dir.join("source"),
         })
     }
+
+    /// The version of Debian's source package that it was built from.
+    pub fn version(&self) -> Result<String> {
+        let mut parse = Command::new("dpkg-parsechangelog");
+        parse
+            .arg("--file")
+            .arg(self.source.join("debian/changelog"));
+        let version = packages::output(parse.args(["--show-field", "Version"]))?;
+        Ok(version.trim().to_owned())
+    }
 }
 
 /// Builds the model as the static library that QEMU links.

@@ -32,6 +32,7 @@ use crate::kernel_programs;
 use crate::module;
 use crate::qemu::{Choice, Qemu};
 use crate::select::Request;
+use crate::tarball;
 
 pub use reporter::Reporter;
 pub use runner::{guests_at_a_time, tests_with, Built, Runner};
@@ -51,8 +52,8 @@ pub struct Options {
     #[arg(long, env = "RUST_PERF_ALL", value_parser = FalseyValueParser::new())]
     all: bool,
     /// With CI=true in the environment there are more suites, some also run on a kernel that checks
-    /// itself, and the tests of counted and the installation test run. It has no effect with --all, or if
-    /// suites or tests are named.
+    /// itself, and the tests of counted, the installation test and the tarball's run. It has no effect with
+    /// --all, or if suites or tests are named.
     #[arg(long, env = "CI", hide = true, value_parser = FalseyValueParser::new())]
     ci: bool,
     #[command(flatten)]
@@ -184,6 +185,9 @@ fn asides<'a>(
                 }
                 tally.check_named("installation test", "make install-test", || {
                     deb::install_test::run(&ctx, usual)
+                });
+                tally.check_named("tarball", "make tarball", || {
+                    tarball::make(&ctx, usual).map(drop)
                 });
             }
             tally

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::licences;
 use super::version::{module_sources, Version};
 use super::{metadata_package, Packages, COUNTED, DKMS, TESTS};
 use crate::context::Context;
@@ -167,6 +168,7 @@ impl SourceTree<'_> {
 
     /// Fills in what `packaging/debian` leaves open.
     fn rules(&self, rustc: &str) -> Result<()> {
+        let copyright = licences::of_programs(self.ctx)?;
         fs::create_dir_all(self.debian(""))?;
         let kernel = self.kernel;
         for file in fs::read_dir(self.ctx.top.join("packaging/debian"))? {
@@ -182,6 +184,10 @@ impl SourceTree<'_> {
                 .replace("@KERNEL_VERSION@", &kernel.version.to_string())
                 .replace("@RUSTC@", rustc)
                 .replace("@RUSTC_NEXT@", &next_patch(rustc));
+            let text = match name.as_str() {
+                "copyright" => copyright.clone(),
+                _ => text,
+            };
             fs::write(self.debian(&name), text)?;
             fs::set_permissions(self.debian(&name), file.metadata()?.permissions())?;
         }

@@ -134,8 +134,13 @@ pub fn run(ctx: &Context, kernel: &Kernel) -> Result<()> {
         metadata_package(kernel),
         qemu::PACKAGE.to_owned(),
     ];
-    // perf and busybox were there before.
-    ours.extend(["gcc", "rr", "virtme-ng"].map(str::to_owned));
+    let others = counted_trial::PACKAGES.iter().chain(&vng_trial::PACKAGES);
+    let were_there = ["linux-perf", "busybox-static"];
+    ours.extend(
+        others
+            .filter(|it| !were_there.contains(it))
+            .map(|it| it.to_string()),
+    );
     machine.purge(&step, &ours)?;
     // What would be left in the folders of the new kernel goes with it.
     for kernel in kernels {

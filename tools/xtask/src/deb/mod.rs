@@ -11,6 +11,7 @@ mod build;
 mod counted_trial;
 mod counting;
 pub mod install_test;
+pub mod licences;
 mod listing;
 mod machine;
 mod qemu;
@@ -32,7 +33,11 @@ use crate::packages;
 use crate::qemu::Built;
 use crate::step::Step;
 use build::Compression;
-use version::Version;
+
+pub use machine::Machine;
+pub use qemu::{page as page_of_qemu, PROGRAM as QEMU_PROGRAM};
+pub use qemu_trial::{Example, LOOP};
+pub use version::{archive, Version};
 
 /// The package with the module's source.
 const DKMS: &str = "rust-perf-dkms";

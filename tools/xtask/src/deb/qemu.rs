@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::build::{self, Compression};
+use super::licences;
 use super::version::Version;
 use crate::context::Context;
 use crate::packages;
@@ -20,7 +21,7 @@ pub const PACKAGE: &str = "qemu-system-x86-pmu";
 pub const PROGRAM: &str = "qemu-system-x86_64-pmu";
 
 /// The folder with what is its own.
-const FOLDER: &str = "packaging/qemu";
+pub const FOLDER: &str = "packaging/qemu";
 
 /// The manual page.
 pub fn page(ctx: &Context) -> PathBuf {
@@ -53,27 +54,17 @@ fn fill(ctx: &Context, qemu: &Built, version: &Version, source: &Path) -> Result
     let debian = source.join("debian");
     fs::create_dir_all(source.join("stage"))?;
     fs::create_dir(&debian)?;
-    let mut parse = Command::new("dpkg-parsechangelog");
-    parse
-        .arg("--file")
-        .arg(qemu.source.join("debian/changelog"));
-    let of_qemu = packages::output(parse.args(["--show-field", "Version"]))?;
-    let of_qemu = of_qemu.trim();
-    let without_epoch = of_qemu.split_once(':').map_or(of_qemu, |it| it.1);
+    let of_qemu = qemu.version()?;
+    let without_epoch = of_qemu.split_once(':').map_or(of_qemu.as_str(), |it| it.1);
     let of_package = format!("{without_epoch}+{}", version.commits);
     build::changelog("qemu-x86-pmu", &of_package, version, &debian)?;
 
-    let read = |name: &str| {
-        let text = fs::read_to_string(folder.join(name))?;
-        Ok::<_, anyhow::Error>(text.replace("@QEMU_VERSION@", of_qemu))
-    };
-    fs::write(debian.join("control"), read("control.in")?)?;
-    let copyright = read("copyright.in")?.replace("@CRATES@", &crates(ctx)?);
-    let of_source = fs::read_to_string(qemu.source.join("debian/copyright"))?;
-    let (_, paragraphs) = of_source
-        .split_once("\n\n")
-        .context("QEMU's debian/copyright has no paragraphs")?;
-    fs::write(debian.join("copyright"), copyright + paragraphs)?;
+    let control = fs::read_to_string(folder.join("control.in"))?;
+    fs::write(
+        debian.join("control"),
+        control.replace("@QEMU_VERSION@", &of_qemu),
+    )?;
+    fs::write(debian.join("copyright"), licences::of_qemu(ctx, qemu)?)?;
     fs::copy(folder.join("rules"), debian.join("rules"))?;
 
     let program = source.join("stage").join(PROGRAM);
@@ -82,30 +73,6 @@ fn fill(ctx: &Context, qemu: &Built, version: &Version, source: &Path) -> Result
     fs::copy(page(ctx), source.join(format!("{PROGRAM}.1")))?;
     fs::write(debian.join("manpages"), format!("{PROGRAM}.1\n"))?;
     Ok(())
-}
-
-/// The crates that the model is linked with, and their licences: lines of debian/copyright.
-fn crates(ctx: &Context) -> Result<String> {
-    let tree = packages::output(
-        Command::new("cargo")
-            .args(["tree", "--locked", "--package", "pmu-bridge"])
-            .args(["--edges", "normal,no-proc-macro", "--prefix", "none"])
-            .args(["--format", "{p}: {l}"])
-            .current_dir(&ctx.top),
-    )?;
-    Ok(licences(&tree))
-}
-
-/// The crates of cargo's list but for the workspace's own, whose place is in parentheses.
-fn licences(tree: &str) -> String {
-    let mut crates: Vec<_> = tree
-        .lines()
-        .filter(|line| !line.contains('(') && !line.is_empty())
-        .map(|line| format!("  {line}"))
-        .collect();
-    crates.sort();
-    crates.dedup();
-    crates.join("\n")
 }
 
 /// Checks that the package has files of its own names only, so that it is in no other's way.
@@ -130,14 +97,6 @@ fn foreign_files(list: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn crates_of_others_are_listed_once() {
-        let tree = "pmu-bridge v0.1.0 (/a/qemu/bridge): GPL-2.0\nserde v1.0.229: MIT\n\
-                    pmu-model v0.1.0 (/a/pmu-model): GPL-2.0\nitoa v1.0.18: MIT\n\
-                    serde v1.0.229: MIT\n";
-        assert_eq!(licences(tree), "  itoa v1.0.18: MIT\n  serde v1.0.229: MIT");
-    }
 
     #[test]
     fn files_of_other_packages_are_found() {

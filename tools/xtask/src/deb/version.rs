@@ -3,6 +3,7 @@
 //! What git knows about the source that is packaged.
 
 use anyhow::{ensure, Context as _, Result};
+use std::path::Path;
 use std::process::Command;
 
 use crate::context::Context;
@@ -44,6 +45,16 @@ pub fn module_sources(ctx: &Context) -> Result<Vec<String>> {
         |file: &str| file.starts_with("rust_perf/pmc/tests/") || file.ends_with("Cargo.toml");
     let files = files.lines().filter(|file| !is_other(file));
     Ok(files.map(str::to_owned).collect())
+}
+
+/// Writes the source of the last commit into a tar file, below this directory.
+pub fn archive(ctx: &Context, directory: &str, tar: &Path) -> Result<()> {
+    let tar = format!("--output={}", tar.display());
+    git(
+        ctx,
+        &["archive", &format!("--prefix={directory}/"), &tar, "HEAD"],
+    )?;
+    Ok(())
 }
 
 fn git(ctx: &Context, arguments: &[&str]) -> Result<String> {

@@ -42,6 +42,7 @@ impl Host {
             cache: path.join("cache"),
             root: path.clone(),
             fresh: path.clone(),
+            other: path.clone(),
             out: path.clone(),
             logs: path.join("logs"),
             is_aside: false,
