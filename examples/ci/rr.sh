@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Records a command with rr, and replays it. The record stays in a directory, where rr, or gdb by rr, can replay
-# it again: counted --cpu skylake --rw DIRECTORY -- rr replay DIRECTORY/trace
+# it again: counted --rw DIRECTORY -- rr replay DIRECTORY/trace
 #
 #   rr.sh DIRECTORY COMMAND...
 set -eu
@@ -10,5 +10,5 @@ set -eu
 directory=$1
 shift
 mkdir -p "$directory"
-counted --cpu skylake --rw "$directory" -- rr record -o "$directory/trace" "$@" </dev/null
-counted --cpu skylake --rw "$directory" -- rr replay -a "$directory/trace" </dev/null
+counted --rw "$directory" -- rr record -o "$directory/trace" "$@" </dev/null
+counted --rw "$directory" -- rr replay -a "$directory/trace" </dev/null
