@@ -33,7 +33,7 @@ pub const TESTS: &[Test] = tests![
     hardware_events,
     files,
     short_periods,
-    first_periods,
+    first_periods: [InTreeCounts],
     low_frequencies: [Counters],
     data_sources: [Intel],
 ];
