@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::time::{clock_gettime, ClockId};
 use perf_event::Counter;
 
 use super::sampling::{drain, sampler};
@@ -20,6 +21,7 @@ use crate::msr::{Msrs, PmuMsrs};
 use crate::pmu::{CpuPmu, Event, Mode, Pmu};
 use crate::setting::Affinity;
 use crate::tests;
+use crate::waiting::Waiting;
 use crate::workload::{self, Workload};
 
 pub const TESTS: &[Test] = tests![
@@ -83,9 +85,21 @@ const EVENTS: [Counted; 2] = [
     (Event::Branches, Workload::branches),
 ];
 
-/// Waits until the module does not trust the registers any more: longer than a tick.
-fn let_pass_a_tick() {
-    thread::sleep(Duration::from_millis(20));
+/// Waits until the module does not trust the registers any more, as it does until jiffies change.
+///
+/// If the CPU that counts them does not run, on a busy host, they stand still for up to five ticks
+/// (`MAX_STALLED_JIFFIES` in kernel/time/tick-sched.c), but sleeps end. After each change of jiffies the
+/// kernel sets its coarse clock. So when that has changed twice, jiffies have changed since the call.
+fn let_pass_a_tick() -> Result<()> {
+    let _waiting = Waiting::for_("two ticks");
+    let now = || clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE);
+    for _ in 0..2 {
+        let before = now()?;
+        while now()? == before {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
 }
 
 /// Counts a workload again and again, and calls `disturb` in between, when the event is
@@ -105,7 +119,7 @@ fn count_with(pmu: &Pmu, disturb: impl Fn() -> Result<()>) -> Result<()> {
                 round * truth(&workload),
             )?;
             disturb()?;
-            let_pass_a_tick();
+            let_pass_a_tick()?;
         }
     }
     Ok(())
@@ -133,7 +147,7 @@ fn zeroed_between_counts_of_a_group(ctx: &Ctx) -> Result<()> {
             expect(&what, "branches", counter.read()?, want)?;
         }
         other.zero_all()?;
-        let_pass_a_tick();
+        let_pass_a_tick()?;
     }
     Ok(())
 }
@@ -154,7 +168,7 @@ fn sample_with(pmu: &Pmu, disturb: impl Fn() -> Result<()>) -> Result<()> {
         samples += drain(&mut sampler)?.samples.len() as u64;
         expect(&what, "samples", samples, want / PERIOD)?;
         disturb()?;
-        let_pass_a_tick();
+        let_pass_a_tick()?;
     }
     Ok(())
 }
