@@ -28,9 +28,10 @@ impl Kernel {
     /// The kernel with this image. By default that of the tarball, or the newest in /boot.
     pub fn find(image: Option<&Path>) -> Result<Self> {
         if let (None, Some(image)) = (image, tarball::find(tarball::KERNEL)) {
-            let modules = tarball::find(tarball::MODULES)
-                .context("the tarball is incomplete: unpack it again")?;
-            return Self::new(image, &modules, tarball::find(tarball::RUST_PERF));
+            let part =
+                |name| tarball::find(name).context("the tarball is incomplete: unpack it again");
+            let rust_perf = part(tarball::RUST_PERF)?;
+            return Self::new(image, &part(tarball::MODULES)?, Some(rust_perf));
         }
         let image = match image {
             Some(image) => image.to_owned(),

@@ -168,7 +168,6 @@ impl SourceTree<'_> {
 
     /// Fills in what `packaging/debian` leaves open.
     fn rules(&self, rustc: &str) -> Result<()> {
-        let copyright = licences::of_programs(self.ctx)?;
         fs::create_dir_all(self.debian(""))?;
         let kernel = self.kernel;
         for file in fs::read_dir(self.ctx.top.join("packaging/debian"))? {
@@ -184,14 +183,11 @@ impl SourceTree<'_> {
                 .replace("@KERNEL_VERSION@", &kernel.version.to_string())
                 .replace("@RUSTC@", rustc)
                 .replace("@RUSTC_NEXT@", &next_patch(rustc));
-            let text = match name.as_str() {
-                "copyright" => copyright.clone(),
-                _ => text,
-            };
             fs::write(self.debian(&name), text)?;
             fs::set_permissions(self.debian(&name), file.metadata()?.permissions())?;
         }
-        Ok(())
+        let copyright = licences::of_programs(self.ctx)?;
+        Ok(fs::write(self.debian("copyright"), copyright)?)
     }
 
     /// The source of the module, and its manual page.

@@ -19,10 +19,7 @@ use crate::kernel::{self, Kernel};
 use crate::module;
 use crate::qemu::Built;
 use crate::step::Step;
-use parts::Tree;
-
-/// What the name of a tarball ends with.
-const END: &str = "-x86_64.tar.xz";
+use parts::{OfDebian, Tree};
 
 /// `make tarball`.
 pub fn tarball(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
@@ -45,7 +42,7 @@ pub fn tarball(ctx: &Context, options: &kernel::Options) -> Result<ExitCode> {
 
 /// Whether a file has the name of a tarball of some version.
 fn is_tarball(name: &str) -> bool {
-    name.starts_with("counted-") && name.ends_with(END)
+    name.starts_with("counted-") && name.ends_with("-x86_64.tar.xz")
 }
 
 /// Makes the tarball, and tries it on another release of Debian.
@@ -57,6 +54,7 @@ pub fn make(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
     let module = module::for_kernel(ctx, kernel)?;
     let qemu = Built::get(ctx)?;
     let counted = counted::build(ctx)?;
+    let of_debian = OfDebian::of(ctx, &qemu)?;
 
     let step = Step::start(ctx, "tarball", "tarball of counted")?;
     let work = tempfile::tempdir()?;
@@ -66,12 +64,12 @@ pub fn make(ctx: &Context, kernel: &Kernel) -> Result<PathBuf> {
         path: work.path().join(&name),
     };
     tree.counted(&counted)?;
-    let of_qemu = tree.qemu(&qemu)?;
+    tree.qemu(&qemu, &of_debian)?;
     tree.kernel(kernel, &image, &module)?;
-    tree.documents(kernel, &image, &qemu, &of_qemu)?;
+    tree.documents(kernel, &image, &qemu, &of_debian)?;
     tree.source(&version)?;
 
-    let tarball = ctx.private(&format!("counted-{}{END}", version.of_packages()));
+    let tarball = ctx.private(&format!("{name}.tar.xz"));
     step.run(
         Command::new("tar")
             .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])

@@ -6,6 +6,7 @@ use anyhow::{ensure, Context as _, Result};
 use boot::modules::{self, FOR_HOST_FILES};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -49,6 +50,43 @@ const FIRMWARE: [(&str, &[&str]); 2] = [
 /// The texts of licences that Debian's copyright files refer to.
 const COMMON_LICENCES: &str = "/usr/share/common-licenses";
 
+/// What QEMU has of Debian's packages.
+pub struct OfDebian {
+    /// Its libraries, by the names that it loads them by.
+    libraries: Vec<PathBuf>,
+    /// Files and directories of firmware, by the names that it reads them by.
+    firmware: Vec<PathBuf>,
+    /// The packages that these belong to.
+    packages: BTreeSet<String>,
+    /// The directory with what Debian says of the licence of each.
+    licences: PathBuf,
+}
+
+impl OfDebian {
+    /// Finds it.
+    pub fn of(ctx: &Context, qemu: &Built) -> Result<Self> {
+        let list = packages::output(Command::new("ldd").arg(&qemu.binary))?;
+        ensure!(!list.contains("not found"), "{list}");
+        let libraries: Vec<_> = libraries(&list).into_iter().map(PathBuf::from).collect();
+        let in_directory = |(directory, names): (&str, &[&str])| -> Vec<_> {
+            let directory = Path::new(directory);
+            names.iter().map(|name| directory.join(name)).collect()
+        };
+        let firmware: Vec<_> = FIRMWARE.into_iter().flat_map(in_directory).collect();
+        let files = libraries
+            .iter()
+            .chain(&firmware)
+            .map(|it| it.canonicalize());
+        let packages = packages_of(&files.collect::<io::Result<Vec<_>>>()?)?;
+        Ok(Self {
+            libraries,
+            firmware,
+            licences: licences(ctx, &packages)?,
+            packages,
+        })
+    }
+}
+
 /// The directory whose contents the tarball has.
 pub struct Tree<'a> {
     pub ctx: &'a Context,
@@ -82,30 +120,21 @@ impl Tree<'_> {
         self.page(&self.ctx.top.join("packaging/counted.1"))
     }
 
-    /// QEMU, its libraries and its firmware. Returns the files that come from Debian's packages.
-    pub fn qemu(&self, qemu: &Built) -> Result<Vec<PathBuf>> {
+    /// QEMU, its libraries and its firmware.
+    pub fn qemu(&self, qemu: &Built, of_debian: &OfDebian) -> Result<()> {
         let script = self.ctx.top.join(FOLDER).join(QEMU);
         copy(&script, &self.directory("bin")?.join(QEMU))?;
         self.page(&deb::page_of_qemu(self.ctx))?;
         let to = self.directory("lib/qemu")?;
         self.program(&qemu.binary, &to.join(QEMU))?;
-        let mut files = Vec::new();
-        let list = packages::output(Command::new("ldd").arg(&qemu.binary))?;
-        ensure!(!list.contains("not found"), "{list}");
-        for library in libraries(&list) {
-            let library = Path::new(library);
+        for library in &of_debian.libraries {
             copy(library, &to.join(library.file_name().unwrap_or_default()))?;
-            files.push(library.canonicalize()?);
         }
         let to = self.directory("share/qemu")?;
-        for (directory, names) in FIRMWARE {
-            for name in names {
-                let file = Path::new(directory).join(name).canonicalize()?;
-                self.copy_all(&file, &to.join(name))?;
-                files.push(file);
-            }
+        for firmware in &of_debian.firmware {
+            self.copy_all(firmware, &to.join(firmware.file_name().unwrap_or_default()))?;
         }
-        Ok(files)
+        Ok(())
     }
 
     /// The kernel, the modules that a guest needs, and rust_perf.
@@ -135,21 +164,20 @@ impl Tree<'_> {
         )
     }
 
-    /// The page to read first, and the licences. `of_debian` are files of Debian's packages.
+    /// The page to read first, and the licences.
     pub fn documents(
         &self,
         kernel: &Kernel,
         image: &Image,
         qemu: &Built,
-        of_debian: &[PathBuf],
+        of_debian: &OfDebian,
     ) -> Result<()> {
-        let packages = packages_of(of_debian)?;
+        let packages = &of_debian.packages;
         let of_kernel = ["binary", "modules"].map(|kind| kernel.package(kind));
         let to = self.directory("share/doc/counted")?;
-        let licences = licences(self.ctx, &packages)?;
-        for name in &packages {
+        for name in packages {
             copy(
-                &licences.join(name),
+                &of_debian.licences.join(name),
                 &to.join(format!("copyright-of-{name}")),
             )?;
         }
@@ -172,7 +200,7 @@ impl Tree<'_> {
         let mut readme = readme
             .replace("@RELEASE@", &kernel.release)
             .replace("@QEMU_VERSION@", &qemu.version()?);
-        readme += &sources(&packages)?;
+        readme += &sources(packages)?;
         for name in of_kernel {
             readme += &format!("{name} linux {}\n", kernel.version);
         }
