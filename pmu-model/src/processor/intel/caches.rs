@@ -166,15 +166,3 @@ pub(super) const GOLDMONT_PLUS: &[(u64, Event)] = &[
     (0x0280, Event::Misses),
     (0x0481, Event::Misses),
 ];
-
-/// Goldmont Plus's, with MEM_UOPS_RETIRED, which Intel's list does not have. Linux's driver counts loads and
-/// stores by it.
-pub(super) const ARCTIC_WOLF: &[(u64, Event)] = &[
-    (0x81d0, Event::Loads),
-    (0x82d0, Event::Stores),
-    (0x0e08, Event::LoadMisses),
-    (0x0e49, Event::StoreMisses),
-    (0x0380, Event::Instructions),
-    (0x0280, Event::Misses),
-    (0x0481, Event::Misses),
-];

@@ -32,7 +32,7 @@ pub(super) const ARCTIC_WOLF: Processor = Processor {
     msrs: &msrs::ARCTIC_WOLF_MSRS,
     constraints: constraint::ARCTIC_WOLF,
     retired: retired::ARCTIC_WOLF,
-    caches: caches::ARCTIC_WOLF,
+    caches: caches::GOLDMONT_PLUS,
 };
 
 /// Lion Cove.

@@ -104,9 +104,11 @@ pub(super) const SKYMONT: &[(u64, Event)] = &[
     STORES,
 ];
 
-/// Arctic Wolf's list has no loads and stores.
+/// Arctic Wolf's list has no loads and stores. Linux's driver counts them by the codes of the other Atoms.
 pub(super) const ARCTIC_WOLF: &[(u64, Event)] = &[
     (0x07c4, Event::ConditionalBranches),
     (0x03c4, Event::ConditionalTaken),
     (0x04c4, Event::NotTaken),
+    LOADS,
+    STORES,
 ];
