@@ -41,6 +41,7 @@ mod waiting;
 mod workload;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{bail, Result};
 use clap::{Parser, Subcommand};
@@ -89,7 +90,10 @@ enum Command {
     Bench(bench::Options),
     /// Run tests that wait too long, to see what comes of that.
     #[command(hide = true)]
-    Wait,
+    Wait {
+        /// The limits.
+        seconds: u64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -113,7 +117,9 @@ fn run(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let name = match (args.suite, &args.command) {
-        (_, Some(Command::Wait)) => return waiting::check::run(),
+        (_, Some(Command::Wait { seconds })) => {
+            return waiting::check::run(Duration::from_secs(*seconds));
+        }
         (Some(name), _) => name,
         (None, None) => return machine::run(&args.tests, args.pmu.as_deref(), args.seed),
         (None, Some(_)) => bail!("stress and bench need the guest of a suite: --suite NAME"),
@@ -121,7 +127,7 @@ fn run(args: Args) -> Result<ExitCode> {
     let suite = suite::find(&name)?;
     let pmu = match &args.command {
         Some(Command::Stress(options)) => options.pmu.clone(),
-        Some(Command::Bench(_) | Command::Wait) | None => args.pmu,
+        Some(Command::Bench(_) | Command::Wait { .. }) | None => args.pmu,
     };
     let own = if suite.primary { IN_TREE } else { RUST_PMU };
     let ctx = Ctx {
@@ -138,7 +144,7 @@ fn run(args: Args) -> Result<ExitCode> {
         Some(Command::Bench(options)) => {
             return bench::run(&ctx, options).map(|()| ExitCode::SUCCESS)
         }
-        Some(Command::Wait) | None => {}
+        Some(Command::Wait { .. }) | None => {}
     }
     let selected = suite::select(suite, &args.tests)?.into_iter();
     let selected: Vec<_> = selected

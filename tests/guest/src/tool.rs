@@ -72,6 +72,14 @@ impl Perf {
         parse_rows(&self.run()?)
     }
 
+    /// Runs `perf stat` and returns the rows. `None` if the program ended before each event had its turn: perf
+    /// prints "<not counted>" for such an event.
+    pub fn rows_if_all_ran(self) -> Result<Option<Vec<Row>>> {
+        let output = self.run()?;
+        let all_ran = !String::from_utf8_lossy(&output.stderr).contains("<not counted>");
+        all_ran.then(|| parse_rows(&output)).transpose()
+    }
+
     /// Runs `perf stat` and returns the rows of what it counted. An interval, or a type of core,
     /// in which the program did not run has none: perf prints "<not counted>" for it.
     pub fn counted_rows(self) -> Result<Vec<Row>> {

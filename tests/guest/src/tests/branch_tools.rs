@@ -11,6 +11,7 @@ use anyhow::{bail, ensure, Context, Result};
 use super::expect;
 use crate::ctx::{Ctx, Test};
 use crate::program::{Installed, DETOURS, NESTED, NESTED_CALLS, NESTED_LOOP};
+use crate::setting::Affinity;
 use crate::tests;
 use crate::tool::{output, without_kernel_symbols, Perf};
 
@@ -82,6 +83,8 @@ fn taken(program: &Path) -> Result<u64> {
 fn recorded(program: &Installed) -> Result<PathBuf> {
     const ATTEMPTS: u32 = 50;
     let _hidden = without_kernel_symbols()?;
+    // perf has an event for each CPU, and each has periods of its own.
+    let _affinity = Affinity::pinned_to(0)?;
     let data = program.dir().join("perf.data");
     for _ in 0..ATTEMPTS {
         let record = Perf::record().args(["-j", "any,u", "-e", TAKEN]);

@@ -152,7 +152,22 @@ fn measure_alone(workload: &Workload, leader: &mut Counter) -> Result<()> {
 
 /// Repeats a measurement until no other task ran meanwhile.
 fn alone(mut measure: impl FnMut() -> Result<()>) -> Result<()> {
-    find_undisturbed(|| Ok(undisturbed(&mut measure)?.then_some(())))
+    // One event for all attempts: the kernel's work for closing one may disturb the next.
+    let mut switches = context_switches()?;
+    find_undisturbed(|| {
+        let before = switches.read()?;
+        measure()?;
+        Ok((switches.read()? == before).then_some(()))
+    })
+}
+
+/// Counts the context switches of this thread from now on.
+fn context_switches() -> Result<Counter> {
+    let mut switches = Builder::new(Software::CONTEXT_SWITCHES)
+        .include_kernel()
+        .build()?;
+    switches.enable()?;
+    Ok(switches)
 }
 
 /// Repeats an attempt until it returns a result. An attempt that another task has
@@ -168,10 +183,7 @@ fn find_undisturbed<T>(mut attempt: impl FnMut() -> Result<Option<T>>) -> Result
 
 /// Measures once. Returns whether there was no context switch meanwhile.
 fn undisturbed(measure: impl FnOnce() -> Result<()>) -> Result<bool> {
-    let mut switches = Builder::new(Software::CONTEXT_SWITCHES)
-        .include_kernel()
-        .build()?;
-    switches.enable()?;
+    let mut switches = context_switches()?;
     measure()?;
     switches.disable()?;
     Ok(switches.read()? == 0)

@@ -10,6 +10,7 @@ use libc::ENOENT;
 use nix::sched::sched_getcpu;
 use perf_event::{Builder, Counter, SampleFlag};
 
+use super::alone;
 use super::compare::alike::set_period;
 use super::compare::case::eventsel::CMASK_1;
 use super::compare::case::Cpu;
@@ -142,7 +143,11 @@ fn cache_events_count(ctx: &Ctx) -> Result<()> {
         let Ok(mut counter) = pmu.generic(PERF_TYPE_HW_CACHE, id)?.build() else {
             return Ok(None);
         };
-        code.measure(&counter)?;
+        // Where a rule begins depends on the CPU.
+        alone(|| {
+            counter.reset()?;
+            code.measure(&counter)
+        })?;
         Ok(Some(counter.read()?))
     };
     let mut counted = 0;

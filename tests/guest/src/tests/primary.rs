@@ -12,7 +12,7 @@ use perf_event::Builder;
 use suites::Suite;
 
 use super::user_read::{expect_child_faults, rdpmc, Page};
-use super::{expect, expect_count};
+use super::{expect, expect_count, find_undisturbed};
 use crate::ctx::{Ctx, Test, RUST_PMU};
 use crate::module;
 use crate::pmu::{self, BuilderExt, CpuPmu, Mode, Pmu, Vendor};
@@ -125,7 +125,12 @@ fn rows(ctx: &Ctx, stat: Perf) -> Result<Vec<Row>> {
 /// What perf counts by default is all counted; some of it in turns.
 fn stat_without_events(ctx: &Ctx) -> Result<()> {
     let program = LOOP.install()?;
-    let rows = rows(ctx, Perf::stat().args([program.path()]))?;
+    let _affinity = on_a_performance_core()?;
+    let stat = || Perf::stat().args([program.path()]);
+    let rows = match names(ctx.suite).len() {
+        1 => find_undisturbed(|| stat().rows_if_all_ran())?,
+        _ => stat().counted_rows()?,
+    };
     for event in ["instructions", "cpu-cycles", "branches", "branch-misses"] {
         let of_event = rows.iter().filter(|row| {
             let name = row.event.split('/').nth(1).unwrap_or(&row.event);

@@ -281,11 +281,10 @@ fn spinning(name: &str) -> Result<Running> {
     ))
 }
 
-/// `perf top` shows a program that runs meanwhile, by its cycles, on one of its first 60 screens.
+/// `perf top` shows a program that runs meanwhile, by its cycles, on one of its screens.
 /// Another one with a longer name runs, too. Both start after the first screen, before which perf reads
 /// the kernel's symbols.
 fn perf_top(_: &Ctx) -> Result<()> {
-    const SCREENS: usize = 60;
     let mut top = Perf::new("top").args(["-F", "99", "--stdio", "--delay", "1", "--sort", "comm"]);
     // At the end of its standard input perf would ask for another key, again and again.
     let command = top.command().stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -294,7 +293,6 @@ fn perf_top(_: &Ctx) -> Result<()> {
     let screen = top.0.stdout.take().context("no standard output")?;
     let mut printed = String::new();
     let mut programs = Vec::new();
-    let mut screens = 0;
     for line in BufReader::new(screen).lines() {
         let line = line?;
         if is_row_of("spin", &line) {
@@ -302,14 +300,8 @@ fn perf_top(_: &Ctx) -> Result<()> {
             ensure!(printed.contains("cycles"), "{printed}");
             return Ok(());
         }
-        if line.contains("PerfTop:") {
-            screens += 1;
-            if programs.is_empty() {
-                programs = vec![spinning("spin")?, spinning("spin-for-longer")?];
-            }
-        }
-        if screens > SCREENS {
-            break;
+        if line.contains("PerfTop:") && programs.is_empty() {
+            programs = vec![spinning("spin")?, spinning("spin-for-longer")?];
         }
         printed.push_str(&line);
         printed.push('\n');

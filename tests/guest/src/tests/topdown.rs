@@ -18,10 +18,10 @@ use pmu_model::msr::MSR_PERF_METRICS;
 
 use super::compare::report::{name, Report};
 use super::user_read::{rdpmc, Page};
-use super::{expect, find_undisturbed, switches, undisturbed};
+use super::{expect, find_undisturbed, repeat, switches, undisturbed};
 use crate::ctx::{skip, Ctx, Test};
 use crate::msr::Msrs;
-use crate::pmu::{core_type, read_all, signature, BuilderExt, CoreType, Mode, Pmu, APART};
+use crate::pmu::{core_type, read_all, signature, BuilderExt, CoreType, Event, Mode, Pmu, APART};
 use crate::program::LOOP;
 use crate::setting::{Affinity, Setting};
 use crate::tests;
@@ -625,7 +625,8 @@ fn kernel_mode(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Two groups share fixed counter 3 in turns. Each slot is counted by one of them.
+/// Two groups share fixed counter 3 in turns. Each slot is counted by one of them. A member that is no metric says
+/// when each has had its turn: reading it does not read the metrics.
 fn multiplexed(ctx: &Ctx) -> Result<()> {
     let metrics = metrics()?;
     let pmu = ctx.pmu()?;
@@ -634,10 +635,17 @@ fn multiplexed(ctx: &Ctx) -> Result<()> {
         open(&pmu, metrics, Mode::User)?,
         open(&pmu, &metrics[..LEVEL_1], Mode::User)?,
     ];
+    let mut members = Vec::new();
     for group in &mut groups {
+        let mut member = pmu.event(Event::Instructions);
+        members.push(member.enabled(true).build_with_group(&mut group[0])?);
         group[0].enable()?;
     }
-    workload.run();
+    let rounds = repeat("two groups that share a counter", || {
+        workload.run();
+        let instructions = read_all(&mut members)?;
+        Ok(instructions.iter().all(|it| *it >= 300_000))
+    })?;
     for group in &mut groups {
         group[0].disable()?;
     }
@@ -649,7 +657,10 @@ fn multiplexed(ctx: &Ctx) -> Result<()> {
         expect_sum("a group", &counts, 2 * counts[0] / ALL)?;
         sum += counts[0];
     }
-    let (_, slots) = truth(workload.instructions(), workload.branches());
+    let (_, slots) = truth(
+        rounds * workload.instructions(),
+        rounds * workload.branches(),
+    );
     ensure!(
         sum.abs_diff(slots) <= slots / 100,
         "{sum} slots, expected {slots}"

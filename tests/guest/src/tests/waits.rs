@@ -16,8 +16,12 @@ pub const TESTS: &[Test] = tests![have_limits: [Root]];
 /// stacks. These are ended, and the next test runs. If a test waits on, the program is ended.
 fn have_limits(_: &Ctx) -> Result<()> {
     let program = env::current_exe().context("this program")?;
-    let output = waiting::output(Command::new(program).arg("wait"))?;
-    check::verify(&output)?;
+    let output = check::check(|seconds| {
+        let mut command = Command::new(&program);
+        Ok(waiting::output(
+            command.args(["wait", &seconds.to_string()]),
+        )?)
+    })?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(text.contains("[<0>] "), "no stacks in\n{text}");
     Ok(())

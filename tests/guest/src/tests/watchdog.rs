@@ -65,6 +65,8 @@ fn watchdog_comes_back(ctx: &Ctx) -> Result<()> {
     // The emulated CPU is much slower, so use the shortest.
     let watchdog = Setting::change(SWITCH, 0)?;
     let _thresh = Setting::change("/proc/sys/kernel/watchdog_thresh", 1)?;
+    // The other watchdog, of tasks, would complain of a CPU that the host stops for two seconds.
+    let _soft = Setting::change("/proc/sys/kernel/soft_watchdog", 0)?;
     watchdog.set(1)?;
     if ctx.is_rust_pmu() {
         expect_busy(ctx.pmu()?.event(Event::Instructions).build(), "rust_pmu")?;

@@ -126,12 +126,15 @@ fn expired(tests: &Tests, shared: Shared, limits: Limits, what: &str) {
         let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
         let _ = io::stderr().write_all(timers.as_bytes());
     }
-    for pid in started {
-        // It may have ended.
-        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-    }
     let until = now() + limits.grace.as_nanos() as u64;
+    let mut started = started;
+    // Those processes may start others while they are ended. Once the test goes on, it may start new ones.
     while shared.is_expired() && now() < until {
+        for pid in started {
+            // It may have ended.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        started = tasks::started_by(tests.pid.as_raw(), watchdog);
         if tests.have_ended_after(INTERVAL) {
             end(0);
         }

@@ -15,6 +15,7 @@ use crate::ctx::Ctx;
 use crate::probe::{c_path, kernel_probes, Probe, Side};
 use crate::program::PROBED;
 use crate::setting::Setting;
+use crate::waiting::Waiting;
 
 /// Closing an event waits for RCU, and many threads can do that together.
 const THREADS: u64 = 40;
@@ -140,6 +141,7 @@ fn ensure_no_growth(cycles: impl Fn() -> Result<()>) -> Result<()> {
     let mut growth = Vec::new();
     for _ in 0..3 {
         let before = allocated()?;
+        let _waiting = Waiting::for_("a run of cycles");
         cycles()?;
         // Memory is freed after a grace period. One object a cycle, or a word a CPU, would be
         // more than this.

@@ -11,7 +11,7 @@ use nix::unistd::{fork, gettid, pause, ForkResult};
 use perf_event::{Builder, Counter};
 
 use super::super::interrupts_of;
-use super::{expect_child_succeeds, KilledProcess, Page, SETTING};
+use super::{expect_child_succeeds, KilledProcess, Page, Snapshot, SETTING};
 use crate::ctx::Ctx;
 use crate::pmu::{Event, Pmu};
 use crate::setting::{pin, Setting};
@@ -97,21 +97,23 @@ impl Case {
             drop(Page::map(&event)?);
         }
         let page = Page::map(&event)?;
-        match self {
-            Self::EnabledWhileMapped => event.enable()?,
+        if self == Self::EnabledWhileMapped {
+            event.enable()?;
+        }
+        let page = match self {
             // Other tasks may run there now and then.
             Self::OfRunningTask => wait_for_index(&page)?,
-            _ => {}
-        }
-        let page = page.snapshot();
+            _ => page.snapshot(),
+        };
         Ok((page.may_rdpmc, page.index.is_some()))
     }
 }
 
-fn wait_for_index(page: &Page) -> Result<()> {
+fn wait_for_index(page: &Page) -> Result<Snapshot> {
     for _ in 0..10_000 {
-        if page.snapshot().index.is_some() {
-            return Ok(());
+        let snapshot = page.snapshot();
+        if snapshot.index.is_some() {
+            return Ok(snapshot);
         }
         thread::sleep(Duration::from_millis(1));
     }
