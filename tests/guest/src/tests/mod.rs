@@ -151,9 +151,13 @@ fn measure_alone(workload: &Workload, leader: &mut Counter) -> Result<()> {
 }
 
 /// Repeats a measurement until no other task ran meanwhile.
-fn alone(mut measure: impl FnMut() -> Result<()>) -> Result<()> {
-    // One event for all attempts: the kernel's work for closing one may disturb the next.
-    let mut switches = context_switches()?;
+fn alone(measure: impl FnMut() -> Result<()>) -> Result<()> {
+    alone_by(&mut context_switches()?, measure)
+}
+
+/// [`alone`], by one of [`context_switches`]. It serves all attempts: the kernel's work for closing one may
+/// disturb the next attempt.
+fn alone_by(switches: &mut Counter, mut measure: impl FnMut() -> Result<()>) -> Result<()> {
     find_undisturbed(|| {
         let before = switches.read()?;
         measure()?;

@@ -115,7 +115,7 @@ fn watch(tests: &Tests, shared: Shared, limits: Limits) -> ! {
 /// A limit is over.
 fn expired(tests: &Tests, shared: Shared, limits: Limits, what: &str) {
     let watchdog = process::id() as i32;
-    let started = tasks::started_by(tests.pid.as_raw(), watchdog);
+    let mut started = tasks::started_by(tests.pid.as_raw(), watchdog);
     let mut report = format!("waited too long for {what}; the tasks of the test:\n");
     for pid in [tests.pid.as_raw()].iter().chain(&started) {
         report += &tasks::describe(*pid);
@@ -127,8 +127,8 @@ fn expired(tests: &Tests, shared: Shared, limits: Limits, what: &str) {
         let _ = io::stderr().write_all(timers.as_bytes());
     }
     let until = now() + limits.grace.as_nanos() as u64;
-    let mut started = started;
-    // Those processes may start others while they are ended. Once the test goes on, it may start new ones.
+    // A process may start another one while it is ended, so look again. Those that were found while the limit was
+    // over are the present test's: the next one starts its own later.
     while shared.is_expired() && now() < until {
         for pid in started {
             // It may have ended.

@@ -12,15 +12,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
 use nix::mount::{mount, umount, MsFlags};
-use perf_event::events::Software;
-use perf_event::{Builder, Counter};
+use perf_event::Counter;
 use perf_event_open_sys::bindings::PERF_IOC_FLAG_GROUP;
 use perf_event_open_sys::ioctls;
 use tempfile::TempDir;
 
+use super::super::{alone_by, context_switches};
 use super::attr::{self, bits, Attr, Field};
 use crate::generic_events::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE};
 use crate::pmu::{cpuid, CpuPmu, Pmu};
@@ -448,15 +448,11 @@ pub struct World {
 
 impl World {
     pub fn new() -> Result<Self> {
-        let mut switches = Builder::new(Software::CONTEXT_SWITCHES)
-            .include_kernel()
-            .build()?;
-        switches.enable()?;
         let cgroups = Mount::cgroup2()?;
         Ok(Self {
             cpu: Cpu::probe(),
             workload: workload::whole_periods(1),
-            switches,
+            switches: context_switches()?,
             child: Command::new("sleep").arg("infinity").spawn()?,
             cgroup: fs::OpenOptions::new()
                 .read(true)
@@ -608,17 +604,13 @@ impl World {
     /// Counts the workload with an event or group, and repeats this until no other task ran
     /// meanwhile: that would change the counts of derived events.
     pub fn count(&mut self, event: &OwnedFd, read_format: u64) -> Result<u64> {
-        for _ in 0..200 {
+        alone_by(&mut self.switches, || {
             // SAFETY: `event` is an open event, and the argument is a number.
             let status = unsafe { ioctls::RESET(event.as_raw_fd(), PERF_IOC_FLAG_GROUP) };
             ensure!(status == 0, "reset: {}", io::Error::last_os_error());
-            let before = self.switches.read()?;
-            self.workload.measure(event)?;
-            if self.switches.read()? == before {
-                return read(event, read_format);
-            }
-        }
-        bail!("each of 200 attempts was disturbed by another task")
+            self.workload.measure(event)
+        })?;
+        read(event, read_format)
     }
 }
 
